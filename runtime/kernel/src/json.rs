@@ -1,0 +1,573 @@
+//! The strict JSON reader: what a proposal, a blueprint and a request are read with.
+//!
+//! Owns which texts are acceptable (RFC 8259 without duplicate keys, bounded in size and depth, with numbers that a
+//! double or a 64-bit integer can hold) and the one form of a number (SPEC section 2). Does not repair anything, and
+//! does not know patches: see [`crate::patch`].
+
+use std::cell::Cell;
+use std::io;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
+use serde_json::{Deserializer, Map, Number, Value};
+
+use crate::rejection::Code;
+
+/// The deepest nesting that is read, whatever the limits allow: that of the parser beneath.
+pub const DEPTH_MAX: usize = 127;
+
+/// 2^53 − 1, the largest integer below which every integer is a double of its own.
+const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
+
+/// Bounds of a document that is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of text.
+    pub bytes: usize,
+    /// Nesting of arrays and objects; more than [`DEPTH_MAX`] counts as that.
+    pub depth: usize,
+}
+
+/// Why a text is not an acceptable document.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message} (at byte {offset})")]
+pub struct Refusal {
+    /// One of the `syntax` codes.
+    pub code: Code,
+    /// Where in the text, in bytes from its start.
+    pub offset: usize,
+    /// For people and models.
+    pub message: String,
+}
+
+/// Reads one strict JSON document (RFC 8259, no duplicate keys, SPEC section 2 numbers).
+///
+/// Of several faults the first in the text is reported, except that the size is judged before anything is read.
+///
+/// # Errors
+/// `too_large`, `too_deep`, `duplicate_key`, `number_out_of_range` or `invalid_json`.
+pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
+    if text.len() > limits.bytes {
+        return Err(Refusal {
+            code: Code::TooLarge,
+            offset: limits.bytes,
+            message: format!("the text has {} bytes, at most {} are read", text.len(), limits.bytes),
+        });
+    }
+    let out_of_bounds = scan(text, limits.depth.min(DEPTH_MAX));
+    match (read(text), out_of_bounds) {
+        (Ok(value), None) => Ok(value),
+        (Ok(_), Some(refusal)) => Err(refusal),
+        (Err(refusal), None) => Err(refusal),
+        // The scan knows brackets and digits but no grammar, so behind the first syntax error it may be misled.
+        (Err(malformed), Some(refusal)) => Err(if malformed.offset < refusal.offset { malformed } else { refusal }),
+    }
+}
+
+/// Brings the numbers of a value that was not read by [`parse`] into the one form that equality and digests assume
+/// (SPEC section 2): integral floats within ±(2^53−1) become integers, `-0.0` becomes `0`.
+pub fn normalise(value: &mut Value) {
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Number(number) => {
+                if let Some(integer) = number.as_f64().filter(|_| number.is_f64()).and_then(integral) {
+                    *number = integer.into();
+                }
+            }
+            Value::Array(items) => pending.extend(items),
+            Value::Object(members) => pending.extend(members.values_mut()),
+            Value::Null | Value::Bool(_) | Value::String(_) => {}
+        }
+    }
+}
+
+/// The integer that a double stands for, if it is integral and within ±(2^53−1).
+pub(crate) fn integral(float: f64) -> Option<i64> {
+    // Within these bounds the conversion is exact.
+    (float.trunc() == float && float.abs() <= SAFE_INTEGER_MAX).then_some(float as i64)
+}
+
+/// Nesting of a value: 0 for a scalar, 1 for an empty array or object.
+pub fn depth(value: &Value) -> usize {
+    let mut deepest = 0;
+    let mut pending = vec![(value, 0)];
+    while let Some((value, above)) = pending.pop() {
+        match value {
+            Value::Array(items) => {
+                deepest = deepest.max(above + 1);
+                pending.extend(items.iter().map(|item| (item, above + 1)));
+            }
+            Value::Object(members) => {
+                deepest = deepest.max(above + 1);
+                pending.extend(members.values().map(|member| (member, above + 1)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    deepest
+}
+
+/// Length of a value as compact JSON, in bytes, without making the text.
+pub fn size(value: &Value) -> u64 {
+    let mut bytes = 0;
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Array(items) => {
+                bytes += 2 + commas(items.len());
+                pending.extend(items);
+            }
+            Value::Object(members) => {
+                bytes += 2 + commas(members.len());
+                bytes += members.keys().map(|key| text_size(key) + 1).sum::<u64>();
+                pending.extend(members.values());
+            }
+            Value::String(text) => bytes += text_size(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) => bytes += serialised_size(value),
+        }
+    }
+    bytes
+}
+
+/// Length of a string as JSON, quotes and escapes included, in bytes.
+pub(crate) fn text_size(text: &str) -> u64 {
+    serialised_size(text)
+}
+
+fn commas(entries: usize) -> u64 {
+    entries.saturating_sub(1) as u64
+}
+
+fn serialised_size(scalar: &(impl serde::Serialize + ?Sized)) -> u64 {
+    struct Counter(u64);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, scalar).expect("a JSON scalar has a text, and counting cannot fail");
+    counter.0
+}
+
+/// Finds the first bracket that is too deep or number that cannot be held, looking only at bytes outside strings.
+///
+/// Runs before anything is built, and in constant memory, so that a hostile text costs no more than its length.
+fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => at = end_of_string(text, at),
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > depth_max {
+                    return Some(Refusal {
+                        code: Code::TooDeep,
+                        offset: at,
+                        message: format!("nested more than {depth_max} levels deep"),
+                    });
+                }
+                at += 1;
+            }
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let length = text[at..].iter().take_while(|byte| is_number_byte(**byte)).count();
+                if let Some(message) = unholdable(&text[at..at + length]) {
+                    return Some(Refusal { code: Code::NumberOutOfRange, offset: at, message });
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// The offset behind the string that opens at `start`; the end of the text if it does not close.
+fn end_of_string(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+fn is_number_byte(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')
+}
+
+/// Why a number cannot be held without changing it; `None` also for what is no number, which the parser refuses.
+fn unholdable(literal: &[u8]) -> Option<String> {
+    let literal = std::str::from_utf8(literal).ok()?;
+    let reason = if literal.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+        let float = literal.parse::<f64>().ok()?;
+        let mantissa = literal.split(['e', 'E']).next()?;
+        if float.is_infinite() {
+            "is beyond the range of a double"
+        } else if float == 0.0 && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9')) {
+            "is not zero, but too small for a double"
+        } else {
+            return None;
+        }
+    } else {
+        let digits = literal.strip_prefix('-').unwrap_or(literal);
+        let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_integer || literal.parse::<i64>().is_ok() || literal.parse::<u64>().is_ok() {
+            return None;
+        }
+        "does not fit a 64-bit integer"
+    };
+    Some(format!("the number {} {reason}", shortened(literal)))
+}
+
+/// Enough of a text to recognise it by.
+pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
+    const CHARS_MAX: usize = 48;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+    }
+}
+
+/// Builds the value of a text, or says where its grammar breaks.
+fn read(text: &[u8]) -> Result<Value, Refusal> {
+    let repeated = Cell::new(None);
+    let mut deserializer = Deserializer::from_slice(text);
+    let value = Strict { repeated: &repeated }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| {
+        let offset = offset_of(&error, text);
+        match repeated.take() {
+            Some(key) => Refusal {
+                code: Code::DuplicateKey,
+                offset,
+                message: format!("the key {:?} occurs twice in one object", shortened(&key)),
+            },
+            None => Refusal { code: Code::InvalidJson, offset, message: format!("not JSON: {}", reason_of(&error)) },
+        }
+    })
+}
+
+/// The parser reports lines from 1 and, within one, how many bytes it had taken.
+fn offset_of(error: &serde_json::Error, text: &[u8]) -> usize {
+    if error.is_eof() {
+        return text.len();
+    }
+    let line_start = match error.line().checked_sub(2) {
+        Some(newlines) => text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(newlines),
+        None => None,
+    }
+    .map_or(0, |(newline, _)| newline + 1);
+    (line_start + error.column()).saturating_sub(1).min(text.len())
+}
+
+fn reason_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Builds a [`Value`] as serde_json does, but refuses a repeated key and brings numbers into their one form.
+///
+/// Recursion is bounded by the parser at [`DEPTH_MAX`].
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    /// Where a repeated key is left for [`read`], because an error of the parser carries only text.
+    repeated: &'a Cell<Option<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        let number = integral(value).map(Number::from).or_else(|| Number::from_f64(value));
+        number.map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = elements.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            match members.entry(key) {
+                Entry::Occupied(entry) => {
+                    self.repeated.set(Some(entry.key().clone()));
+                    return Err(A::Error::custom("duplicate key"));
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(entries.next_value_seed(self)?);
+                }
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64 };
+
+    fn read_text(text: &str) -> Result<Value, (Code, usize)> {
+        parse(text.as_bytes(), LIMITS).map_err(|refusal| (refusal.code, refusal.offset))
+    }
+
+    fn nested(levels: usize) -> String {
+        "[".repeat(levels) + &"]".repeat(levels)
+    }
+
+    #[test]
+    fn integral_floats_become_integers_and_other_numbers_stay_what_they_are() {
+        for (text, value) in [
+            ("1.0", json!(1)),
+            ("-0.0", json!(0)),
+            ("-0", json!(0)),
+            ("0e9999999999999999999999", json!(0)),
+            ("1e2", json!(100)),
+            ("9007199254740991.0", json!(9_007_199_254_740_991_i64)),
+            ("-9007199254740991.0", json!(-9_007_199_254_740_991_i64)),
+            ("9007199254740992.0", json!(9_007_199_254_740_992.0)),
+            ("9007199254740993", json!(9_007_199_254_740_993_u64)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("1E22", json!(1e22)),
+            ("0.1", json!(0.1)),
+            ("5e-324", json!(5e-324)),
+        ] {
+            assert_eq!(read_text(text), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_change_are_refused_where_they_stand() {
+        for text in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "100000000000000000000",
+            "1e309",
+            "-1e400",
+            "1e99999999999999999999",
+            "1e-400",
+            "0.0000001e-400",
+        ] {
+            assert_eq!(read_text(text), Err((Code::NumberOutOfRange, 0)), "{text}");
+            assert_eq!(read_text(&format!("{{\"a\": [{text}]}}")), Err((Code::NumberOutOfRange, 7)), "{text}");
+            assert_eq!(read_text(&format!("\"{text}\"")), Ok(json!(text)), "in a string it is only text");
+        }
+    }
+
+    #[test]
+    fn a_repeated_key_is_refused_at_any_depth_also_when_it_is_spelt_differently() {
+        for text in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"b":2,"a":3}}]"#, r#"{"a":1,"\u0061":2}"#] {
+            assert_eq!(read_text(text).map_err(|(code, _)| code), Err(Code::DuplicateKey), "{text}");
+        }
+        assert_eq!(read_text(r#"{"a":{"a":1}}"#), Ok(json!({"a": {"a": 1}})));
+    }
+
+    #[test]
+    fn the_depth_limit_admits_its_own_number_of_levels_and_no_more() {
+        for limit in [0, 1, 64, DEPTH_MAX] {
+            let limits = Limits { bytes: usize::MAX, depth: limit };
+            let deepest = if limit == 0 { "1".to_owned() } else { nested(limit) };
+            let value = parse(deepest.as_bytes(), limits).expect("the limit itself is allowed");
+            assert_eq!(depth(&value), limit);
+            let refusal = parse(nested(limit + 1).as_bytes(), limits).expect_err("one more is not");
+            assert_eq!((refusal.code, refusal.offset), (Code::TooDeep, limit));
+        }
+    }
+
+    #[test]
+    fn limits_beyond_the_parsers_own_do_not_overflow_the_stack() {
+        let limits = Limits { bytes: usize::MAX, depth: usize::MAX };
+        let refusal = parse("[".repeat(1_000_000).as_bytes(), limits).expect_err("too deep");
+        assert_eq!((refusal.code, refusal.offset), (Code::TooDeep, DEPTH_MAX));
+    }
+
+    #[test]
+    fn brackets_and_quotes_in_strings_count_for_nothing() {
+        let text = format!(r#"["{}", "\"{}\\"]"#, "[".repeat(200), "{".repeat(200));
+        assert!(read_text(&text).is_ok());
+    }
+
+    #[test]
+    fn text_that_is_too_large_is_not_read_at_all() {
+        let limits = Limits { bytes: 4, depth: 64 };
+        assert_eq!(parse(b"null", limits), Ok(Value::Null));
+        let refusal = parse(b"nulls", limits).expect_err("five bytes");
+        assert_eq!((refusal.code, refusal.offset), (Code::TooLarge, 4));
+    }
+
+    #[test]
+    fn malformed_text_is_refused_with_the_byte_at_which_it_breaks() {
+        for (text, offset) in [
+            ("", 0),
+            ("{\"a\": 1", 7),
+            ("[1 2]", 3),
+            ("[\n1,\n]", 5),
+            ("\u{feff}{}", 0),
+            ("{} x", 3),
+            ("nul", 3),
+            ("Here it is: [99999999999999999999]", 0),
+            ("He said \"[", 0),
+        ] {
+            assert_eq!(read_text(text), Err((Code::InvalidJson, offset)), "{text:?}");
+        }
+        for text in [&b"\"\xff\""[..], b"\xff", b"{\"\xc3\x28\":1}", b"\"\\ud800\"", b"\"a\x00b\""] {
+            assert_eq!(parse(text, LIMITS).map_err(|refusal| refusal.code), Err(Code::InvalidJson), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_faults_the_first_one_is_reported() {
+        assert_eq!(read_text("[1e999, ,]"), Err((Code::NumberOutOfRange, 1)));
+        assert_eq!(read_text("[,1e999]"), Err((Code::InvalidJson, 1)));
+        assert_eq!(read_text(r#"{"a":1,"a":2,"b":1e999}"#).map_err(|(code, _)| code), Err(Code::DuplicateKey));
+    }
+
+    #[test]
+    fn normalising_twice_is_normalising_once_and_reaches_every_level() {
+        let mut value = json!({"a": [1.0, {"b": -0.0}], "c": 1.5, "d": 1e300, "e": 9_007_199_254_740_992.0});
+        normalise(&mut value);
+        assert_eq!(value, json!({"a": [1, {"b": 0}], "c": 1.5, "d": 1e300, "e": 9_007_199_254_740_992.0}));
+        let once = value.clone();
+        normalise(&mut value);
+        assert_eq!(value, once);
+    }
+
+    // Digests, equality and the order of members rest on these features; another crate of the workspace could turn
+    // one on or off for all.
+    #[test]
+    fn serde_json_is_built_with_the_features_that_documents_rely_on() {
+        let keys = json!({"b": 1, "a": 2});
+        let keys: Vec<_> = keys.as_object().expect("an object").keys().cloned().collect();
+        assert_eq!(keys, ["a", "b"], "`preserve_order` must stay off: members are kept sorted");
+        assert_eq!(json!(1.10).to_string(), "1.1");
+        let number: Value = serde_json::from_str("1.10").expect("a number");
+        assert_eq!(number.to_string(), "1.1", "`arbitrary_precision` must stay off: numbers are doubles or integers");
+        assert!(serde_json::from_str::<Value>("1e1000").is_err(), "`arbitrary_precision` must stay off");
+        for (text, float) in
+            [("31.245270191439438", 31.245270191439438_f64), ("121.48791951161945", 121.48791951161945)]
+        {
+            let read: f64 = serde_json::from_str(text).expect("a number");
+            assert_eq!(read.to_bits(), float.to_bits(), "`float_roundtrip` must stay on");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back_as_it_was_and_its_size_was_known(value in any_value()) {
+            let text = value.to_string();
+            prop_assert_eq!(size(&value), text.len() as u64);
+            prop_assert_eq!(parse(text.as_bytes(), LIMITS), Ok(value));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Err(refusal) = parse(&text, LIMITS) {
+                prop_assert!(refusal.offset <= text.len());
+            }
+        }
+
+        #[test]
+        fn any_json_like_text_is_read_or_refused(text in r#"[\[\]{}",:0-9eE.+\-\\ntu\n ]{0,48}"#) {
+            let strict = parse(text.as_bytes(), LIMITS);
+            if let Ok(value) = strict {
+                let mut lenient: Value = serde_json::from_str(&text).expect("strict JSON is JSON");
+                normalise(&mut lenient);
+                prop_assert_eq!(value, lenient);
+            }
+        }
+
+        #[test]
+        fn a_double_is_read_as_the_nearest_to_its_digits(text in r"-?(0|[1-9][0-9]{0,24})\.[0-9]{1,24}([eE][+\-]?[0-9]{1,3})?") {
+            let nearest: f64 = text.parse().expect("a number");
+            if let Ok(value) = parse(text.as_bytes(), LIMITS) {
+                prop_assert_eq!(value.as_f64(), Some(if nearest == 0.0 { 0.0 } else { nearest }));
+            }
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let scalar = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(|float| {
+                let mut value = Value::from(if float.is_finite() { float } else { 0.5 });
+                normalise(&mut value);
+                value
+            }),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        scalar.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(".{0,6}", inner, 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! RFC 6902 documents: reading them strictly, and writing them again.
+//!
+//! Owns the syntax of a patch. What an operation does to a document is [`crate::state`]'s, whether a worker may do it
+//! [`crate::contract`]'s.
+
+use json_patch::{AddOperation, CopyOperation, MoveOperation, RemoveOperation, ReplaceOperation, TestOperation};
+use jsonptr::{ParseError, PointerBuf};
+use serde_json::{Map, Value};
+
+pub use json_patch::PatchOperation as Op;
+
+use crate::blueprint::PatchLimits;
+use crate::json;
+use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
+
+/// The operations of RFC 6902 section 4.
+const OPS: [&str; 6] = ["add", "copy", "move", "remove", "replace", "test"];
+
+/// Reads a patch. Every operation is checked, so that all violations come at once (the first [`VIOLATIONS_MAX`]).
+///
+/// Members that an operation does not define are ignored (RFC 6902 section 4). Values come out with their numbers in
+/// the one form (SPEC section 2). Of `limits` only `max_ops` applies here: bytes are counted where the text is read.
+///
+/// # Errors
+/// Violations with `not_a_patch`, `unknown_op`, `bad_pointer` or `too_large`, pointing into the patch.
+pub fn parse(value: &Value, limits: &PatchLimits) -> Result<Vec<Op>, Vec<Violation>> {
+    let Value::Array(elements) = value else {
+        let message = format!("a patch is an array of operations, this is {}", kind_of(value));
+        return Err(vec![Violation::new(Code::NotAPatch, "", message)]);
+    };
+    let mut ops = Vec::new();
+    let mut violations = Vec::new();
+    let ops_max = usize::try_from(limits.max_ops).unwrap_or(usize::MAX);
+    if elements.len() > ops_max {
+        let message = format!("the patch has {} operations, at most {ops_max} are allowed", elements.len());
+        violations.push(Violation::new(Code::TooLarge, "", message).expecting(limits.max_ops.into()));
+    }
+    for (index, element) in elements.iter().take(ops_max).enumerate() {
+        match operation(element, &mut Faults { index, violations: &mut violations }) {
+            Some(op) => ops.push(op),
+            None if violations.len() >= VIOLATIONS_MAX => break,
+            None => {}
+        }
+    }
+    violations.truncate(VIOLATIONS_MAX);
+    if violations.is_empty() { Ok(ops) } else { Err(violations) }
+}
+
+/// The patch as JSON.
+pub fn to_value(ops: &[Op]) -> Value {
+    serde_json::to_value(ops).expect("operations hold only texts and JSON values")
+}
+
+/// What is wrong with one element of the patch.
+struct Faults<'a> {
+    index: usize,
+    violations: &'a mut Vec<Violation>,
+}
+
+impl Faults<'_> {
+    /// `member` is what to blame within the element, e.g. `/op`; empty for the element itself.
+    fn add(&mut self, code: Code, member: &str, message: impl Into<String>) -> &mut Violation {
+        let pointer = format!("/{}{member}", self.index);
+        self.violations.push(Violation::new(code, pointer, message).at_op(self.index));
+        self.violations.last_mut().expect("one was just added")
+    }
+}
+
+/// Reads one operation; all its faults go to `faults`, and there is at least one if nothing is returned.
+fn operation(element: &Value, faults: &mut Faults<'_>) -> Option<Op> {
+    let Value::Object(members) = element else {
+        faults.add(Code::NotAPatch, "", format!("an operation is an object, this is {}", kind_of(element)));
+        return None;
+    };
+    let name = match members.get("op") {
+        Some(Value::String(name)) if OPS.contains(&name.as_str()) => Some(name.as_str()),
+        Some(Value::String(name)) => {
+            let message = format!("RFC 6902 has no operation {:?}", json::shortened(name));
+            let violation = faults.add(Code::UnknownOp, "/op", message);
+            violation.expected = Some(OPS.as_slice().into());
+            violation.found = Some(name.as_str().into());
+            None
+        }
+        other => {
+            missing(faults, "op", "a string", other).expected = Some(OPS.as_slice().into());
+            None
+        }
+    };
+    // Each member is looked at before any is missed, so that all faults of the operation come at once.
+    let path = pointer(members, "path", faults);
+    Some(match name? {
+        "add" => {
+            let value = value(members, faults);
+            Op::Add(AddOperation { path: path?, value: value? })
+        }
+        "replace" => {
+            let value = value(members, faults);
+            Op::Replace(ReplaceOperation { path: path?, value: value? })
+        }
+        "test" => {
+            let value = value(members, faults);
+            Op::Test(TestOperation { path: path?, value: value? })
+        }
+        "move" => {
+            let from = pointer(members, "from", faults);
+            Op::Move(MoveOperation { from: from?, path: path? })
+        }
+        "copy" => {
+            let from = pointer(members, "from", faults);
+            Op::Copy(CopyOperation { from: from?, path: path? })
+        }
+        _ => Op::Remove(RemoveOperation { path: path? }),
+    })
+}
+
+fn pointer(members: &Map<String, Value>, name: &str, faults: &mut Faults<'_>) -> Option<PointerBuf> {
+    let text = match members.get(name) {
+        Some(Value::String(text)) => text,
+        other => {
+            missing(faults, name, "a string with a JSON Pointer (RFC 6901)", other);
+            return None;
+        }
+    };
+    match jsonptr::Pointer::parse(text) {
+        Ok(pointer) => Some(pointer.to_owned()),
+        Err(error) => {
+            let reason = match error {
+                ParseError::NoLeadingSlash => "it is neither empty nor begins with \"/\"",
+                ParseError::InvalidEncoding { .. } => {
+                    "\"~\" is only allowed in \"~0\" (for \"~\") and \"~1\" (for \"/\")"
+                }
+            };
+            let message = format!("{:?} is no JSON Pointer (RFC 6901): {reason}", json::shortened(text));
+            faults.add(Code::BadPointer, &format!("/{name}"), message).found = Some(text.as_str().into());
+            None
+        }
+    }
+}
+
+fn value(members: &Map<String, Value>, faults: &mut Faults<'_>) -> Option<Value> {
+    let Some(value) = members.get("value") else {
+        missing(faults, "value", "a JSON value (null, if nothing is meant)", None);
+        return None;
+    };
+    let mut value = value.clone();
+    json::normalise(&mut value);
+    Some(value)
+}
+
+fn missing<'a>(faults: &'a mut Faults<'_>, name: &str, wanted: &str, found: Option<&Value>) -> &'a mut Violation {
+    match found {
+        None => faults.add(Code::NotAPatch, "", format!("the operation lacks {name:?}, {wanted}")),
+        Some(value) => {
+            let message = format!("{name:?} is {wanted}, this is {}", kind_of(value));
+            faults.add(Code::NotAPatch, &format!("/{name}"), message)
+        }
+    }
+}
+
+/// What a value is, without what is in it.
+pub(crate) fn kind_of(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "a boolean".to_owned(),
+        Value::Number(_) => "a number".to_owned(),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(items) => format!("an array of {}", items.len()),
+        Value::Object(members) => format!("an object of {}", members.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Code, pointer and operation of a violation.
+    type Fault = (Code, String, Option<usize>);
+
+    fn read(patch: &Value) -> Result<Vec<Op>, Vec<Fault>> {
+        parse(patch, &PatchLimits::default()).map_err(|violations| {
+            violations.into_iter().map(|violation| (violation.code, violation.pointer, violation.op)).collect()
+        })
+    }
+
+    #[test]
+    fn every_operation_is_read_and_written_as_it_was() {
+        let patch = json!([
+            {"op": "add", "path": "/a~1b/-", "value": null},
+            {"op": "remove", "path": "/a"},
+            {"op": "replace", "path": "", "value": {"x": [1]}},
+            {"op": "move", "from": "/a", "path": "/b"},
+            {"op": "copy", "from": "", "path": "/b"},
+            {"op": "test", "path": "/m~0n", "value": "x"},
+        ]);
+        let ops = read(&patch).expect("six good operations");
+        assert_eq!(to_value(&ops), patch);
+        assert_eq!(read(&json!([])), Ok(vec![]));
+    }
+
+    #[test]
+    fn members_that_an_operation_does_not_define_are_ignored() {
+        let ops = read(&json!([{"op": "remove", "path": "/a", "value": 1, "from": 7, "why": "tidy"}]));
+        assert_eq!(to_value(&ops.expect("a patch")), json!([{"op": "remove", "path": "/a"}]));
+    }
+
+    #[test]
+    fn values_come_out_with_numbers_in_their_one_form() {
+        let ops = read(&json!([{"op": "add", "path": "/a", "value": {"n": [1.0, -0.0]}}])).expect("a patch");
+        assert_eq!(to_value(&ops)[0]["value"], json!({"n": [1, 0]}));
+    }
+
+    #[test]
+    fn all_faults_of_all_operations_are_reported_with_their_places() {
+        let patch = json!([
+            {"op": "add", "path": "/fine", "value": 1},
+            {"op": "set", "path": "fine"},
+            {"path": 7},
+            {"op": "move", "path": "/a~2"},
+            "remove /a",
+            {"op": "replace", "path": "/a"},
+            {"op": "copy", "path": "/a", "from": null},
+        ]);
+        let violations = read(&patch).expect_err("six faulty operations");
+        let expected = [
+            (Code::UnknownOp, "/1/op", 1),
+            (Code::BadPointer, "/1/path", 1),
+            (Code::NotAPatch, "/2", 2),
+            (Code::NotAPatch, "/2/path", 2),
+            (Code::BadPointer, "/3/path", 3),
+            (Code::NotAPatch, "/3", 3),
+            (Code::NotAPatch, "/4", 4),
+            (Code::NotAPatch, "/5", 5),
+            (Code::NotAPatch, "/6/from", 6),
+        ];
+        assert_eq!(violations, expected.map(|(code, pointer, op)| (code, pointer.to_owned(), Some(op))));
+    }
+
+    #[test]
+    fn what_is_no_array_is_no_patch() {
+        for value in [json!(null), json!({"op": "add"}), json!("[]"), json!(1)] {
+            assert_eq!(read(&value), Err(vec![(Code::NotAPatch, String::new(), None)]));
+        }
+    }
+
+    #[test]
+    fn too_many_operations_are_reported_together_with_the_faults_of_those_that_count() {
+        let mut ops = vec![json!({"op": "remove", "path": "/a"}); 9];
+        ops[7] = json!({"op": "delete", "path": "/a"});
+        ops[8] = json!("beyond the limit");
+        let violations = read(&ops.into()).expect_err("nine are too many");
+        assert_eq!(violations, [(Code::TooLarge, String::new(), None), (Code::UnknownOp, "/7/op".to_owned(), Some(7))]);
+    }
+
+    #[test]
+    fn the_number_of_violations_is_bounded() {
+        let limits = PatchLimits { max_ops: u32::MAX, ..PatchLimits::default() };
+        let violations = parse(&vec![json!({}); 1000].into(), &limits).expect_err("empty objects");
+        assert_eq!(violations.len(), VIOLATIONS_MAX);
+    }
+}
