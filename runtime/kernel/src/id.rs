@@ -1,0 +1,125 @@
+//! The names and numbers by which things of a board are told apart.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self(name.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(name: String) -> Self {
+                Self(name)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// Names one board for ever; a UUIDv7 that the shell makes.
+    BoardId
+}
+name! {
+    /// Names a worker of a blueprint.
+    WorkerName
+}
+name! {
+    /// Names a rule of a blueprint.
+    RuleName
+}
+name! {
+    /// The idempotency token of one attempt: `{invocation}:{attempt}`, or whatever an outside caller supplied.
+    Token
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The number after this one.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number! {
+    /// How many commits the state has seen; 0 is the initial state.
+    Version
+}
+number! {
+    /// The gapless number of a record in its board's journal; 0 is `created`.
+    Seq
+}
+number! {
+    /// Counts the invocations of a board, from 1; never used twice.
+    InvocationId
+}
+
+impl Token {
+    /// The token of an attempt of an invocation.
+    pub fn of(invocation: InvocationId, attempt: u32) -> Self {
+        Self(format!("{invocation}:{attempt}"))
+    }
+}
+
+/// Milliseconds since 1970-01-01T00:00:00Z. Always an argument, never read from a clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// This moment `ms` milliseconds later.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add_unsigned(ms))
+    }
+
+    /// Milliseconds from `earlier` to this moment; 0 if `earlier` is later.
+    pub const fn ms_since(self, earlier: Self) -> u64 {
+        let ms = self.0.saturating_sub(earlier.0);
+        if ms > 0 { ms.unsigned_abs() } else { 0 }
+    }
+}
