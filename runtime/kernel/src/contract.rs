@@ -1,0 +1,388 @@
+//! What a worker may read and write, compiled from the blueprint, and the judge of its operations (SPEC section 3).
+//!
+//! Reads cover what they match and everything below it; writes are exact. An operation is judged by what it does to
+//! the candidate it meets:
+//!
+//! | operation | needs |
+//! |---|---|
+//! | `add` | `add`, `replace` or `insert` at its path, by its effect |
+//! | `replace` | `replace` at its path |
+//! | `remove` | `remove` at its path |
+//! | `move` | one grant at its path with `move` and with its effect there; `remove` at `from` |
+//! | `copy` | one grant at its path with `copy` and with its effect there; a read of `from` |
+//! | `test` | a read of its path |
+//!
+//! A written value must satisfy the `value` schema of the same grant that allows the operation; for `move` and `copy`
+//! that is the value found at `from`. The whole document is never granted. Whether the operation can be applied is
+//! [`crate::state`]'s to say.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::{Map, Value, json};
+
+use crate::blueprint::{GrantOp, Worker};
+use crate::patch::Op;
+use crate::pattern::{Pattern, PatternToken, is_index};
+use crate::rejection::{Allowed, Code, Violation};
+use crate::schema::{Location, Schema, nearest, shorten};
+use crate::state::Candidate;
+
+/// The most grants that a rejection shows.
+const ALLOWED_MAX: usize = 8;
+/// The most reasons that are given why one value is not granted.
+const REASONS_MAX: usize = 5;
+
+/// A worker's compiled contract.
+pub struct Contract {
+    reads: Vec<Pattern>,
+    writes: Vec<Write>,
+}
+
+/// A compiled write grant.
+struct Write {
+    pattern: Pattern,
+    ops: Vec<GrantOp>,
+    value: Option<ValueGrant>,
+}
+
+struct ValueGrant {
+    /// As the blueprint has it.
+    written: Value,
+    schema: Schema,
+}
+
+/// Why a contract cannot be compiled; the lint reports the same with positions.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("{pointer}: {message}")]
+pub struct ContractError {
+    /// JSON Pointer below the worker, e.g. `/writes/0/path`.
+    pub pointer: String,
+    /// For people.
+    pub message: String,
+}
+
+impl Contract {
+    /// Compiles the contract of a worker.
+    ///
+    /// A value schema that refers to `#/$defs/…` (or `#/definitions/…`) and has no such part itself means the one of
+    /// `state_schema`, and is then of the same draft.
+    ///
+    /// # Errors
+    /// A pattern or value schema that cannot be used.
+    pub fn compile(worker: &Worker, state_schema: &Value) -> Result<Self, ContractError> {
+        let pattern = |pointer: String, text: &str| {
+            Pattern::parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
+        };
+        let mut contract = Self { reads: Vec::new(), writes: Vec::new() };
+        for (index, path) in worker.reads.iter().enumerate() {
+            contract.reads.push(pattern(format!("/reads/{index}"), path)?);
+        }
+        for (index, grant) in worker.writes.iter().enumerate() {
+            let value = grant.value.as_ref().map(|written| {
+                let schema = with_definitions(written, state_schema);
+                match Schema::compile(&schema, false) {
+                    Ok(schema) => Ok(ValueGrant { written: written.clone(), schema }),
+                    Err(error) => {
+                        let pointer = format!("/writes/{index}/value{}", error.pointer);
+                        Err(ContractError { pointer, message: error.message })
+                    }
+                }
+            });
+            contract.writes.push(Write {
+                pattern: pattern(format!("/writes/{index}/path"), &grant.path)?,
+                ops: grant.effective_ops(),
+                value: value.transpose()?,
+            });
+        }
+        Ok(contract)
+    }
+
+    /// Patterns it may read.
+    pub fn reads(&self) -> &[Pattern] {
+        &self.reads
+    }
+
+    /// Patterns it may write.
+    pub fn write_patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.writes.iter().map(|write| &write.pattern)
+    }
+
+    /// Whether it may read the whole value at this place.
+    pub fn may_read(&self, pointer: &Pointer) -> bool {
+        self.reads.iter().any(|pattern| pattern.covers(pointer))
+    }
+
+    /// Judges one operation against the candidate it meets (SPEC section 3); `index` is its place in the patch.
+    ///
+    /// Returns every violation, each at the path of the operation (or its `from`): `path_not_granted` where no grant
+    /// matches the place, else `op_not_granted` where none of those names the operation, else `value_not_granted` with
+    /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
+    /// no such place.
+    pub fn judge(&self, index: usize, op: &Op, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
+        let effect = candidate.effect(op);
+        let (path, kind) = (op.path(), effect.kind);
+        let target = Target { path, granted_at: &effect.granted_at, candidate };
+        let mut violations = match op {
+            Op::Test(_) => self.judge_read("a `test` looks at", path),
+            Op::Remove(_) => self.judge_write(target, &[GrantOp::Remove], None),
+            Op::Replace(op) => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(&op.value))),
+            Op::Add(op) => {
+                let needed = [kind.unwrap_or(GrantOp::Add)];
+                self.judge_write(target, &needed, Some(Written::Own(&op.value)))
+            }
+            Op::Move(op) => {
+                let source = Target { path: &op.from, granted_at: &op.from, candidate };
+                let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
+                let needed = [GrantOp::Move, kind.unwrap_or(GrantOp::Add)];
+                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+                violations
+            }
+            Op::Copy(op) => {
+                let mut violations = self.judge_read("a `copy` takes", &op.from);
+                let needed = [GrantOp::Copy, kind.unwrap_or(GrantOp::Add)];
+                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+                violations
+            }
+        };
+        if violations.iter().all(|violation| violation.code == Code::ValueNotGranted) {
+            violations.extend(unknown_location(path, &effect.granted_at, schema));
+        }
+        violations.into_iter().map(|violation| violation.at_op(index)).collect()
+    }
+
+    /// What the worker may do instead, grants nearest to these pointers first, with schema fragments; at most 8.
+    pub fn allowed(&self, near: &[&str], schema: &Schema) -> Vec<Allowed> {
+        self.nearest_to(near)
+            .into_iter()
+            .take(ALLOWED_MAX)
+            .map(|write| Allowed {
+                path: write.pattern.to_string(),
+                ops: write.ops.clone(),
+                value: write.value.as_ref().map(|value| value.written.clone()),
+                schema: schema.fragment(&write.pattern),
+            })
+            .collect()
+    }
+
+    fn judge_read(&self, what: &str, path: &Pointer) -> Vec<Violation> {
+        if self.may_read(path) {
+            return Vec::new();
+        }
+        let message = format!("{what} what the worker may read, and `{path}` is not covered by its reads");
+        let reads = self.reads.iter().take(ALLOWED_MAX).map(|pattern| Value::from(pattern.to_string())).collect();
+        vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(reads))]
+    }
+
+    /// Judges that something is written or taken away at one place. `needed` are the operations that one grant must
+    /// name.
+    fn judge_write(&self, target: Target<'_>, needed: &[GrantOp], written: Option<Written<'_>>) -> Vec<Violation> {
+        let path = target.path;
+        let (verbs, found) = (verbs(needed), needed.last().expect("every write needs an operation").as_str());
+        if path.is_root() {
+            let message = "the whole document is never granted; write the members that are to change".to_owned();
+            return vec![self.path_not_granted(path, message).finding(found.into())];
+        }
+        let at_place = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern)).collect::<Vec<_>>();
+        if at_place.is_empty() {
+            let message = format!("no write grant of this worker matches `{path}`");
+            return vec![self.path_not_granted(path, message).finding(found.into())];
+        }
+        let with_ops = at_place.iter().filter(|write| needed.iter().all(|op| write.ops.contains(op)));
+        let with_ops = with_ops.copied().collect::<Vec<_>>();
+        if with_ops.is_empty() {
+            let granted = at_place.iter().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
+            let message = format!("{verbs} is not granted at `{path}`{}", explained(target, needed));
+            let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
+            return vec![violation.expecting(json!(granted)).finding(found.into())];
+        }
+        let Some(written) = written else { return Vec::new() };
+        let mut refusals = Vec::new();
+        for write in with_ops {
+            match &write.value {
+                Some(grant) if !grant.schema.is_valid(written.value()) => {
+                    refusals.push((write, grant.schema.violations(written.value(), REASONS_MAX)));
+                }
+                _ => return Vec::new(),
+            }
+        }
+        // The grant that has least against the value is the one its author will have meant.
+        let closest = refusals.into_iter().min_by_key(|(_, reasons)| reasons.len());
+        let (write, reasons) = closest.expect("a grant that does not refuse the value returns above");
+        reasons.into_iter().map(|reason| value_not_granted(path, write, reason, written)).collect()
+    }
+
+    fn path_not_granted(&self, path: &Pointer, message: String) -> Violation {
+        let near = self.nearest_to(&[path.as_str()]).into_iter().take(ALLOWED_MAX);
+        let near = near.map(|write| json!({"path": write.pattern.to_string(), "ops": write.ops})).collect();
+        Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(near))
+    }
+
+    /// The write grants, those first whose patterns have the longest beginning in common with one of the pointers.
+    fn nearest_to(&self, near: &[&str]) -> Vec<&Write> {
+        let near = near.iter().filter_map(|text| Pointer::parse(text).ok()).collect::<Vec<_>>();
+        let mut writes = self.writes.iter().collect::<Vec<_>>();
+        writes.sort_by_key(|write| Reverse(near.iter().map(|place| nearness(&write.pattern, place)).max()));
+        writes
+    }
+}
+
+/// A place where something is to be written.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    /// As the operation has it.
+    path: &'a Pointer,
+    /// With `-` in place of an index that appends.
+    granted_at: &'a Pointer,
+    candidate: &'a Candidate,
+}
+
+impl Target<'_> {
+    /// Whether a pattern matches the place, by either of its names.
+    fn is_matched_by(self, pattern: &Pattern) -> bool {
+        // To an object `-` is a name like others, and no append position.
+        let appends = |path: &Pointer| {
+            let container = path.parent().and_then(|parent| self.candidate.get(parent));
+            !container.is_some_and(Value::is_object)
+        };
+        let wants_append = pattern.tokens().last() == Some(&PatternToken::Append);
+        let matches = |path: &Pointer| pattern.matches(path) && (!wants_append || appends(path));
+        matches(self.path) || matches(self.granted_at)
+    }
+}
+
+/// A value about to be written.
+#[derive(Clone, Copy)]
+enum Written<'a> {
+    /// The worker wrote it, so it may be shown to it.
+    Own(&'a Value),
+    /// It is in the document, where the worker may not read it.
+    Found(&'a Value),
+}
+
+impl<'a> Written<'a> {
+    fn value(self) -> &'a Value {
+        match self {
+            Self::Own(value) | Self::Found(value) => value,
+        }
+    }
+}
+
+fn value_not_granted(path: &Pointer, write: &Write, reason: Violation, written: Written<'_>) -> Violation {
+    let inside = if reason.pointer.is_empty() { String::new() } else { format!(" at `{}` in it", reason.pointer) };
+    let message = format!("the grant on `{}` refuses this value:{inside} {}", write.pattern, reason.message);
+    let found = match written {
+        Written::Own(value) => value.pointer(&reason.pointer).map(shorten),
+        Written::Found(_) => None,
+    };
+    // What a value from the document lacks or has too much of is told by its names, which are its content too.
+    let message = match written {
+        Written::Own(_) => message,
+        Written::Found(_) => format!(
+            "the grant on `{}` refuses this value: it breaks `{}`",
+            write.pattern,
+            reason.rule.as_deref().unwrap_or("its schema")
+        ),
+    };
+    Violation { code: Code::ValueNotGranted, pointer: path.to_string(), message, found, ..reason }
+}
+
+fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Option<Violation> {
+    let Location::Illegal { legal_prefix, known, patterns } = schema.locate_pointer(granted_at) else { return None };
+    let rest = granted_at.as_str().get(legal_prefix.len()..).unwrap_or_default();
+    let wrong = PointerBuf::parse(rest).ok().and_then(|rest| Some(rest.first()?.decoded().into_owned()));
+    let wrong = wrong.unwrap_or_default();
+    let parent = if legal_prefix.is_empty() { "the document" } else { legal_prefix.as_str() };
+    let mut message = format!("the schema has no `{wrong}` below {parent}");
+    if let Some(nearest) = nearest(&wrong, known.iter().map(String::as_str)) {
+        message.push_str(&format!("; did you mean `{nearest}`?"));
+    } else if let Some(pattern) = patterns.first() {
+        message.push_str(&format!("; names there match `{pattern}`"));
+    }
+    let violation = Violation::new(Code::UnknownLocation, path.as_str(), message);
+    Some(violation.expecting(known.into_iter().collect()).finding(wrong.into()))
+}
+
+/// The operations as a sentence has them.
+fn verbs(needed: &[GrantOp]) -> String {
+    needed.iter().map(|op| format!("`{op}`")).collect::<Vec<_>>().join(" with ")
+}
+
+/// Why an operation counts as another than it is called.
+fn explained(target: Target<'_>, needed: &[GrantOp]) -> String {
+    match needed.last() {
+        Some(GrantOp::Replace) if target.candidate.get(target.path).is_some() => {
+            " (there is something already; to put another value there is to replace it)".to_owned()
+        }
+        Some(GrantOp::Insert) => " (to add before an existing element is to insert; `-` appends)".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// How many tokens a pattern and a place have in common from the beginning; of two with equally many, the one nearer
+/// in length is nearer.
+fn nearness(pattern: &Pattern, place: &Pointer) -> (usize, Reverse<usize>) {
+    let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
+    let mut common = 0;
+    for (wanted, token) in pattern.tokens().iter().zip(&tokens) {
+        let is_same = match wanted {
+            PatternToken::Literal(name) => name == token,
+            PatternToken::Any => true,
+            PatternToken::Append => token == "-" || is_index(token),
+            PatternToken::Deep => return (tokens.len(), Reverse(0)),
+        };
+        if !is_same {
+            break;
+        }
+        common += 1;
+    }
+    (common, Reverse(pattern.tokens().len().abs_diff(tokens.len())))
+}
+
+/// A value schema, with the definitions of the state schema if it refers to some and has none.
+fn with_definitions(value: &Value, state_schema: &Value) -> Value {
+    let (Some(members), Some(state)) = (value.as_object(), state_schema.as_object()) else { return value.clone() };
+    let mut complete = members.clone();
+    for part in ["$defs", "definitions"] {
+        if let Some(definitions) = state.get(part)
+            && !members.contains_key(part)
+            && refers_to(value, &format!("#/{part}/"))
+        {
+            complete.insert(part.to_owned(), definitions.clone());
+            inherit(&mut complete, state);
+        }
+    }
+    Value::Object(complete)
+}
+
+/// Draft and identity of the state schema, without which its definitions may mean something else.
+fn inherit(complete: &mut Map<String, Value>, state: &Map<String, Value>) {
+    for keyword in ["$schema", "$id"] {
+        if let Some(value) = state.get(keyword) {
+            complete.entry(keyword).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Whether a `$ref` in a schema begins with this text.
+fn refers_to(schema: &Value, prefix: &str) -> bool {
+    // A stack of our own: the schema has not been measured yet.
+    let mut pending = vec![schema];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Object(members) => {
+                if members.get("$ref").and_then(Value::as_str).is_some_and(|target| target.starts_with(prefix)) {
+                    return true;
+                }
+                pending.extend(members.values());
+            }
+            Value::Array(items) => pending.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! Path patterns: JSON Pointers with `*`, `**` and `-`.
+//!
+//! Owns matching by tokens, never by string prefix, and what two patterns have in common. Does not know schemas
+//! ([`crate::schema`]) or grants ([`crate::contract`]).
+//!
+//! A token that is `*`, `**` or `-` as a whole is always the sign, never the name of a member: no pattern can name a
+//! member called `*` alone. In a longer token (`a*`) the asterisk is an ordinary character. The escapes are those of
+//! RFC 6901, `~0` for `~` and `~1` for `/`.
+
+use std::fmt;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::Value;
+
+/// The most tokens of a pattern; a set of positions in it fits in one 64-bit word.
+const TOKENS_MAX: usize = 32;
+/// The most `**` of a pattern.
+const DEEP_MAX: usize = 4;
+/// The most bytes of a pattern.
+const BYTES_MAX: usize = 2048;
+
+/// A token of a pattern.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PatternToken {
+    /// Exactly this (decoded) token.
+    Literal(String),
+    /// `*`: any one token, the append position included.
+    Any,
+    /// `-`: the append position of an array. Always the last token, because nothing lies below it.
+    Append,
+    /// `**`: zero or more tokens.
+    Deep,
+}
+
+/// A path pattern, e.g. `/claims/*/status`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Pattern {
+    // At most `TOKENS_MAX`; `Append` only at the end.
+    tokens: Vec<PatternToken>,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(pub String);
+
+/// A set of positions in a pattern, one bit each: bit `i` stands for "the tokens before `i` are matched".
+type Positions = u64;
+
+impl Pattern {
+    /// Reads a pattern; escapes are those of RFC 6901. The empty text is the pattern of the whole document.
+    ///
+    /// # Errors
+    /// No leading `/`, an escape other than `~0` and `~1`, `-` before the end, or more than 32 tokens, 4 `**` or
+    /// 2048 bytes.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let refuse = |why: String| Err(PatternError(why));
+        if text.len() > BYTES_MAX {
+            return refuse(format!("a path pattern has at most {BYTES_MAX} bytes, this one has {}", text.len()));
+        }
+        if text.is_empty() {
+            return Ok(Self { tokens: Vec::new() });
+        }
+        let Some(rest) = text.strip_prefix('/') else {
+            return refuse(format!("a path pattern begins with `/`: write `/{text}`"));
+        };
+        let tokens = rest.split('/').map(token).collect::<Result<Vec<_>, _>>()?;
+        if tokens.len() > TOKENS_MAX {
+            return refuse(format!("a path pattern has at most {TOKENS_MAX} tokens, this one has {}", tokens.len()));
+        }
+        let deep = tokens.iter().filter(|token| **token == PatternToken::Deep).count();
+        if deep > DEEP_MAX {
+            return refuse(format!("a path pattern has at most {DEEP_MAX} `**`, this one has {deep}"));
+        }
+        if tokens.iter().rev().skip(1).any(|token| *token == PatternToken::Append) {
+            return refuse(
+                "`-` is the append position of an array: nothing lies below it, so it ends a pattern".into(),
+            );
+        }
+        Ok(Self { tokens })
+    }
+
+    /// Its tokens.
+    pub fn tokens(&self) -> &[PatternToken] {
+        &self.tokens
+    }
+
+    /// The pattern of its first `tokens` tokens.
+    pub(crate) fn prefix(&self, tokens: usize) -> Self {
+        Self { tokens: self.tokens[..tokens].to_vec() }
+    }
+
+    /// Whether it matches these decoded tokens exactly; `*` and `**` captures in order (a `**` captures a pointer,
+    /// empty where it stands for nothing). The token `-` of a path is matched by `-`, `*` and `**`.
+    ///
+    /// Where several `**` can share the tokens in more than one way, an earlier one takes as few as it can.
+    pub fn captures(&self, path: &[&str]) -> Option<Vec<String>> {
+        // For every place in the path, the positions from which the rest of the path can be matched.
+        let mut can_end = vec![0; path.len() + 1];
+        can_end[path.len()] = self.before_end();
+        for (at, token) in path.iter().enumerate().rev() {
+            can_end[at] = self.step_back(can_end[at + 1], token);
+        }
+        let ends_from = |position: usize, at: usize| can_end[at] >> position & 1 == 1;
+        if !ends_from(0, 0) {
+            return None;
+        }
+        let mut captures = Vec::new();
+        let mut at = 0;
+        for (position, token) in self.tokens.iter().enumerate() {
+            match token {
+                PatternToken::Literal(_) | PatternToken::Append => at += 1,
+                PatternToken::Any => {
+                    captures.push(path[at].to_owned());
+                    at += 1;
+                }
+                PatternToken::Deep => {
+                    let from = at;
+                    while !ends_from(position + 1, at) {
+                        at += 1;
+                    }
+                    captures.push(PointerBuf::from_tokens(path[from..at].iter().copied()).to_string());
+                }
+            }
+        }
+        Some(captures)
+    }
+
+    /// Whether it matches the pointer exactly.
+    pub fn matches(&self, path: &Pointer) -> bool {
+        self.is_end(self.after(path))
+    }
+
+    /// Whether it matches the pointer or an ancestor of it (how read grants cover).
+    pub fn covers(&self, path: &Pointer) -> bool {
+        let mut positions = self.start();
+        for token in path.tokens() {
+            if self.is_end(positions) {
+                return true;
+            }
+            positions = self.step(positions, &token.decoded(), true);
+        }
+        self.is_end(positions)
+    }
+
+    /// Whether it may match the pointer or something below it (whether a reader must descend there).
+    pub fn reaches_below(&self, path: &Pointer) -> bool {
+        // From every position the rest of a pattern can be matched by some path.
+        self.after(path) != 0
+    }
+
+    /// Whether one location can be matched by both.
+    ///
+    /// A location is either the append position or an index: `-` and `/a/3` have none in common, `-` and `*` have. See
+    /// [`Self::collides`] for what holds of the writes that two patterns grant.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.any_pair(other, false, |ours, theirs| ours == self.tokens.len() && theirs == other.tokens.len())
+    }
+
+    /// Whether a write to a location matched by one can be, or become, the place of a location matched by the other.
+    ///
+    /// [`Self::overlaps`], and `-` also meets every index: what is appended to an array of three is at `/3` afterwards,
+    /// and `/3` is another way to write that append.
+    pub fn collides(&self, other: &Self) -> bool {
+        self.any_pair(other, true, |ours, theirs| ours == self.tokens.len() && theirs == other.tokens.len())
+    }
+
+    /// Whether some location matched by `other` lies strictly below one matched by this.
+    ///
+    /// What is appended gets an index: `/claims/-` lies above `/claims/*/status` and above `/claims/3/status`.
+    pub fn lies_above(&self, other: &Self) -> bool {
+        self.any_pair(other, true, |ours, theirs| ours == self.tokens.len() && theirs < other.tokens.len())
+    }
+
+    /// The locations of an existing document that it matches, in document order, at most `max`; `-` matches none.
+    pub fn instances(&self, document: &Value, max: usize) -> Vec<PointerBuf> {
+        let mut found = Vec::new();
+        // A stack of our own, because a document may be nested deeper than the program's stack can follow.
+        let mut pending = vec![(PointerBuf::root(), document, self.start())];
+        while let Some((place, value, positions)) = pending.pop() {
+            if found.len() == max {
+                break;
+            }
+            let mut below = Vec::new();
+            let mut visit = |token: &str, child| {
+                let positions = self.step(positions, token, false);
+                if positions != 0 {
+                    below.push((place.with_trailing_token(token), child, positions));
+                }
+            };
+            match value {
+                Value::Object(members) => members.iter().for_each(|(name, child)| visit(name, child)),
+                Value::Array(items) => {
+                    items.iter().enumerate().for_each(|(index, child)| visit(&index.to_string(), child));
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+            if self.is_end(positions) {
+                found.push(place);
+            }
+            pending.extend(below.into_iter().rev());
+        }
+        found
+    }
+
+    /// The positions before anything is matched.
+    fn start(&self) -> Positions {
+        self.past_deep(1)
+    }
+
+    /// The positions after a whole path.
+    fn after(&self, path: &Pointer) -> Positions {
+        path.tokens().fold(self.start(), |positions, token| self.step(positions, &token.decoded(), true))
+    }
+
+    /// The positions after one more token. `append`: whether the token `-` may be the append position; in an existing
+    /// document it is an ordinary member.
+    fn step(&self, positions: Positions, token: &str, append: bool) -> Positions {
+        let mut next = 0;
+        for (at, wanted) in self.tokens.iter().enumerate().filter(|(at, _)| positions >> at & 1 == 1) {
+            next |= match wanted {
+                PatternToken::Deep => 1 << at,
+                one if admits(one, token, append) => 1 << (at + 1),
+                PatternToken::Literal(_) | PatternToken::Any | PatternToken::Append => 0,
+            };
+        }
+        self.past_deep(next)
+    }
+
+    /// The positions from which this token leads into one of `next`.
+    fn step_back(&self, next: Positions, token: &str) -> Positions {
+        let mut positions: Positions = 0;
+        for (at, wanted) in self.tokens.iter().enumerate().rev() {
+            let leads = match wanted {
+                // Either it takes the token and stays, or it is over and what follows takes it.
+                PatternToken::Deep => next >> at & 1 == 1 || positions >> (at + 1) & 1 == 1,
+                one => next >> (at + 1) & 1 == 1 && admits(one, token, true),
+            };
+            positions |= Positions::from(leads) << at;
+        }
+        positions
+    }
+
+    /// Adds the positions behind every `**`, which may stand for nothing.
+    fn past_deep(&self, mut positions: Positions) -> Positions {
+        for (at, token) in self.tokens.iter().enumerate() {
+            if *token == PatternToken::Deep && positions >> at & 1 == 1 {
+                positions |= 1 << (at + 1);
+            }
+        }
+        positions
+    }
+
+    /// The positions from which nothing more is needed.
+    fn before_end(&self) -> Positions {
+        let deep = self.tokens.iter().rev().take_while(|token| **token == PatternToken::Deep).count();
+        (self.tokens.len() - deep..=self.tokens.len()).fold(0, |positions, at| positions | 1 << at)
+    }
+
+    fn is_end(&self, positions: Positions) -> bool {
+        positions >> self.tokens.len() & 1 == 1
+    }
+
+    /// Whether some path leads both patterns into a pair of positions that `wanted` accepts: a search of the product of
+    /// the two automata, at most 33 × 33 pairs.
+    fn any_pair(&self, other: &Self, appended: bool, wanted: impl Fn(usize, usize) -> bool) -> bool {
+        let mut seen = vec![0; self.tokens.len() + 1];
+        let mut pending = vec![(0, 0)];
+        while let Some((ours, theirs)) = pending.pop() {
+            let bit: Positions = 1 << theirs;
+            if seen[ours] & bit != 0 {
+                continue;
+            }
+            seen[ours] |= bit;
+            if wanted(ours, theirs) {
+                return true;
+            }
+            let (our_token, their_token) = (self.tokens.get(ours), other.tokens.get(theirs));
+            let (our_deep, their_deep) =
+                (our_token == Some(&PatternToken::Deep), their_token == Some(&PatternToken::Deep));
+            // A `**` may be over.
+            if our_deep {
+                pending.push((ours + 1, theirs));
+            }
+            if their_deep {
+                pending.push((ours, theirs + 1));
+            }
+            // Both take one token; if both are `**`, nothing has changed.
+            if let (Some(one), Some(another)) = (our_token, their_token)
+                && share_a_token(one, another, appended)
+            {
+                pending.push((ours + usize::from(!our_deep), theirs + usize::from(!their_deep)));
+            }
+        }
+        false
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for token in &self.tokens {
+            match token {
+                PatternToken::Literal(name) => write!(f, "/{}", jsonptr::Token::new(name.as_str()).encoded())?,
+                PatternToken::Any => f.write_str("/*")?,
+                PatternToken::Append => f.write_str("/-")?,
+                PatternToken::Deep => f.write_str("/**")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a token of a path is an array index as RFC 6901 writes it: digits without leading zeros.
+pub(crate) fn is_index(token: &str) -> bool {
+    token == "0" || (!token.starts_with('0') && !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn token(text: &str) -> Result<PatternToken, PatternError> {
+    Ok(match text {
+        "*" => PatternToken::Any,
+        "-" => PatternToken::Append,
+        "**" => PatternToken::Deep,
+        name => {
+            let token = jsonptr::Token::from_encoded(name)
+                .map_err(|_| PatternError(format!("`~` is written `~0` and `/` in a name `~1`, not as in `{name}`")))?;
+            PatternToken::Literal(token.decoded().into_owned())
+        }
+    })
+}
+
+/// Whether a token of a pattern, other than `**`, matches a token of a path.
+fn admits(wanted: &PatternToken, token: &str, append: bool) -> bool {
+    match wanted {
+        PatternToken::Literal(name) => name == token,
+        PatternToken::Any | PatternToken::Deep => true,
+        PatternToken::Append => append && token == "-",
+    }
+}
+
+/// Whether one token of a path can be matched by both. `appended`: whether `-` meets every index.
+fn share_a_token(one: &PatternToken, another: &PatternToken, appended: bool) -> bool {
+    use PatternToken::{Any, Append, Deep, Literal};
+    match (one, another) {
+        (Any | Deep, _) | (_, Any | Deep) | (Append, Append) => true,
+        (Literal(one), Literal(another)) => one == another,
+        (Literal(name), Append) | (Append, Literal(name)) => appended && is_index(name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

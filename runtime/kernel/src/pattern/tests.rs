@@ -1,0 +1,283 @@
+//! What patterns match, and what two of them have in common, held to definitions and enumeration.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn pattern(text: &str) -> Pattern {
+    Pattern::parse(text).expect("a pattern of a test is well-formed")
+}
+
+fn pointer(text: &str) -> &Pointer {
+    Pointer::parse(text).expect("a pointer of a test is well-formed")
+}
+
+#[test]
+fn tokens_match_tokens_and_never_a_prefix_of_a_name() {
+    let check = |text: &str, path: &str, expected: bool| {
+        assert_eq!(pattern(text).matches(pointer(path)), expected, "{text} on {path}");
+    };
+    check("", "", true);
+    check("", "/a", false);
+    check("/task", "/task", true);
+    check("/task", "/tasks", false);
+    check("/task", "/task/0", false);
+    check("/claims/*/status", "/claims/0/status", true);
+    check("/claims/*/status", "/claims/0", false);
+    check("/claims/*/status", "/claims/0/status/x", false);
+    check("/claims/-", "/claims/-", true);
+    check("/claims/-", "/claims/0", false);
+    check("/claims/*", "/claims/-", true);
+    check("/claims/0", "/claims/-", false);
+    check("/claims/0", "/claims/00", false);
+    check("/a~1b/~0", "/a~1b/~0", true);
+    check("/a~1b", "/a/b", false);
+    check("/", "/", true);
+    check("/", "", false);
+    check("/**", "", true);
+    check("/**", "/a/b/-", true);
+    check("/a/**/z", "/a/z", true);
+    check("/a/**/z", "/a/b/c/z", true);
+    check("/a/**/z", "/a/b/c", false);
+    check("/**/x/**", "/a/x", true);
+    check("/a*", "/a*", true);
+    check("/a*", "/ab", false);
+}
+
+#[test]
+fn what_is_no_pattern_is_refused_with_its_reason() {
+    let check = |text: &str, part: &str| {
+        let refusal = Pattern::parse(text).expect_err(text);
+        assert!(refusal.0.contains(part), "{text}: {refusal}");
+    };
+    check("claims", "begins with `/`");
+    check("*", "begins with `/`");
+    check("/a~2", "`~0`");
+    check("/a~", "`~0`");
+    check("/claims/-/status", "append position");
+    check("/-/**", "append position");
+    check(&"/a".repeat(33), "32 tokens");
+    check(&"/**".repeat(5), "4 `**`");
+    check(&format!("/{}", "x".repeat(2048)), "2048 bytes");
+    assert!(Pattern::parse(&"/a".repeat(32)).is_ok());
+}
+
+#[test]
+fn captures_are_the_tokens_that_stars_stood_for() {
+    let check = |text: &str, path: &[&str], expected: Option<&[&str]>| {
+        let expected = expected.map(|captures| captures.iter().map(|&capture| capture.to_owned()).collect());
+        assert_eq!(pattern(text).captures(path), expected, "{text} on {path:?}");
+    };
+    check("/claims/*/status", &["claims", "3", "status"], Some(&["3"]));
+    check("/claims/*/status", &["claims", "3"], None);
+    check("/claims/-", &["claims", "-"], Some(&[]));
+    check("/*/*", &["a/b", "-"], Some(&["a/b", "-"]));
+    check("/a/**", &["a"], Some(&[""]));
+    check("/a/**", &["a", "b/c", "d"], Some(&["/b~1c/d"]));
+    check("/**/x/**", &["x", "a", "x", "b"], Some(&["", "/a/x/b"]));
+    check("/**/*/x", &["a", "b", "x"], Some(&["/a", "b"]));
+    check("/**/**", &["a"], Some(&["", "/a"]));
+    check("", &[], Some(&[]));
+}
+
+#[test]
+fn read_grants_cover_what_they_match_and_everything_below() {
+    let sources = pattern("/sources/*");
+    assert!(sources.covers(pointer("/sources/0")));
+    assert!(sources.covers(pointer("/sources/0/text")));
+    assert!(!sources.covers(pointer("/sources")));
+    assert!(!sources.covers(pointer("/sourcesx/0")));
+    assert!(pattern("").covers(pointer("/anything")));
+    assert!(sources.reaches_below(pointer("")));
+    assert!(sources.reaches_below(pointer("/sources")));
+    assert!(!sources.reaches_below(pointer("/sources/0/text")));
+    assert!(!sources.reaches_below(pointer("/claims")));
+}
+
+#[test]
+fn instances_are_existing_places_in_document_order() {
+    let document =
+        json!({"claims": [{"status": 1}, {"other": 1}, {"status": 2}], "map": {"-": 1, "a/b": {"status": 3}}});
+    let check = |text: &str, max: usize, expected: &[&str]| {
+        let found = pattern(text).instances(&document, max);
+        assert_eq!(found.iter().map(PointerBuf::to_string).collect::<Vec<_>>(), expected, "{text}");
+    };
+    check("/claims/*/status", 9, &["/claims/0/status", "/claims/2/status"]);
+    check("/claims/*", 2, &["/claims/0", "/claims/1"]);
+    check("/claims/-", 9, &[]);
+    check("/map/-", 9, &[]);
+    check("/map/*", 9, &["/map/-", "/map/a~1b"]);
+    check("/**/status", 9, &["/claims/0/status", "/claims/2/status", "/map/a~1b/status"]);
+    check("", 9, &[""]);
+    check("/**", 3, &["", "/claims", "/claims/0"]);
+    check("/**", 0, &[]);
+}
+
+#[test]
+fn a_deeply_nested_document_is_searched_without_recursion() {
+    // Cut short by `max`: the pointers of all places together would be quadratic in the depth.
+    let mut document = json!(0);
+    for _ in 0..2000 {
+        document = Value::Array(vec![document]);
+    }
+    assert_eq!(pattern("/**").instances(&document, 1500).len(), 1500);
+}
+
+#[test]
+fn many_deep_tokens_take_no_exponential_time() {
+    let hard = pattern("/**/a/**/a/**/a/**/b");
+    let path = vec!["a"; 20_000];
+    assert_eq!(hard.captures(&path), None);
+    assert!(!hard.matches(&PointerBuf::from_tokens(path.iter().copied())));
+}
+
+#[test]
+fn what_is_appended_collides_with_indices_and_lies_above_what_is_in_it() {
+    let check = |one: &str, another: &str, overlaps: bool, collides: bool, above: bool| {
+        let (one, another) = (pattern(one), pattern(another));
+        assert_eq!(one.overlaps(&another), overlaps, "{one} overlaps {another}");
+        assert_eq!(another.overlaps(&one), overlaps, "{another} overlaps {one}");
+        assert_eq!(one.collides(&another), collides, "{one} collides {another}");
+        assert_eq!(another.collides(&one), collides, "{another} collides {one}");
+        assert_eq!(one.lies_above(&another), above, "{one} lies above {another}");
+    };
+    check("/claims/-", "/claims/3", false, true, false);
+    check("/claims/-", "/claims/03", false, false, false);
+    check("/claims/-", "/claims/name", false, false, false);
+    check("/claims/-", "/claims/*", true, true, false);
+    check("/claims/-", "/**", true, true, true);
+    check("/claims/-", "/claims/*/status", false, false, true);
+    check("/claims/-", "/claims/3/status", false, false, true);
+    check("/claims/*", "/claims/-", true, true, false);
+    check("/claims", "/claims/-", false, false, true);
+    check("/task", "/tasks/0", false, false, false);
+    check("", "/a", false, false, true);
+    check("/a", "/a", true, true, false);
+    check("/**", "/**", true, true, true);
+    check("/a/**/z", "/a/b/z/c", false, false, true);
+    check("/a/**/z", "/a/b/c", false, false, false);
+}
+
+/// The meaning of a pattern, straight from its definition.
+fn matches_by_definition(tokens: &[PatternToken], path: &[&str]) -> bool {
+    match tokens.split_first() {
+        None => path.is_empty(),
+        Some((PatternToken::Deep, rest)) => (0..=path.len()).any(|taken| matches_by_definition(rest, &path[taken..])),
+        Some((one, rest)) => path.split_first().is_some_and(|(token, path)| {
+            let fits = match one {
+                PatternToken::Literal(name) => name == token,
+                PatternToken::Append => *token == "-",
+                PatternToken::Any | PatternToken::Deep => true,
+            };
+            fits && matches_by_definition(rest, path)
+        }),
+    }
+}
+
+/// Every sequence of at most `length` of the words.
+fn sequences(words: &[&'static str], length: usize) -> Vec<Vec<&'static str>> {
+    let mut all = vec![Vec::new()];
+    let mut longest = all.clone();
+    for _ in 0..length {
+        longest = longest
+            .iter()
+            .flat_map(|sequence| words.iter().map(move |&word| sequence.iter().copied().chain([word]).collect()))
+            .collect::<Vec<Vec<_>>>();
+        all.extend(longest.iter().cloned());
+    }
+    all
+}
+
+#[test]
+fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
+    // Two patterns of three tokens that have a path in common have one of at most four tokens in common.
+    let paths = sequences(&["a", "0", "-", "z"], 4);
+    let patterns = sequences(&["a", "0", "*", "**", "-"], 3)
+        .into_iter()
+        .filter_map(|tokens| Pattern::parse(&tokens.iter().map(|token| format!("/{token}")).collect::<String>()).ok())
+        .collect::<Vec<_>>();
+    assert!(patterns.len() > 100, "only {} patterns", patterns.len());
+    let matched = patterns
+        .iter()
+        .map(|pattern| {
+            let by_definition =
+                paths.iter().map(|path| matches_by_definition(pattern.tokens(), path)).collect::<Vec<_>>();
+            for (path, &expected) in paths.iter().zip(&by_definition) {
+                let pointer = PointerBuf::from_tokens(path.iter().copied());
+                assert_eq!(pattern.matches(&pointer), expected, "{pattern} on {pointer}");
+                assert_eq!(pattern.captures(path).is_some(), expected, "{pattern} on {pointer}");
+                let covered = (0..=path.len()).any(|end| matches_by_definition(pattern.tokens(), &path[..end]));
+                assert_eq!(pattern.covers(&pointer), covered, "{pattern} on {pointer}");
+            }
+            by_definition
+        })
+        .collect::<Vec<_>>();
+    // What is appended may become `/0`, the only index among the words.
+    let landing = |&token: &&'static str| if token == "-" { "0" } else { token };
+    let landed = paths.iter().map(|path| path.iter().map(landing).collect::<Vec<_>>()).collect::<Vec<_>>();
+    let place = |path: &[&str]| paths.iter().position(|other| other == path).expect("paths are closed under prefixes");
+    let parents = paths.iter().map(|path| path.len().checked_sub(1).map(|end| place(&path[..end]))).collect::<Vec<_>>();
+    let homes = landed.iter().map(|path| place(path)).collect::<Vec<_>>();
+    for (one, ours) in patterns.iter().zip(&matched) {
+        // Where this pattern's locations are once they are written, and which places lie below one of those.
+        let mut written = ours.clone();
+        (0..paths.len()).filter(|&at| ours[at]).for_each(|at| written[homes[at]] = true);
+        let mut below = vec![false; paths.len()];
+        for at in 0..paths.len() {
+            below[at] = parents[at].is_some_and(|parent| written[parent] || below[parent]);
+        }
+        for (another, theirs) in patterns.iter().zip(&matched) {
+            let overlap = (0..paths.len()).any(|at| ours[at] && theirs[at]);
+            assert_eq!(one.overlaps(another), overlap, "{one} overlaps {another}");
+            let above = (0..paths.len()).any(|at| theirs[at] && below[at]);
+            // A path that is long enough for both may need one token more than was enumerated.
+            if above || one.tokens().len() + another.tokens().len() < 5 {
+                assert_eq!(one.lies_above(another), above, "{one} lies above {another}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_pattern_is_read_back_as_it_was_written(tokens in prop::collection::vec("[a-z~/*0-9-]{0,3}", 0..6)) {
+        let text = tokens.iter().map(|token| format!("/{}", jsonptr::Token::new(token.as_str()).encoded()));
+        if let Ok(pattern) = Pattern::parse(&text.collect::<String>()) {
+            prop_assert_eq!(Pattern::parse(&pattern.to_string()), Ok(pattern));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,40}") {
+        drop(Pattern::parse(&text));
+    }
+
+    #[test]
+    fn captures_put_back_in_their_places_give_the_path(
+        tokens in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "**"]), 0..6),
+        path in prop::collection::vec(prop::sample::select(vec!["a", "b", "-", "x/y"]), 0..8),
+    ) {
+        let text = tokens.iter().map(|token| format!("/{token}")).collect::<String>();
+        let Ok(pattern) = Pattern::parse(&text) else { return Ok(()) };
+        let captures = pattern.captures(&path);
+        prop_assert_eq!(captures.is_some(), matches_by_definition(pattern.tokens(), &path));
+        if let Some(captures) = captures {
+            let mut captures = captures.into_iter();
+            let mut rebuilt = PointerBuf::root();
+            for token in pattern.tokens() {
+                match token {
+                    PatternToken::Literal(name) => rebuilt.push_back(name.as_str()),
+                    PatternToken::Append => rebuilt.push_back("-"),
+                    PatternToken::Any => rebuilt.push_back(captures.next().expect("one for every star")),
+                    PatternToken::Deep => {
+                        let deep = captures.next().expect("one for every star");
+                        rebuilt.append(PointerBuf::parse(deep).expect("a deep capture is a pointer"));
+                    }
+                }
+            }
+            prop_assert_eq!(captures.next(), None);
+            prop_assert_eq!(rebuilt, PointerBuf::from_tokens(path.iter().copied()));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Bounds that keep a schema from overflowing the stack, or from taking for ever, when instances are validated.
+//!
+//! Validation recurses along a walk through the subschemas: some steps go one level down in the instance, others
+//! (`allOf`, `$ref`, …) stay where they are. The longest walk is measured here, once; the numbers leave a thread with
+//! a stack of two megabytes half of it in an unoptimised build.
+
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use serde_json::Value;
+
+use super::SchemaError;
+use super::map::{Id, SchemaMap};
+
+/// The deepest nesting of instances that walks are measured for; the default limit of a board's state (SPEC section 12).
+pub(super) const INSTANCE_DEPTH: usize = 64;
+/// The most subschemas in a row that judge the same instance.
+const IN_PLACE_MAX: usize = 64;
+/// The most subschemas on one walk into an instance of [`INSTANCE_DEPTH`].
+const WALK_MAX: usize = 1500;
+/// The most times that subschemas are applied to the same instance.
+const APPLIED_MAX: usize = 50_000;
+
+/// Refuses a document nested deeper than `max`.
+pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaError> {
+    let mut level = vec![document];
+    for _ in 0..=max {
+        level = level
+            .into_iter()
+            .flat_map(|value| match value {
+                Value::Array(items) => items.iter().collect::<Vec<_>>(),
+                Value::Object(members) => members.values().collect(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+            })
+            .collect();
+        if level.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(SchemaError::new("", format!("a schema is nested at most {max} deep; put the inner parts under $defs")))
+}
+
+/// Refuses a schema whose walks are too long or whose branches are too many.
+pub(super) fn check_walks(map: &SchemaMap) -> Result<(), SchemaError> {
+    let refuse = |id: Id, message: String| Err(SchemaError::new(map.node(id).pointer.clone(), message));
+    let groups = groups_in_place(map);
+    let mut group_of = vec![0; map.len()];
+    for (at, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&id| group_of[id] = at);
+    }
+
+    // Groups come in an order in which each follows all that it applies, so that one pass is enough.
+    let mut chain = vec![0; groups.len()];
+    let mut applied = vec![0_usize; groups.len()];
+    for (at, group) in groups.iter().enumerate() {
+        let next =
+            || group.iter().flat_map(|&id| map.node(id).in_place()).map(|id| group_of[id]).filter(|&to| to != at);
+        chain[at] = group.len() + next().map(|to| chain[to]).max().unwrap_or(0);
+        // A circle is gone round once, by whichever of its members it is entered.
+        let once = next().fold(group.len(), |sum, to| sum.saturating_add(applied[to]));
+        applied[at] = once.saturating_mul(group.len());
+        if chain[at] > IN_PLACE_MAX {
+            return refuse(
+                group[0],
+                format!("more than {IN_PLACE_MAX} schemas judge the same value one inside the other ($ref, allOf, …)"),
+            );
+        }
+        if applied[at] > APPLIED_MAX {
+            return refuse(
+                group[0],
+                format!(
+                    "$ref, allOf, anyOf and the like branch so often here that more than {APPLIED_MAX} schemas judge one value"
+                ),
+            );
+        }
+    }
+
+    let mut walk = vec![0; groups.len()];
+    for _ in 0..=INSTANCE_DEPTH {
+        let shallower = std::mem::take(&mut walk);
+        walk = vec![0; groups.len()];
+        for (at, group) in groups.iter().enumerate() {
+            let beside = group.iter().flat_map(|&id| map.node(id).in_place()).map(|id| group_of[id]);
+            let beside = beside.filter(|&to| to != at).map(|to| walk[to]).max().unwrap_or(0);
+            let inside = group.iter().flat_map(|&id| map.node(id).deeper()).map(|id| shallower[group_of[id]]).max();
+            walk[at] = group.len() + beside.max(inside.unwrap_or(0));
+        }
+    }
+    match (0..groups.len()).max_by_key(|&at| walk[at]) {
+        Some(at) if walk[at] > WALK_MAX => refuse(
+            groups[at][0],
+            format!(
+                "a value nested {INSTANCE_DEPTH} deep would pass {} schemas one inside the other, more than {WALK_MAX}",
+                walk[at]
+            ),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The subschemas in groups: those that apply each other to the same instance in a circle are one group. Each group
+/// comes after all that it leads to.
+fn groups_in_place(map: &SchemaMap) -> Vec<Vec<Id>> {
+    let mut graph = DiGraph::<(), (), usize>::default();
+    for _ in 0..map.len() {
+        graph.add_node(());
+    }
+    for id in 0..map.len() {
+        for to in map.node(id).in_place() {
+            graph.add_edge(NodeIndex::new(id), NodeIndex::new(to), ());
+        }
+    }
+    // Kosaraju's algorithm, because Tarjan's recurses as deep as the longest chain of references.
+    kosaraju_scc(&graph).into_iter().map(|group| group.into_iter().map(NodeIndex::index).collect()).collect()
+}

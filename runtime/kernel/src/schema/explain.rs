@@ -1,0 +1,284 @@
+//! Turns a failed validation into violations that a model can act on.
+//!
+//! A message names keywords, limits and members, but holds no value of the instance; values are in `found` only, where
+//! they can be taken out for those who may not read them.
+
+use std::collections::BTreeSet;
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use serde_json::{Value, json};
+
+use super::locate::names;
+use super::map::Id;
+use super::{Schema, SchemaMap};
+use crate::rejection::{Code, Violation};
+
+/// The most characters of a value that is shown as it is.
+const SHOWN_MAX: usize = 200;
+/// The most characters of a keyword's value that is shown.
+const EXPECTED_MAX: usize = 600;
+/// The most names or alternatives that a message lists.
+const LISTED_MAX: usize = 12;
+/// How alike two names must be (Jaro–Winkler, 0 to 1) for one to be suggested for the other.
+const ALIKE: f64 = 0.8;
+
+/// The first `max` violations of an instance.
+pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<Violation> {
+    let mut found: Vec<Violation> = Vec::new();
+    let mut missing_of: Option<String> = None;
+    for error in schema.validator.iter_errors(instance) {
+        let place = error.schema_path().as_str().to_owned();
+        if let Kind::Required { property } = error.kind()
+            && let Some(last) = found.last_mut()
+            && last.pointer == error.instance_path().as_str()
+            && missing_of.as_ref() == Some(&place)
+        {
+            also_missing(last, property);
+            continue;
+        }
+        if found.len() == max {
+            break;
+        }
+        missing_of = matches!(error.kind(), Kind::Required { .. }).then_some(place);
+        found.push(violation(schema, &error));
+    }
+    found
+}
+
+/// A value as it is, or, if it is long, what kind of value it is.
+pub fn shorten(value: &Value) -> Value {
+    let text = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => return value.clone(),
+        Value::String(text) if text.len() <= SHOWN_MAX => return value.clone(),
+        Value::String(text) => {
+            let start = text.chars().take(60).collect::<String>();
+            format!("a text of {} characters that begins with {start:?}", text.chars().count())
+        }
+        Value::Array(_) | Value::Object(_) if is_short(value) => return value.clone(),
+        Value::Array(items) => format!("an array of {}", counted(items.len() as u64, "element")),
+        Value::Object(members) => {
+            format!(
+                "an object of {}: {}",
+                counted(members.len() as u64, "member"),
+                listed(members.keys().map(String::as_str))
+            )
+        }
+    };
+    text.into()
+}
+
+/// Whether the compact JSON of a value is short, without writing a long one out.
+fn is_short(value: &Value) -> bool {
+    struct Room(usize);
+    impl std::io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::WriteZero)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Room(SHOWN_MAX), value).is_ok()
+}
+
+fn violation(schema: &Schema, error: &ValidationError<'_>) -> Violation {
+    let instance = error.instance().as_ref();
+    let rule = rule(error);
+    let mut violation = Violation::new(Code::SchemaViolation, error.instance_path().as_str(), reason(error))
+        .finding(shorten(instance))
+        .by_rule(&rule);
+    violation.expected = match error.kind() {
+        Kind::Required { property } => Some(json!([property])),
+        Kind::Type { kind } => Some(types(kind)),
+        Kind::Enum { options } => Some(options.as_ref().clone()),
+        Kind::Constant { expected_value } => Some(expected_value.as_ref().clone()),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            let known = known(schema, error);
+            violation.message = unexpected_names(unexpected, &known);
+            violation.found = Some(unexpected.iter().take(LISTED_MAX).cloned().collect());
+            Some(known.into_iter().take(LISTED_MAX * 2).collect())
+        }
+        _ => keyword_value(schema, error),
+    };
+    violation.expected = violation.expected.filter(|value| value.to_string().len() <= EXPECTED_MAX);
+    violation
+}
+
+/// The keyword that is not satisfied. A `false` that stands where a keyword wants a schema counts as that keyword.
+fn rule(error: &ValidationError<'_>) -> String {
+    let kind = error.kind().keyword();
+    let mut path = error.schema_path().as_str().rsplit('/');
+    let (last, container) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
+    match (error.kind(), last) {
+        (Kind::FalseSchema, "items" | "additionalItems" | "contains" | "then" | "else" | "additionalProperties")
+            if !["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"]
+                .contains(&container) =>
+        {
+            last.to_owned()
+        }
+        (Kind::Required { .. }, "dependentRequired" | "dependencies") => last.to_owned(),
+        (Kind::Required { .. }, _) if container == "dependentRequired" || container == "dependencies" => {
+            container.to_owned()
+        }
+        (Kind::Contains, "minContains" | "maxContains") => last.to_owned(),
+        _ => kind.to_owned(),
+    }
+}
+
+/// What the schema document has at the keyword.
+fn keyword_value(schema: &Schema, error: &ValidationError<'_>) -> Option<Value> {
+    Some(match error.kind() {
+        Kind::MaxItems { limit } | Kind::MaxLength { limit } | Kind::MaxProperties { limit } => json!(limit),
+        Kind::MinItems { limit } | Kind::MinLength { limit } | Kind::MinProperties { limit } => json!(limit),
+        Kind::Maximum { limit }
+        | Kind::Minimum { limit }
+        | Kind::ExclusiveMaximum { limit }
+        | Kind::ExclusiveMinimum { limit } => limit.clone(),
+        Kind::Pattern { pattern } => json!(pattern),
+        Kind::Format { format } => json!(format),
+        Kind::PropertyNames { error } => json!(reason(error)),
+        Kind::UniqueItems => json!(true),
+        Kind::Not { schema } => json!({ "not": schema }),
+        _ => schema.document.pointer(error.schema_path().as_str())?.clone(),
+    })
+}
+
+/// The names of members that the object could have.
+fn known(schema: &Schema, error: &ValidationError<'_>) -> BTreeSet<String> {
+    let map: &SchemaMap = &schema.map;
+    let (parent, _) = error.schema_path().as_str().rsplit_once('/').unwrap_or_default();
+    let Some(id): Option<Id> = map.at(parent) else { return BTreeSet::new() };
+    names(map, id).into_iter().map(str::to_owned).collect()
+}
+
+fn unexpected_names(unexpected: &[String], known: &BTreeSet<String>) -> String {
+    let quoted = unexpected.iter().map(String::as_str);
+    let mut message = format!("no member may be called {}", listed(quoted));
+    if !known.is_empty() {
+        message.push_str(&format!("; known are {}", listed(known.iter().map(String::as_str))));
+    }
+    let nearest = unexpected.first().and_then(|name| nearest(name, known.iter().map(String::as_str)));
+    if let Some(nearest) = nearest {
+        message.push_str(&format!("; did you mean `{nearest}`?"));
+    }
+    message
+}
+
+/// The known name most like a wrong one, if any is like it.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|name| (strsim::jaro_winkler(wrong, name), name))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| name)
+}
+
+fn also_missing(violation: &mut Violation, property: &Value) {
+    if let Some(Value::Array(names)) = &mut violation.expected {
+        names.push(property.clone());
+        violation.message = missing(names);
+    }
+}
+
+fn missing(names: &[Value]) -> String {
+    let names = listed(names.iter().filter_map(Value::as_str));
+    format!("required members are missing: {names}")
+}
+
+/// Why a value is not valid, without the value.
+pub(super) fn reason(error: &ValidationError<'_>) -> String {
+    match error.kind() {
+        Kind::AdditionalItems { limit } => format!("at most {} are allowed", counted(*limit as u64, "element")),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            unexpected_names(unexpected, &BTreeSet::new())
+        }
+        Kind::AnyOf { context } => format!("none of the alternatives fits: {}", alternatives(context)),
+        Kind::OneOfNotValid { context } => {
+            format!("exactly one of the alternatives must fit, none does: {}", alternatives(context))
+        }
+        Kind::OneOfMultipleValid { .. } => "exactly one of the alternatives must fit, several do".into(),
+        Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
+            "the regular expression could not be evaluated".into()
+        }
+        Kind::Constant { expected_value } => format!("must be {}", shorten(expected_value)),
+        Kind::Contains => "too few or too many elements are of the kind that must be contained".into(),
+        Kind::ContentEncoding { content_encoding } => format!("must be encoded as {content_encoding}"),
+        Kind::ContentMediaType { content_media_type } => format!("must be of media type {content_media_type}"),
+        Kind::Custom { message, .. } => message.clone(),
+        Kind::Enum { options } => format!("must be one of {}", shorten(options)),
+        Kind::ExclusiveMaximum { limit } => format!("must be less than {limit}"),
+        Kind::ExclusiveMinimum { limit } => format!("must be more than {limit}"),
+        Kind::FalseSchema => "nothing is allowed here".into(),
+        Kind::Format { format } => format!("must have the format {format}"),
+        Kind::FromUtf8 { .. } => "must be UTF-8 under its encoding".into(),
+        Kind::MaxItems { limit } => format!("must have at most {}", counted(*limit, "element")),
+        Kind::Maximum { limit } => format!("must be at most {limit}"),
+        Kind::MaxLength { limit } => format!("must have at most {}", counted(*limit, "character")),
+        Kind::MaxProperties { limit } => format!("must have at most {}", counted(*limit, "member")),
+        Kind::MinItems { limit } => format!("must have at least {}", counted(*limit, "element")),
+        Kind::Minimum { limit } => format!("must be at least {limit}"),
+        Kind::MinLength { limit } => format!("must have at least {}", counted(*limit, "character")),
+        Kind::MinProperties { limit } => format!("must have at least {}", counted(*limit, "member")),
+        Kind::MultipleOf { multiple_of } => format!("must be a multiple of {multiple_of}"),
+        Kind::Not { .. } => "must not be what the schema under `not` describes".into(),
+        Kind::Pattern { pattern } => format!("must match the regular expression {pattern}"),
+        Kind::PropertyNames { error } => format!("the names of members are restricted: {}", reason(error)),
+        Kind::Required { property } => missing(std::slice::from_ref(property)),
+        Kind::Type { kind } => format!("must be of type {}", one_of(&types(kind))),
+        Kind::UnevaluatedItems { unexpected } => {
+            format!("nothing is allowed at index {}", listed(unexpected.iter().map(String::as_str)))
+        }
+        Kind::UniqueItems => "no two elements may be equal".into(),
+        Kind::Referencing(cause) => format!("a reference of the schema leads nowhere: {cause}"),
+    }
+}
+
+/// Why each alternative does not fit, by its first violation.
+fn alternatives(context: &[Vec<ValidationError<'_>>]) -> String {
+    let mut said = Vec::new();
+    for (number, errors) in context.iter().enumerate().take(LISTED_MAX) {
+        // Alternatives within alternatives would make the message grow without limit.
+        let reason = errors.first().map(|error| match error.kind() {
+            Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "none of its own alternatives fits".to_owned(),
+            _ => reason(error),
+        });
+        let place = errors.first().map(|error| error.instance_path().as_str()).unwrap_or_default();
+        let at = place.rsplit('/').next().filter(|last| !last.is_empty()).map(|last| format!("{last}: "));
+        said.push(format!("({}) {}{}", number + 1, at.unwrap_or_default(), reason.unwrap_or_default()));
+    }
+    if context.len() > LISTED_MAX {
+        said.push(format!("and {} more", context.len() - LISTED_MAX));
+    }
+    said.join("; ")
+}
+
+fn types(kind: &TypeKind) -> Value {
+    match kind {
+        TypeKind::Single(only) => only.to_string().into(),
+        TypeKind::Multiple(several) => several.iter().map(|one| Value::from(one.to_string())).collect(),
+    }
+}
+
+fn one_of(types: &Value) -> String {
+    match types {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        only => only.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn counted(count: u64, unit: &str) -> String {
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Names in quotes, the first few of them.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names = names.map(|name| format!("`{}`", name.chars().take(60).collect::<String>())).collect::<Vec<_>>();
+    if names.len() > LISTED_MAX {
+        let more = names.len() - LISTED_MAX;
+        names.truncate(LISTED_MAX);
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
+}

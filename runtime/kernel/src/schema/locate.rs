@@ -1,0 +1,507 @@
+//! Asks a schema which places it has.
+//!
+//! Walking down a path turns what a schema claims of the root into what it claims of the place: a [`Claim`], an and-or
+//! expression over subschemas. A place is legal unless the claim is [`Claim::Nothing`]. The answer errs on the side of
+//! "legal" (`not`, `propertyNames` and the values of siblings are not considered), because every candidate is
+//! validated afterwards; it exists so that a misspelt path is refused with the names that would have been right.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jsonptr::Pointer;
+
+use super::Location;
+use super::map::{Id, Node, Role, SchemaMap};
+use crate::pattern::{Pattern, PatternToken, is_index};
+
+/// The most subschemas in one claim; a longer one is taken to allow anything.
+const CLAIM_MAX: usize = 256;
+/// The most steps of one search; places beyond are taken to be legal.
+const STEPS_MAX: usize = 20_000;
+/// The deepest place that `**` is searched for.
+const DEEP_MAX: usize = 64;
+/// The most names that an answer lists.
+const KNOWN_MAX: usize = 64;
+
+/// What a schema says of one place.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Claim {
+    Anything,
+    Nothing,
+    /// What this subschema says.
+    Of(Id),
+    All(BTreeSet<Claim>),
+    Any(BTreeSet<Claim>),
+}
+
+impl Claim {
+    fn all(claims: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = BTreeSet::new();
+        for claim in claims {
+            match claim {
+                Self::Anything => {}
+                Self::Nothing => return Self::Nothing,
+                Self::All(inner) => parts.extend(inner),
+                part @ (Self::Of(_) | Self::Any(_)) => drop(parts.insert(part)),
+            }
+        }
+        Self::joined(parts, Self::Anything, Self::All)
+    }
+
+    fn any(claims: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = BTreeSet::new();
+        for claim in claims {
+            match claim {
+                Self::Anything => return Self::Anything,
+                Self::Nothing => {}
+                Self::Any(inner) => parts.extend(inner),
+                part @ (Self::Of(_) | Self::All(_)) => drop(parts.insert(part)),
+            }
+        }
+        Self::joined(parts, Self::Nothing, Self::Any)
+    }
+
+    fn joined(mut parts: BTreeSet<Self>, none: Self, many: fn(BTreeSet<Self>) -> Self) -> Self {
+        match parts.len() {
+            0 => none,
+            1 => parts.pop_first().expect("there is one"),
+            _ if parts.iter().map(Self::size).sum::<usize>() > CLAIM_MAX => Self::Anything,
+            _ => many(parts),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Anything | Self::Nothing | Self::Of(_) => 1,
+            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::size).sum(),
+        }
+    }
+
+    /// The subschemas in it.
+    fn ids(&self, found: &mut BTreeSet<Id>) {
+        match self {
+            Self::Anything | Self::Nothing => {}
+            Self::Of(id) => drop(found.insert(*id)),
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.ids(found)),
+        }
+    }
+}
+
+/// One token down.
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    /// The member of this name.
+    Name(&'a str),
+    /// Some member whose name matches this expression and is otherwise unknown.
+    Matching(&'a str),
+    /// Some member whose name is unknown.
+    Other,
+    /// The element at this index.
+    Index(usize),
+    /// Some element, or the one that is appended.
+    Element,
+}
+
+/// What a subschema says of a child: `seen` where some keyword of its own governs it, `unseen` where none does, so that
+/// an `unevaluated…` keyword around it still may.
+#[derive(Clone, Debug)]
+struct Verdict {
+    seen: Claim,
+    unseen: Claim,
+}
+
+impl Verdict {
+    const NO_OPINION: Self = Self { seen: Claim::Nothing, unseen: Claim::Anything };
+    const NOTHING: Self = Self { seen: Claim::Nothing, unseen: Claim::Nothing };
+
+    fn and(self, other: Self) -> Self {
+        let either = Claim::any([other.seen.clone(), other.unseen.clone()]);
+        let only_other = Claim::all([self.unseen.clone(), other.seen]);
+        Self {
+            seen: Claim::any([Claim::all([self.seen, either]), only_other]),
+            unseen: Claim::all([self.unseen, other.unseen]),
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self { seen: Claim::any([self.seen, other.seen]), unseen: Claim::any([self.unseen, other.unseen]) }
+    }
+
+    fn whole(self) -> Claim {
+        Claim::any([self.seen, self.unseen])
+    }
+}
+
+/// What a schema says of the places that a pattern matches.
+pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
+    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
+    match claims(map, &wanted) {
+        Ok(claims) => legal(map, &claims),
+        Err(furthest) => illegal(map, pattern.prefix(furthest.tokens).to_string(), &furthest),
+    }
+}
+
+/// What a schema says of one place.
+pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
+    let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
+    let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
+    match claims(map, &wanted) {
+        Ok(claims) => legal(map, &claims),
+        Err(furthest) => {
+            let prefix = jsonptr::PointerBuf::from_tokens(&tokens[..furthest.tokens]);
+            illegal(map, prefix.to_string(), &furthest)
+        }
+    }
+}
+
+/// What a schema claims of the places that a pattern matches, legal ones only; none if there is none.
+pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
+    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
+    claims(map, &wanted).unwrap_or_default()
+}
+
+/// Whether a schema leaves room for arrays at the places that a pattern matches; also if it has no such places.
+pub(super) fn may_be_array(map: &SchemaMap, pattern: &Pattern) -> bool {
+    let claims = claims_of(map, pattern);
+    claims.is_empty() || claims.iter().any(|claim| admits_arrays(map, claim))
+}
+
+/// The names of members that a subschema and what it applies in place know.
+pub(super) fn names(map: &SchemaMap, id: Id) -> BTreeSet<&str> {
+    map.closure(id).into_iter().flat_map(|id| map.node(id).properties()).map(|(name, _)| name).collect()
+}
+
+fn legal(map: &SchemaMap, claims: &BTreeSet<Claim>) -> Location {
+    let mut ids = BTreeSet::new();
+    claims.iter().for_each(|claim| claim.ids(&mut ids));
+    Location::Legal(ids.into_iter().map(|id| map.node(id).pointer.clone()).collect())
+}
+
+/// What a token of a path must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wanted<'a> {
+    /// This token of a path: a name, an index where it can be one, the append position if it is `-`.
+    Exactly(&'a str),
+    Any,
+    Append,
+    Deep,
+}
+
+impl<'a> From<&'a PatternToken> for Wanted<'a> {
+    fn from(token: &'a PatternToken) -> Self {
+        match token {
+            PatternToken::Literal(name) => Self::Exactly(name),
+            PatternToken::Any => Self::Any,
+            PatternToken::Append => Self::Append,
+            PatternToken::Deep => Self::Deep,
+        }
+    }
+}
+
+/// How far a search got.
+struct Furthest {
+    tokens: usize,
+    claims: BTreeSet<Claim>,
+}
+
+/// The claims at the places that the tokens lead to.
+fn claims(map: &SchemaMap, wanted: &[Wanted<'_>]) -> Result<BTreeSet<Claim>, Furthest> {
+    let mut found = BTreeSet::new();
+    let mut furthest = Furthest { tokens: 0, claims: BTreeSet::new() };
+    let mut visited = BTreeSet::new();
+    let mut pending = VecDeque::from([(0, 0, claim_of(map, 0))]);
+    let mut taken = 0;
+    while let Some((tokens, depth, claim)) = pending.pop_front() {
+        if claim == Claim::Nothing {
+            continue;
+        }
+        let is_end = tokens == wanted.len();
+        // On the way, references to one schema are that schema; at the end, what stands beside them counts.
+        let claim = if is_end { claim } else { resolved(map, claim) };
+        if !visited.insert((tokens, claim.clone())) {
+            continue;
+        }
+        if taken > STEPS_MAX {
+            found.insert(Claim::Anything);
+            break;
+        }
+        if tokens > furthest.tokens {
+            furthest = Furthest { tokens, claims: BTreeSet::new() };
+        }
+        if tokens == furthest.tokens {
+            furthest.claims.insert(claim.clone());
+        }
+        // Where anything goes, so does the rest of the path.
+        let Some(next) = wanted.get(tokens).filter(|_| claim != Claim::Anything) else {
+            found.insert(claim);
+            continue;
+        };
+        let mut go = |to: usize, step: Step<'_>| {
+            taken += 1;
+            pending.push_back((to, depth + 1, descend(map, &claim, step)));
+        };
+        match *next {
+            Wanted::Exactly(token) => {
+                go(tokens + 1, Step::Name(token));
+                if token == "-" {
+                    go(tokens + 1, Step::Element);
+                } else if is_index(token) {
+                    // An index too large to count is beyond every prefix.
+                    go(tokens + 1, Step::Index(token.parse().unwrap_or(usize::MAX)));
+                }
+            }
+            Wanted::Append => go(tokens + 1, Step::Element),
+            Wanted::Any => steps(map, &claim).into_iter().for_each(|step| go(tokens + 1, step)),
+            Wanted::Deep => {
+                if depth < DEEP_MAX {
+                    steps(map, &claim).into_iter().for_each(|step| go(tokens, step));
+                }
+                pending.push_front((tokens + 1, depth, claim));
+            }
+        }
+    }
+    if found.is_empty() { Err(furthest) } else { Ok(found) }
+}
+
+/// The same claim with every subschema that only refers to another replaced by that one.
+fn resolved(map: &SchemaMap, claim: Claim) -> Claim {
+    match claim {
+        Claim::Anything | Claim::Nothing => claim,
+        Claim::Of(mut id) => {
+            // As often as there are subschemas at most: references may go in a circle.
+            for _ in 0..map.len() {
+                let node = map.node(id);
+                match node.refs[..] {
+                    [ref targets]
+                        if targets.len() == 1
+                            && !node.outside
+                            && node.objects
+                            && node.arrays
+                            && node.children.is_empty() =>
+                    {
+                        id = targets[0];
+                    }
+                    _ => break,
+                }
+            }
+            Claim::Of(id)
+        }
+        Claim::All(parts) => Claim::all(parts.into_iter().map(|part| resolved(map, part))),
+        Claim::Any(parts) => Claim::any(parts.into_iter().map(|part| resolved(map, part))),
+    }
+}
+
+/// The answer for a place that is not legal, with the names below the furthest place that are.
+fn illegal(map: &SchemaMap, legal_prefix: String, furthest: &Furthest) -> Location {
+    let (mut known, mut patterns) = (BTreeSet::new(), BTreeSet::new());
+    for claim in &furthest.claims {
+        for step in steps(map, claim).into_iter().chain(indices(map, claim)) {
+            if descend(map, claim, step) == Claim::Nothing {
+                continue;
+            }
+            match step {
+                Step::Name(name) => drop(known.insert(name.to_owned())),
+                Step::Element => drop(known.insert("-".to_owned())),
+                Step::Index(index) => drop(known.insert(index.to_string())),
+                Step::Matching(pattern) => drop(patterns.insert(pattern.to_owned())),
+                Step::Other => {}
+            }
+        }
+    }
+    let some = |names: BTreeSet<String>| names.into_iter().take(KNOWN_MAX).collect();
+    Location::Illegal { legal_prefix, known: some(known), patterns: some(patterns) }
+}
+
+/// The elements that the subschemas of a claim describe one by one.
+fn indices(map: &SchemaMap, claim: &Claim) -> Vec<Step<'static>> {
+    let mut ids = BTreeSet::new();
+    claim.ids(&mut ids);
+    let children = ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children);
+    let prefix = children.filter_map(|(role, _)| match role {
+        Role::Prefix(index) => Some(*index),
+        _ => None,
+    });
+    prefix.map(Step::Index).collect()
+}
+
+/// One step of each kind that the subschemas of a claim tell apart.
+fn steps<'a>(map: &'a SchemaMap, claim: &Claim) -> Vec<Step<'a>> {
+    let mut ids = BTreeSet::new();
+    claim.ids(&mut ids);
+    let mut names = BTreeSet::new();
+    let mut patterns = BTreeSet::new();
+    for (role, _) in ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children) {
+        match role {
+            Role::Property(name) => drop(names.insert(name.as_str())),
+            Role::Pattern(pattern) => drop(patterns.insert(pattern.as_str())),
+            _ => {}
+        }
+    }
+    let named = names.into_iter().map(Step::Name).chain(patterns.into_iter().map(Step::Matching));
+    named.chain([Step::Other, Step::Element]).collect()
+}
+
+/// What a claim about a place says of a child of the place.
+fn descend(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> Claim {
+    match claim {
+        Claim::Anything => Claim::Anything,
+        Claim::Nothing => Claim::Nothing,
+        Claim::Of(id) => verdict(map, *id, step, &mut BTreeMap::new()).whole(),
+        Claim::All(parts) => Claim::all(parts.iter().map(|part| descend(map, part, step))),
+        Claim::Any(parts) => Claim::any(parts.iter().map(|part| descend(map, part, step))),
+    }
+}
+
+/// What a subschema, and all it applies in place, says of a child. `done` holds what is known already; a circle of
+/// references has no opinion where it closes.
+fn verdict(map: &SchemaMap, id: Id, step: Step<'_>, done: &mut BTreeMap<Id, Verdict>) -> Verdict {
+    if let Some(verdict) = done.get(&id) {
+        return verdict.clone();
+    }
+    done.insert(id, Verdict::NO_OPINION);
+    let node = map.node(id);
+    let is_member = matches!(step, Step::Name(_) | Step::Matching(_) | Step::Other);
+    let mut verdict = match is_member {
+        _ if node.never => Verdict::NOTHING,
+        true if !node.objects => Verdict::NOTHING,
+        false if !node.arrays => Verdict::NOTHING,
+        true => member(map, node, step),
+        false => element(map, node, step),
+    };
+    let mut ask = |id: Id| self::verdict(map, id, step, done);
+    for targets in &node.refs {
+        verdict = verdict.and(any_of(targets.iter().map(|&target| ask(target))));
+    }
+    for each in node.each(&Role::AllOf) {
+        verdict = verdict.and(ask(each));
+    }
+    for choice in [Role::AnyOf, Role::OneOf] {
+        if node.one(&choice).is_some() {
+            verdict = verdict.and(any_of(node.each(&choice).map(&mut ask)));
+        }
+    }
+    if let Some(condition) = node.one(&Role::If) {
+        let mut branch = |role: &Role| node.one(role).map_or(Verdict::NO_OPINION, &mut ask);
+        let (then, otherwise) = (branch(&Role::Then), branch(&Role::Else));
+        verdict = verdict.and(ask(condition).and(then).or(otherwise));
+    }
+    for dependent in node.each(&Role::Dependent) {
+        verdict = verdict.and(ask(dependent).or(Verdict::NO_OPINION));
+    }
+    // What is unknown may govern the child as well as not.
+    if node.outside || (!is_member && node.one(&Role::Contains).is_some()) {
+        verdict = verdict.and(Verdict { seen: Claim::Anything, unseen: Claim::Anything });
+    }
+    let rest = if is_member { Role::UnevaluatedProperties } else { Role::UnevaluatedItems };
+    if let Some(rest) = node.one(&rest) {
+        let seen = Claim::any([verdict.seen, Claim::all([verdict.unseen, claim_of(map, rest)])]);
+        verdict = Verdict { seen, unseen: Claim::Nothing };
+    }
+    done.insert(id, verdict.clone());
+    verdict
+}
+
+fn any_of(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.fold(Verdict::NOTHING, Verdict::or)
+}
+
+/// What the keywords for objects say of a member.
+fn member(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
+    let mut claims = Vec::new();
+    for (role, id) in &node.children {
+        let applies = match (role, step) {
+            (Role::Property(known), Step::Name(name)) => known == name,
+            (Role::Pattern(pattern), Step::Name(name)) => map.name_matches(pattern, name),
+            (Role::Pattern(pattern), Step::Matching(matched)) => pattern == matched,
+            _ => false,
+        };
+        if applies {
+            claims.push(claim_of(map, *id));
+        }
+    }
+    if claims.is_empty() {
+        claims.extend(node.one(&Role::AdditionalProperties).map(|id| claim_of(map, id)));
+    }
+    governed(claims, Claim::all)
+}
+
+/// What the keywords for arrays say of an element.
+fn element(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
+    let items = node.one(&Role::Items).map(|id| claim_of(map, id));
+    let prefix = node.children.iter().filter_map(|(role, id)| match role {
+        Role::Prefix(index) => Some((*index, claim_of(map, *id))),
+        _ => None,
+    });
+    if let Step::Index(wanted) = step {
+        let exact = prefix.into_iter().find(|(index, _)| *index == wanted).map(|(_, claim)| claim);
+        return governed(exact.or(items).into_iter().collect(), Claim::all);
+    }
+    // Some element: one of the prefix, or one after it.
+    let first = governed(prefix.map(|(_, claim)| claim).collect(), Claim::any);
+    let later = governed(items.into_iter().collect(), Claim::all);
+    if node.children.iter().any(|(role, _)| matches!(role, Role::Prefix(_))) { first.or(later) } else { later }
+}
+
+fn governed(claims: Vec<Claim>, joined: fn(Vec<Claim>) -> Claim) -> Verdict {
+    if claims.is_empty() {
+        return Verdict::NO_OPINION;
+    }
+    Verdict { seen: joined(claims), unseen: Claim::Nothing }
+}
+
+/// What a subschema claims of the place it judges.
+fn claim_of(map: &SchemaMap, id: Id) -> Claim {
+    if map.node(id).anything {
+        Claim::Anything
+    } else if is_impossible(map, id, &mut BTreeMap::new()) {
+        Claim::Nothing
+    } else {
+        Claim::Of(id)
+    }
+}
+
+fn admits_arrays(map: &SchemaMap, claim: &Claim) -> bool {
+    match claim {
+        Claim::Anything => true,
+        Claim::Nothing => false,
+        Claim::Of(id) => has_room_for_arrays(map, *id, &mut BTreeMap::new()),
+        Claim::All(parts) => parts.iter().all(|part| admits_arrays(map, part)),
+        Claim::Any(parts) => parts.iter().any(|part| admits_arrays(map, part)),
+    }
+}
+
+/// Whether an array may satisfy a subschema, as far as types are written somewhere.
+fn has_room_for_arrays(map: &SchemaMap, id: Id, done: &mut BTreeMap<Id, bool>) -> bool {
+    if let Some(&known) = done.get(&id) {
+        return known;
+    }
+    done.insert(id, true);
+    let node = map.node(id);
+    let mut ask = |id: Id| has_room_for_arrays(map, id, done);
+    let has_room = node.arrays
+        && !node.never
+        && node.refs.iter().all(|targets| targets.iter().any(|&target| ask(target)))
+        && node.each(&Role::AllOf).all(&mut ask)
+        && [Role::AnyOf, Role::OneOf]
+            .iter()
+            .all(|choice| node.one(choice).is_none() || node.each(choice).any(&mut ask));
+    done.insert(id, has_room);
+    has_room
+}
+
+/// Whether nothing satisfies a subschema, as far as `false` is written somewhere.
+fn is_impossible(map: &SchemaMap, id: Id, done: &mut BTreeMap<Id, bool>) -> bool {
+    if let Some(&known) = done.get(&id) {
+        return known;
+    }
+    done.insert(id, false);
+    let node = map.node(id);
+    let mut ask = |id: Id| is_impossible(map, id, done);
+    let impossible = node.never
+        || node.refs.iter().any(|targets| targets.iter().all(|&target| ask(target)))
+        || node.each(&Role::AllOf).any(&mut ask)
+        || [Role::AnyOf, Role::OneOf]
+            .iter()
+            .any(|choice| node.one(choice).is_some() && node.each(choice).all(&mut ask));
+    done.insert(id, impossible);
+    impossible
+}

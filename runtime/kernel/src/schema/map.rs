@@ -1,0 +1,514 @@
+//! Where the subschemas of a document are, what they say of places, and where their references lead.
+//!
+//! A reference is resolved with the base URIs of its surroundings (`$id`, JSON Schema Core sections 8.2 and 8.3), but
+//! only inside the document. One that leads elsewhere is kept as "unknown", about which nothing can be said.
+
+use std::collections::BTreeMap;
+
+use jsonptr::Token;
+use jsonschema::{Draft, PatternOptions, Uri, Validator, uri};
+use serde_json::{Map, Value};
+
+/// The number of a subschema; 0 is the document itself.
+pub(super) type Id = usize;
+
+/// The accepted drafts, oldest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Dialect {
+    Draft6,
+    Draft7,
+    Draft201909,
+    Draft202012,
+}
+
+/// What a subschema is to the one around it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    AllOf,
+    AnyOf,
+    OneOf,
+    Not,
+    If,
+    Then,
+    Else,
+    /// Applies to the same object if it has some member.
+    Dependent,
+    Property(String),
+    /// Of members whose names match the regular expression.
+    Pattern(String),
+    AdditionalProperties,
+    UnevaluatedProperties,
+    PropertyNames,
+    /// Of the element with this index.
+    Prefix(usize),
+    /// Of the elements after the prefix.
+    Items,
+    UnevaluatedItems,
+    Contains,
+    /// Only there to be referred to.
+    Definition,
+}
+
+impl Role {
+    /// Whether the subschema judges the same instance as the one around it.
+    pub(super) fn is_in_place(&self) -> bool {
+        match self {
+            Self::AllOf
+            | Self::AnyOf
+            | Self::OneOf
+            | Self::Not
+            | Self::If
+            | Self::Then
+            | Self::Else
+            | Self::Dependent => true,
+            Self::Property(_)
+            | Self::Pattern(_)
+            | Self::AdditionalProperties
+            | Self::UnevaluatedProperties
+            | Self::PropertyNames
+            | Self::Prefix(_)
+            | Self::Items
+            | Self::UnevaluatedItems
+            | Self::Contains
+            | Self::Definition => false,
+        }
+    }
+}
+
+/// One subschema.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// JSON Pointer into the document.
+    pub(super) pointer: String,
+    /// `false`.
+    pub(super) never: bool,
+    /// `true` or `{}`.
+    pub(super) anything: bool,
+    /// Whether `type`, `const` and `enum` leave room for objects.
+    pub(super) objects: bool,
+    /// Whether they leave room for arrays.
+    pub(super) arrays: bool,
+    /// Where each reference may lead: usually to one place, a dynamic one to any of several.
+    pub(super) refs: Vec<Vec<Id>>,
+    /// Whether a reference leads to a place that is not in the document.
+    pub(super) outside: bool,
+    /// The subschemas in it.
+    pub(super) children: Vec<(Role, Id)>,
+}
+
+impl Node {
+    /// The subschemas of one role, in the order of the document.
+    pub(super) fn each(&self, role: &Role) -> impl Iterator<Item = Id> {
+        self.children.iter().filter(move |(child, _)| child == role).map(|(_, id)| *id)
+    }
+
+    /// The subschema of a role that occurs once.
+    pub(super) fn one(&self, role: &Role) -> Option<Id> {
+        self.each(role).next()
+    }
+
+    /// The names of members it knows.
+    pub(super) fn properties(&self) -> impl Iterator<Item = (&str, Id)> {
+        self.children.iter().filter_map(|(role, id)| match role {
+            Role::Property(name) => Some((name.as_str(), *id)),
+            _ => None,
+        })
+    }
+
+    /// The subschemas that judge the same instance, references included.
+    pub(super) fn in_place(&self) -> impl Iterator<Item = Id> {
+        let applied = self.children.iter().filter(|(role, _)| role.is_in_place()).map(|(_, id)| *id);
+        applied.chain(self.refs.iter().flatten().copied())
+    }
+
+    /// The subschemas that judge parts of the instance.
+    pub(super) fn deeper(&self) -> impl Iterator<Item = Id> {
+        let is_deeper = |role: &Role| !role.is_in_place() && *role != Role::Definition;
+        self.children.iter().filter(move |(role, _)| is_deeper(role)).map(|(_, id)| *id)
+    }
+}
+
+/// The subschemas of a document.
+#[derive(Debug)]
+pub(super) struct SchemaMap {
+    nodes: Vec<Node>,
+    at: BTreeMap<String, Id>,
+    patterns: BTreeMap<String, Validator>,
+}
+
+impl SchemaMap {
+    /// The map of a document that satisfies its meta-schema.
+    pub(super) fn of(document: &Value, draft: Draft) -> Self {
+        let mut survey = Survey::of(document, draft);
+        let mut refs = Vec::new();
+        // A reference may lead to a place that no keyword makes a schema; it is one then, and may refer to others.
+        while refs.len() < survey.found.len() {
+            let targets = survey.refs_of(document, refs.len());
+            for pointer in targets.iter().flatten().flatten() {
+                survey.visit_if_new(document, pointer);
+            }
+            refs.push(targets);
+        }
+        let Survey { found, at, .. } = survey;
+        let nodes = found
+            .into_iter()
+            .zip(refs)
+            .map(|(found, targets)| {
+                let value = document.pointer(&found.pointer).expect("every survey entry is a place of the document");
+                let (objects, arrays) = containers(value, found.scope.dialect);
+                let ids = |pointers: &Vec<String>| pointers.iter().map(|pointer| at[pointer]).collect();
+                Node {
+                    never: *value == Value::Bool(false),
+                    anything: *value == Value::Bool(true) || value.as_object().is_some_and(Map::is_empty),
+                    objects,
+                    arrays,
+                    refs: targets.iter().flatten().map(ids).collect(),
+                    outside: targets.iter().any(Option::is_none),
+                    children: found.children.into_iter().map(|(role, pointer)| (role, at[&pointer])).collect(),
+                    pointer: found.pointer,
+                }
+            })
+            .collect::<Vec<_>>();
+        let mut patterns = BTreeMap::new();
+        for (role, _) in nodes.iter().flat_map(|node| &node.children) {
+            if let Role::Pattern(pattern) = role
+                && let Some(matcher) = matcher(pattern)
+            {
+                patterns.insert(pattern.clone(), matcher);
+            }
+        }
+        Self { nodes, at, patterns }
+    }
+
+    pub(super) fn node(&self, id: Id) -> &Node {
+        &self.nodes[id]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The places of all subschemas.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.pointer.as_str())
+    }
+
+    /// The subschema at a JSON Pointer.
+    pub(super) fn at(&self, pointer: &str) -> Option<Id> {
+        self.at.get(pointer).copied()
+    }
+
+    /// Whether a name matches a regular expression of `patternProperties`; a bad one matches nothing, and keeps the
+    /// schema from being compiled elsewhere.
+    pub(super) fn name_matches(&self, pattern: &str, name: &str) -> bool {
+        self.patterns.get(pattern).is_some_and(|matcher| matcher.is_valid(&Value::from(name)))
+    }
+
+    /// This subschema and all that judge the same instance, each once.
+    pub(super) fn closure(&self, id: Id) -> Vec<Id> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut closure = Vec::new();
+        let mut pending = vec![id];
+        while let Some(id) = pending.pop() {
+            if !std::mem::replace(&mut seen[id], true) {
+                closure.push(id);
+                pending.extend(self.nodes[id].in_place());
+            }
+        }
+        closure
+    }
+
+    /// The first reference that leads out of the document: its JSON Pointer and what it says.
+    pub(super) fn dangling(&self, document: &Value) -> Option<(String, String)> {
+        self.nodes.iter().filter(|node| node.outside).find_map(|node| {
+            let value = document.pointer(&node.pointer)?;
+            REFERENCES.iter().find_map(|keyword| {
+                let reference = value.get(keyword)?.as_str()?;
+                let is_meta_schema = Draft::from_schema_uri(reference) != Draft::Unknown;
+                (!is_meta_schema).then(|| (format!("{}/{keyword}", node.pointer), reference.to_owned()))
+            })
+        })
+    }
+}
+
+/// The keywords that refer to another schema.
+pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// A child of a JSON Pointer.
+pub(super) fn below(pointer: &str, token: &str) -> String {
+    format!("{pointer}/{}", Token::new(token).encoded())
+}
+
+/// What the surroundings of a subschema decide about it.
+#[derive(Clone, Debug)]
+struct Scope {
+    /// Base URI without fragment; `None` where an identifier is no URI, so that nothing can be resolved.
+    base: Option<Uri<String>>,
+    dialect: Dialect,
+}
+
+/// A subschema that has been seen, with JSON Pointers for what will be numbers.
+#[derive(Debug)]
+struct Found {
+    pointer: String,
+    scope: Scope,
+    children: Vec<(Role, String)>,
+}
+
+/// A walk over the document that collects subschemas and what can be referred to.
+#[derive(Debug)]
+struct Survey {
+    found: Vec<Found>,
+    at: BTreeMap<String, Id>,
+    /// Base URIs and the places that have them.
+    resources: BTreeMap<String, String>,
+    /// Base URI and anchor.
+    anchors: BTreeMap<(String, String), String>,
+    /// Names of dynamic anchors (`$dynamicAnchor`, and `$recursiveAnchor` under the empty name).
+    dynamic: BTreeMap<String, Vec<String>>,
+}
+
+impl Survey {
+    fn of(document: &Value, draft: Draft) -> Self {
+        let mut survey = Self {
+            found: Vec::new(),
+            at: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            anchors: BTreeMap::new(),
+            dynamic: BTreeMap::new(),
+        };
+        let root = uri::from_str("").ok();
+        if let Some(root) = &root {
+            survey.resources.insert(root.as_str().to_owned(), String::new());
+        }
+        survey.visit(document, String::new(), Scope { base: root, dialect: dialect(draft) });
+        survey
+    }
+
+    /// Visits a place that a reference leads to.
+    fn visit_if_new(&mut self, document: &Value, pointer: &str) {
+        if self.at.contains_key(pointer) {
+            return;
+        }
+        let mut ancestor = pointer;
+        let scope = loop {
+            ancestor = ancestor.rfind('/').map_or("", |end| &ancestor[..end]);
+            if let Some(&id) = self.at.get(ancestor) {
+                break self.found[id].scope.clone();
+            }
+        };
+        self.visit(document, pointer.to_owned(), scope);
+    }
+
+    /// Visits a place and all subschemas below it.
+    fn visit(&mut self, document: &Value, pointer: String, scope: Scope) {
+        // A stack of our own: the map is also made of what may turn out too deeply nested for recursion.
+        let mut pending = vec![(pointer, scope)];
+        while let Some((pointer, scope)) = pending.pop() {
+            if self.at.contains_key(&pointer) {
+                continue;
+            }
+            let Some(value) = document.pointer(&pointer) else { continue };
+            let (scope, children) = match value {
+                Value::Object(members) => {
+                    let scope = self.enter(members, &pointer, scope);
+                    let children = subschemas(members, &pointer, scope.dialect);
+                    (scope, children)
+                }
+                _ => (scope, Vec::new()),
+            };
+            pending.extend(children.iter().rev().map(|(_, child)| (child.clone(), scope.clone())));
+            self.at.insert(pointer.clone(), self.found.len());
+            self.found.push(Found { pointer, scope, children });
+        }
+    }
+
+    /// Notes by what names a schema object can be referred to, and returns the scope of what is in it.
+    fn enter(&mut self, members: &Map<String, Value>, pointer: &str, mut scope: Scope) -> Scope {
+        if let Some(draft) = members.get("$schema").and_then(Value::as_str).map(Draft::from_schema_uri)
+            && draft != Draft::Unknown
+        {
+            scope.dialect = dialect(draft);
+        }
+        if hides_siblings(members, scope.dialect) {
+            return scope;
+        }
+        if let Some(id) = members.get("$id").and_then(Value::as_str) {
+            match id.split_once('#') {
+                Some(("", anchor)) if scope.dialect <= Dialect::Draft7 => {
+                    self.name(&scope, anchor, pointer);
+                }
+                _ => {
+                    scope.base = scope.base.and_then(|base| resolve(&base, id)).map(|(base, _)| base);
+                    if let Some(base) = &scope.base {
+                        self.resources.entry(base.as_str().to_owned()).or_insert_with(|| pointer.to_owned());
+                    }
+                }
+            }
+        }
+        for keyword in ["$anchor", "$dynamicAnchor"] {
+            if let Some(anchor) = members.get(keyword).and_then(Value::as_str) {
+                self.name(&scope, anchor, pointer);
+            }
+        }
+        let dynamic = members.get("$dynamicAnchor").and_then(Value::as_str);
+        let recursive = (members.get("$recursiveAnchor") == Some(&Value::Bool(true))).then_some("");
+        for name in dynamic.into_iter().chain(recursive) {
+            self.dynamic.entry(name.to_owned()).or_default().push(pointer.to_owned());
+        }
+        scope
+    }
+
+    fn name(&mut self, scope: &Scope, anchor: &str, pointer: &str) {
+        if let Some(base) = &scope.base {
+            self.anchors.entry((base.as_str().to_owned(), anchor.to_owned())).or_insert_with(|| pointer.to_owned());
+        }
+    }
+
+    /// Where the references of a subschema lead; `None` for one that leads out of the document.
+    fn refs_of(&self, document: &Value, id: Id) -> Vec<Option<Vec<String>>> {
+        let found = &self.found[id];
+        let Some(members) = document.pointer(&found.pointer).and_then(Value::as_object) else { return Vec::new() };
+        let mut targets = Vec::new();
+        for keyword in REFERENCES {
+            let known = match keyword {
+                "$ref" => true,
+                "$recursiveRef" => found.scope.dialect == Dialect::Draft201909,
+                _ => found.scope.dialect == Dialect::Draft202012,
+            };
+            if let Some(reference) = members.get(keyword).and_then(Value::as_str)
+                && known
+            {
+                targets.push(self.target(document, &found.scope, keyword, reference));
+            }
+        }
+        targets
+    }
+
+    fn target(&self, document: &Value, scope: &Scope, keyword: &str, reference: &str) -> Option<Vec<String>> {
+        let (base, fragment) = resolve(scope.base.as_ref()?, reference)?;
+        let resource = self.resources.get(base.as_str())?;
+        let is_pointer = fragment.is_empty() || fragment.starts_with('/');
+        let target = if is_pointer {
+            let pointer = format!("{resource}{fragment}");
+            document.pointer(&pointer).map(|_| pointer)?
+        } else {
+            self.anchors.get(&(base.as_str().to_owned(), fragment.clone()))?.clone()
+        };
+        // A dynamic reference means the outermost anchor of that name on the way here. Which that is depends on where
+        // validation began, so any may be meant.
+        let name = match keyword {
+            "$dynamicRef" if !is_pointer => fragment.as_str(),
+            "$recursiveRef" => "",
+            _ => return Some(vec![target]),
+        };
+        match self.dynamic.get(name) {
+            Some(places) if places.contains(&target) => Some(places.clone()),
+            _ => Some(vec![target]),
+        }
+    }
+}
+
+fn dialect(draft: Draft) -> Dialect {
+    match draft {
+        Draft::Draft4 | Draft::Draft6 => Dialect::Draft6,
+        Draft::Draft7 => Dialect::Draft7,
+        Draft::Draft201909 => Dialect::Draft201909,
+        _ => Dialect::Draft202012,
+    }
+}
+
+/// An absolute URI without its fragment, and the fragment without percent-encoding.
+fn resolve(base: &Uri<String>, reference: &str) -> Option<(Uri<String>, String)> {
+    let mut uri = uri::resolve_against(&base.borrow(), reference).ok()?;
+    let fragment = match uri.fragment() {
+        Some(fragment) => fragment.decode().to_string().ok()?.into_owned(),
+        None => String::new(),
+    };
+    uri.set_fragment(None);
+    Some((uri, fragment))
+}
+
+/// Up to draft 7, whatever stands beside a `$ref` is ignored.
+fn hides_siblings(members: &Map<String, Value>, dialect: Dialect) -> bool {
+    dialect <= Dialect::Draft7 && members.get("$ref").is_some_and(Value::is_string)
+}
+
+/// The subschemas of a schema object.
+fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> Vec<(Role, String)> {
+    let since = |first: Dialect| dialect >= first;
+    let mut found = Vec::new();
+    for (keyword, value) in members {
+        let place = below(pointer, keyword);
+        let mut one = |role: Role| found.push((role, place.clone()));
+        match (keyword.as_str(), value) {
+            ("not", _) => one(Role::Not),
+            ("if", _) if since(Dialect::Draft7) => one(Role::If),
+            // Without `if`, these two are ignored.
+            ("then", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Then),
+            ("else", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Else),
+            ("additionalProperties", _) => one(Role::AdditionalProperties),
+            ("unevaluatedProperties", _) if since(Dialect::Draft201909) => one(Role::UnevaluatedProperties),
+            ("propertyNames", _) => one(Role::PropertyNames),
+            ("contains", _) => one(Role::Contains),
+            ("contentSchema", _) => one(Role::Definition),
+            ("unevaluatedItems", _) if since(Dialect::Draft201909) => one(Role::UnevaluatedItems),
+            ("items", Value::Object(_) | Value::Bool(_)) => one(Role::Items),
+            ("additionalItems", _)
+                if !since(Dialect::Draft202012) && members.get("items").is_some_and(Value::is_array) =>
+            {
+                one(Role::Items);
+            }
+            (_, Value::Array(list)) => {
+                let role = |index: usize| match keyword.as_str() {
+                    "allOf" => Some(Role::AllOf),
+                    "anyOf" => Some(Role::AnyOf),
+                    "oneOf" => Some(Role::OneOf),
+                    "prefixItems" if since(Dialect::Draft202012) => Some(Role::Prefix(index)),
+                    "items" if !since(Dialect::Draft202012) => Some(Role::Prefix(index)),
+                    _ => None,
+                };
+                found.extend((0..list.len()).filter_map(|index| Some((role(index)?, format!("{place}/{index}")))));
+            }
+            (_, Value::Object(named)) => {
+                let role = |name: &str| match keyword.as_str() {
+                    "properties" => Some(Role::Property(name.to_owned())),
+                    "patternProperties" => Some(Role::Pattern(name.to_owned())),
+                    "dependentSchemas" if since(Dialect::Draft201909) => Some(Role::Dependent),
+                    "dependencies" if !named[name].is_array() => Some(Role::Dependent),
+                    "$defs" | "definitions" => Some(Role::Definition),
+                    _ => None,
+                };
+                found.extend(named.keys().filter_map(|name| Some((role(name)?, below(&place, name)))));
+            }
+            _ => {}
+        }
+    }
+    if hides_siblings(members, dialect) {
+        found.retain(|(role, _)| *role == Role::Definition);
+    }
+    found
+}
+
+/// Whether `type`, `const` and `enum` leave room for objects and for arrays.
+fn containers(schema: &Value, dialect: Dialect) -> (bool, bool) {
+    let Some(members) = schema.as_object().filter(|members| !hides_siblings(members, dialect)) else {
+        return (true, true);
+    };
+    let typed = |name: &str| match members.get("type") {
+        Some(Value::String(only)) => only == name,
+        Some(Value::Array(names)) => names.iter().any(|one| one == name),
+        _ => true,
+    };
+    let valued = |is_kind: fn(&Value) -> bool| {
+        members.get("const").is_none_or(is_kind)
+            && members.get("enum").and_then(Value::as_array).is_none_or(|values| values.iter().any(is_kind))
+    };
+    (typed("object") && valued(Value::is_object), typed("array") && valued(Value::is_array))
+}
+
+/// Decides whether names match a regular expression, in the way that validation does.
+fn matcher(pattern: &str) -> Option<Validator> {
+    let schema = serde_json::json!({ "pattern": pattern });
+    jsonschema::options().offline().with_pattern_options(PatternOptions::regex()).build(&schema).ok()
+}
