@@ -1,0 +1,355 @@
+//! Evaluates a lowered expression, counting every step.
+//!
+//! The count is of what the expression does, not of how long it takes, so the same values give the same verdict on
+//! every machine. `&&`, `||`, `all` and `exists` absorb errors as CEL has it (`error || true` is true), but never the
+//! end of the steps.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::Variables;
+use super::lower::{Binary, Conversion, Fold, Node, TextTest};
+use super::value::{Text, Val, misplaced};
+
+/// Steps of one evaluation: nodes, elements compared, texts by their length. Enough for a check of references among
+/// some hundred elements, and a few hundredths of a second.
+pub(super) const STEPS_MAX: usize = 1_000_000;
+/// Bytes of text a regular expression reads in one step.
+const MATCHED_BYTES_PER_STEP: usize = 4;
+
+/// Why an evaluation ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The steps are used up; nothing absorbs this.
+    Exhausted,
+    /// An error of the expression or of what it met.
+    Error(String),
+}
+
+impl Stop {
+    pub(super) fn error(message: &str) -> Self {
+        Self::Error(message.to_owned())
+    }
+}
+
+/// Counts steps.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    left: usize,
+}
+
+impl Meter {
+    pub(super) const fn new(steps: usize) -> Self {
+        Self { left: steps }
+    }
+
+    /// A meter of at most `steps` of what is left of this one.
+    pub(super) fn part(&self, steps: usize) -> Self {
+        Self { left: self.left.min(steps) }
+    }
+
+    /// What a part of this meter has used is gone from it.
+    pub(super) const fn take_off(&mut self, part: &Self, before: usize) {
+        self.left = self.left.saturating_sub(before - part.left);
+    }
+
+    pub(super) const fn left(&self) -> usize {
+        self.left
+    }
+
+    pub(super) const fn spend(&mut self, steps: usize) -> Result<(), Stop> {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(Stop::Exhausted)
+            }
+        }
+    }
+}
+
+/// Evaluates to true or false.
+pub(super) fn evaluate<'a>(node: &'a Node, variables: &'a Variables<'_>, meter: &mut Meter) -> Result<bool, Stop> {
+    let mut run = Run { variables, meter: meter.clone(), locals: Vec::new() };
+    let value = run.value(node);
+    *meter = run.meter.clone();
+    match value? {
+        Val::Bool(value) => Ok(value),
+        other => Err(Stop::Error(format!("the result is {}, not true or false", other.type_name()))),
+    }
+}
+
+struct Run<'a> {
+    variables: &'a Variables<'a>,
+    meter: Meter,
+    /// The values of the loops' variables, outermost first.
+    locals: Vec<Val<'a>>,
+}
+
+impl<'a> Run<'a> {
+    fn value(&mut self, node: &'a Node) -> Result<Val<'a>, Stop> {
+        self.meter.spend(1)?;
+        match node {
+            Node::Null => Ok(Val::Null),
+            Node::Bool(value) => Ok(Val::Bool(*value)),
+            Node::Int(int) => Ok(Val::Int(*int)),
+            Node::UInt(uint) => Ok(Val::UInt(*uint)),
+            Node::Double(double) => Ok(Val::Double(*double)),
+            Node::Text(text) => Ok(Val::Text(Text::Borrowed(text))),
+            Node::Path(variable, path) => self.path(variable, path),
+            Node::Local(depth) => {
+                self.locals.get(*depth).cloned().ok_or_else(|| Stop::error("a loop's variable outside of its loop"))
+            }
+            Node::Member(of, name) => member(&self.value(of)?, name),
+            Node::Has(of, name) => self.has(of, name),
+            Node::Index(of, key) => self.index(of, key),
+            Node::Not(node) => self.bool(node, "!").map(|value| Val::Bool(!value)),
+            Node::Negate(node) => self.value(node)?.negate(),
+            Node::And(a, b) => self.either(a, b, false),
+            Node::Or(a, b) => self.either(a, b, true),
+            Node::If(condition, a, b) => {
+                let holds = self.bool(condition, "?:")?;
+                self.value(if holds { a } else { b })
+            }
+            Node::Binary(binary, a, b) => self.binary(*binary, a, b),
+            Node::List(nodes) => {
+                let mut elements = Vec::with_capacity(nodes.len());
+                for node in nodes {
+                    elements.push(self.value(node)?);
+                }
+                Ok(Val::List(Rc::new(elements)))
+            }
+            Node::Map(entries) => self.map(entries),
+            Node::Convert(conversion, node) => self.convert(*conversion, node),
+            Node::Test(test, a, b) => self.test(*test, a, b),
+            Node::Matches(text, regex) => match self.value(text)? {
+                Val::Text(text) => {
+                    self.meter.spend(text.len() / MATCHED_BYTES_PER_STEP)?;
+                    Ok(Val::Bool(regex.is_match(&text)))
+                }
+                other => Err(misplaced("matches()", &other)),
+            },
+            Node::Loop(fold, range, condition, body) => self.fold(*fold, range, condition.as_deref(), body),
+        }
+    }
+
+    fn bool(&mut self, node: &'a Node, operator: &str) -> Result<bool, Stop> {
+        match self.value(node)? {
+            Val::Bool(value) => Ok(value),
+            other => Err(misplaced(operator, &other)),
+        }
+    }
+
+    fn path(&mut self, variable: &str, path: &'a [String]) -> Result<Val<'a>, Stop> {
+        self.meter.spend(path.len())?;
+        let Some(root) = self.variables.get(variable) else {
+            return Err(Stop::Error(format!("{variable} has no value here")));
+        };
+        path.iter().try_fold(Val::from(root.as_ref()), |value, name| member(&value, name))
+    }
+
+    fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, Stop> {
+        let of = self.value(of)?;
+        match of.map_len() {
+            Some(_) => Ok(Val::Bool(of.member(name).is_some())),
+            None => Err(misplaced("has()", &of)),
+        }
+    }
+
+    fn index(&mut self, of: &'a Node, key: &'a Node) -> Result<Val<'a>, Stop> {
+        let of = self.value(of)?;
+        let key = self.value(key)?;
+        let missing = if of.map_len().is_some() { "no such member" } else { "index out of range" };
+        of.at(&key)?.ok_or_else(|| Stop::error(missing))
+    }
+
+    /// `a && b` or `a || b`: `decisive` on either side settles it, whatever the other side is.
+    fn either(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+        let operator = if decisive { "||" } else { "&&" };
+        let left = match self.bool(a, operator) {
+            Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
+            Err(Stop::Exhausted) => return Err(Stop::Exhausted),
+            left => left,
+        };
+        match self.bool(b, operator)? {
+            value if value == decisive => Ok(Val::Bool(decisive)),
+            _ => left.map(Val::Bool),
+        }
+    }
+
+    fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>, Stop> {
+        let a = self.value(a)?;
+        let b = self.value(b)?;
+        let meter = &mut self.meter;
+        match binary {
+            Binary::Add => a.add(&b, meter),
+            Binary::Subtract => a.subtract(&b),
+            Binary::Multiply => a.multiply(&b),
+            Binary::Divide => a.divide(&b),
+            Binary::Remainder => a.remainder(&b),
+            Binary::Equal => a.equals(&b, meter).map(Val::Bool),
+            Binary::Unequal => a.equals(&b, meter).map(|equal| Val::Bool(!equal)),
+            Binary::Less => a.compare(&b, "<", meter).map(|order| Val::Bool(order == Ordering::Less)),
+            Binary::LessOrEqual => a.compare(&b, "<=", meter).map(|order| Val::Bool(order != Ordering::Greater)),
+            Binary::Greater => a.compare(&b, ">", meter).map(|order| Val::Bool(order == Ordering::Greater)),
+            Binary::GreaterOrEqual => a.compare(&b, ">=", meter).map(|order| Val::Bool(order != Ordering::Less)),
+            Binary::In => b.contains(&a, meter).map(Val::Bool),
+        }
+    }
+
+    fn map(&mut self, nodes: &'a [(Node, Node)]) -> Result<Val<'a>, Stop> {
+        let mut entries: Vec<(Text<'a>, Val<'a>)> = Vec::with_capacity(nodes.len());
+        for (key, value) in nodes {
+            let key = match self.value(key)? {
+                Val::Text(key) => key,
+                other => return Err(Stop::Error(format!("{} cannot be the key of a map", other.type_name()))),
+            };
+            if entries.iter().any(|(other, _)| **other == *key) {
+                return Err(Stop::error("a map names a key twice"));
+            }
+            entries.push((key, self.value(value)?));
+        }
+        Ok(Val::Entries(Rc::new(entries)))
+    }
+
+    fn convert(&mut self, conversion: Conversion, node: &'a Node) -> Result<Val<'a>, Stop> {
+        let value = self.value(node)?;
+        match conversion {
+            Conversion::Size => value.size(&mut self.meter),
+            Conversion::Int => value.to_int(&mut self.meter),
+            Conversion::UInt => value.to_uint(&mut self.meter),
+            Conversion::Double => value.to_double(&mut self.meter),
+            Conversion::Text => value.to_text(),
+        }
+    }
+
+    fn test(&mut self, test: TextTest, a: &'a Node, b: &'a Node) -> Result<Val<'a>, Stop> {
+        let name = match test {
+            TextTest::Contains => "contains()",
+            TextTest::StartsWith => "startsWith()",
+            TextTest::EndsWith => "endsWith()",
+        };
+        let a = self.value(a)?;
+        let b = self.value(b)?;
+        let Val::Text(text) = &a else { return Err(misplaced(name, &a)) };
+        let Val::Text(part) = &b else { return Err(misplaced(name, &b)) };
+        Ok(Val::Bool(match test {
+            TextTest::Contains => {
+                self.meter.spend_text(text.len() + part.len())?;
+                text.contains(&**part)
+            }
+            TextTest::StartsWith => {
+                self.meter.spend_text(part.len())?;
+                text.starts_with(&**part)
+            }
+            TextTest::EndsWith => {
+                self.meter.spend_text(part.len())?;
+                text.ends_with(&**part)
+            }
+        }))
+    }
+
+    fn fold(
+        &mut self,
+        fold: Fold,
+        range: &'a Node,
+        condition: Option<&'a Node>,
+        body: &'a Node,
+    ) -> Result<Val<'a>, Stop> {
+        let range = self.value(range)?;
+        let Some(len) = range.list_len() else {
+            return Err(match range.map_len() {
+                Some(_) => Stop::error("a loop over a map has no order; loop over a list"),
+                None => Stop::Error(format!("cannot loop over {}", range.type_name())),
+            });
+        };
+        let depth = self.locals.len();
+        let result = match fold {
+            Fold::All => self.any(&range, len, body, false),
+            Fold::Exists => self.any(&range, len, body, true),
+            Fold::ExistsOne => self.exactly_one(&range, len, body),
+            Fold::Filter => self.collect(&range, len, Some(body), None),
+            Fold::Map => self.collect(&range, len, condition, Some(body)),
+        };
+        self.locals.truncate(depth);
+        result
+    }
+
+    /// `all` (one false settles it) or `exists` (one true does); an error counts only if nothing settles it.
+    fn any(&mut self, range: &Val<'a>, len: usize, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+        let operator = if decisive { "exists()" } else { "all()" };
+        let mut failed = None;
+        for index in 0..len {
+            match self.with(range, index, |run| run.bool(body, operator)) {
+                Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
+                Ok(_) => {}
+                Err(Stop::Exhausted) => return Err(Stop::Exhausted),
+                // The last error, as the crate's own evaluator has it.
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(Val::Bool(!decisive)), Err)
+    }
+
+    fn exactly_one(&mut self, range: &Val<'a>, len: usize, body: &'a Node) -> Result<Val<'a>, Stop> {
+        let mut found = 0_usize;
+        for index in 0..len {
+            if self.with(range, index, |run| run.bool(body, "exists_one()"))? {
+                found += 1;
+            }
+        }
+        Ok(Val::Bool(found == 1))
+    }
+
+    /// `filter` (without `made`) and `map`.
+    fn collect(
+        &mut self,
+        range: &Val<'a>,
+        len: usize,
+        condition: Option<&'a Node>,
+        made: Option<&'a Node>,
+    ) -> Result<Val<'a>, Stop> {
+        let mut elements = Vec::new();
+        for index in 0..len {
+            let kept = self.with(range, index, |run| {
+                if let Some(condition) = condition
+                    && !run.bool(condition, "filter()")?
+                {
+                    return Ok(None);
+                }
+                match made {
+                    Some(node) => run.value(node).map(Some),
+                    None => Ok(run.locals.last().cloned()),
+                }
+            })?;
+            elements.extend(kept);
+        }
+        Ok(Val::List(Rc::new(elements)))
+    }
+
+    /// Runs a loop's body for one element.
+    fn with<T>(
+        &mut self,
+        range: &Val<'a>,
+        index: usize,
+        body: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        self.meter.spend(1)?;
+        let element = range.element(index).ok_or_else(|| Stop::error("index out of range"))?;
+        let depth = self.locals.len();
+        self.locals.push(element);
+        let result = body(self);
+        self.locals.truncate(depth);
+        result
+    }
+}
+
+fn member<'a>(of: &Val<'a>, name: &str) -> Result<Val<'a>, Stop> {
+    if of.map_len().is_none() {
+        return Err(Stop::Error(format!("{} has no member {name}", of.type_name())));
+    }
+    of.member(name).ok_or_else(|| Stop::Error(format!("no such member: {name}")))
+}

@@ -1,0 +1,162 @@
+//! Conditions and invariants: CEL, boolean only, with static and dynamic cost limits (SPEC section 6).
+//!
+//! Owns what an expression may say and what it comes to. The parser is the `cel` crate's; the evaluation is ours,
+//! because the crate's counts no steps, copies every element it loops over and walks maps in an order that changes from
+//! run to run. `tests` holds the two evaluators against each other. The way of an expression: `guard` bounds its text,
+//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s; `places` tells the lint what it
+//! looks at.
+
+mod eval;
+mod guard;
+mod lower;
+mod places;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use cel::Env;
+use serde_json::Value;
+
+use eval::{Meter, STEPS_MAX, Stop};
+use lower::Node;
+pub(crate) use places::{Look, Step};
+
+/// Why an expression is refused at load time.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CompileError {
+    /// Stable code of the finding: `cel_syntax`, `cel_too_long`, `cel_too_complex`, `cel_unknown_variable`,
+    /// `cel_unknown_function`, `cel_shadowed_variable`, `cel_map_range`, `cel_bad_pattern`, `cel_not_boolean`,
+    /// `cel_unsupported`.
+    pub code: &'static str,
+    /// Byte offset in the source, if known.
+    pub offset: Option<usize>,
+    /// For people.
+    pub message: String,
+}
+
+/// Why an evaluation has no truth value. In an invariant it rejects, in a condition it does not fire.
+///
+/// The text names types and members that the expression names, never a value it met.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct EvalError(pub String);
+
+/// The variables an expression may use.
+pub type Variables<'a> = BTreeMap<&'static str, Cow<'a, Value>>;
+
+/// A part of a variable that an expression looks at: `state.tasks` is `state` and `["tasks"]`.
+///
+/// Whatever happens outside of its references cannot change what an expression comes to. A path ends where the
+/// expression goes on dynamically: at an index, a loop, a function.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Reference {
+    /// The variable.
+    pub variable: &'static str,
+    /// Member names below it; empty for the whole variable.
+    pub path: Vec<String>,
+}
+
+impl Reference {
+    /// Whether the other lies at or below this one.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.variable == other.variable && other.path.starts_with(&self.path)
+    }
+}
+
+/// Steps that all evaluations for one proposal may take together: an invariant is evaluated for every instance, a
+/// condition for every event, and a board must not keep others waiting.
+const ALLOWANCE: usize = 10_000_000;
+
+/// What the evaluations for one proposal may take together.
+pub struct Allowance(Meter);
+
+impl Allowance {
+    /// A fresh allowance of ten million steps.
+    #[expect(clippy::new_without_default, reason = "there is no neutral allowance")]
+    pub const fn new() -> Self {
+        Self(Meter::new(ALLOWANCE))
+    }
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Expr {
+    source: String,
+    node: Node,
+    references: Vec<Reference>,
+}
+
+impl Expr {
+    /// Compiles; `variables` are the names it may use.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it; every bound and every name is checked here, none at evaluation.
+    pub fn compile(source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
+        guard::check(source)?;
+        // Without macros: `lower` reads `all` and `has` as they are written, and counts what the author wrote.
+        let program = Env::default().with_optional_support(false).compile(source).map_err(|errors| {
+            let first = errors.errors.into_iter().next();
+            let offset = first.as_ref().and_then(|error| offset_of(source, error.pos));
+            let message = first.map_or_else(|| "not an expression".to_owned(), |error| error.msg);
+            CompileError { code: "cel_syntax", offset, message }
+        })?;
+        let (node, references) = lower::lower(&program, variables)?;
+        Ok(Self { source: source.to_owned(), node, references })
+    }
+
+    /// As written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it uses a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.references.iter().any(|reference| reference.variable == variable)
+    }
+
+    /// What it looks at, in order; none lies below another.
+    pub fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// Evaluates to true or false, deterministically and within the step limit.
+    ///
+    /// # Errors
+    /// A missing member or variable, an operator or function on types it does not take, overflow, division by zero, a
+    /// loop over a map, a result that is not boolean, more steps than the limit.
+    pub fn evaluate(&self, variables: &Variables<'_>) -> Result<bool, EvalError> {
+        self.evaluate_within(variables, &mut Allowance::new())
+    }
+
+    /// Like [`Expr::evaluate`], within what is left of an allowance that several evaluations share.
+    ///
+    /// # Errors
+    /// As [`Expr::evaluate`], also when the allowance is used up.
+    pub fn evaluate_within(&self, variables: &Variables<'_>, allowance: &mut Allowance) -> Result<bool, EvalError> {
+        let mut meter = allowance.0.part(STEPS_MAX);
+        let before = meter.left();
+        let verdict = eval::evaluate(&self.node, variables, &mut meter);
+        allowance.0.take_off(&meter, before);
+        verdict.map_err(|stop| match stop {
+            Stop::Exhausted if before < STEPS_MAX => {
+                EvalError(format!("this and the evaluations before it take more than {ALLOWANCE} steps"))
+            }
+            Stop::Exhausted => EvalError(format!("the evaluation takes more than {STEPS_MAX} steps")),
+            Stop::Error(message) => EvalError(message),
+        })
+    }
+}
+
+/// The byte at the parser's line and column, both from 1. It counts characters there, and bytes in the offsets of a
+/// tree.
+fn offset_of(source: &str, (line, column): (isize, isize)) -> Option<usize> {
+    let line = usize::try_from(line).ok()?.checked_sub(1)?;
+    let column = usize::try_from(column).ok()?.checked_sub(1)?;
+    let before: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = source.get(before..)?;
+    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(column).map(|at| before + at)
+}

@@ -1,0 +1,200 @@
+//! Which places an expression looks at, and whether it can come true: what the lint asks before anything runs.
+//!
+//! Unlike [`super::Reference`], which says what an expression depends on, a [`Look`] follows indices and the variables
+//! of loops as far as they can be followed, and is kept beside others that lie above it. Whether a place exists is for
+//! who knows the schema.
+
+use super::Expr;
+use super::lower::{Fold, Node};
+
+/// A step from a value into it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// The member of this name.
+    Member(String),
+    /// Some member or element: an index that is computed, or what a loop goes over.
+    Any,
+}
+
+/// A place that an expression looks at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    pub(crate) variable: &'static str,
+    /// From the variable to the place.
+    pub(crate) steps: Vec<Step>,
+    /// Whether a loop goes over it.
+    pub(crate) is_range: bool,
+}
+
+impl Look {
+    fn then(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+}
+
+impl Expr {
+    /// The places that it looks at, `has` included, in the order in which they are written; a place may be there twice.
+    pub(crate) fn looks(&self) -> Vec<Look> {
+        let mut looks = Vec::new();
+        Walk::default().visit(&self.node, false, &mut looks);
+        looks
+    }
+
+    /// Whether it can come true where looking at some places is always an error, as far as its logic tells.
+    pub(crate) fn may_hold(&self, fails: &dyn Fn(&Look) -> bool) -> bool {
+        Walk::default().outcomes(&self.node, fails).holds
+    }
+}
+
+/// What a truth value can be.
+#[derive(Clone, Copy)]
+struct Outcomes {
+    holds: bool,
+    fails: bool,
+}
+
+impl Outcomes {
+    const BOTH: Self = Self { holds: true, fails: true };
+    /// It is always an error.
+    const NONE: Self = Self { holds: false, fails: false };
+}
+
+/// The places of the variables of the loops around a node, outermost first.
+#[derive(Default)]
+struct Walk {
+    locals: Vec<Option<Look>>,
+}
+
+impl Walk {
+    /// The place whose value a node is.
+    fn place(&self, node: &Node) -> Option<Look> {
+        match node {
+            Node::Path(variable, path) => {
+                let steps = path.iter().cloned().map(Step::Member).collect();
+                Some(Look { variable, steps, is_range: false })
+            }
+            Node::Local(depth) => self.locals.get(*depth)?.clone(),
+            Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
+            Node::Index(of, key) => match key.as_ref() {
+                Node::Text(name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
+                _ => Some(self.place(of)?.then(Step::Any)),
+            },
+            // Its elements are elements of what is filtered.
+            Node::Loop(Fold::Filter, range, ..) => self.place(range),
+            _ => None,
+        }
+    }
+
+    /// Collects the looks of a node; `is_counted`: it is the beginning of a place that has been collected.
+    fn visit(&mut self, node: &Node, is_counted: bool, looks: &mut Vec<Look>) {
+        match node {
+            Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => {
+                if !is_counted {
+                    looks.extend(self.place(node));
+                }
+                if let Node::Member(of, _) | Node::Index(of, _) = node {
+                    self.visit(of, true, looks);
+                }
+                if let Node::Index(_, key) = node {
+                    self.visit(key, false, looks);
+                }
+            }
+            Node::Has(of, name) => {
+                looks.extend(self.place(of).map(|place| place.then(Step::Member(name.clone()))));
+                self.visit(of, true, looks);
+            }
+            Node::Loop(_, range, condition, body) => {
+                looks.extend(self.place(range).map(|place| Look { is_range: true, ..place }));
+                self.visit(range, true, looks);
+                self.enter(range);
+                if let Some(condition) = condition {
+                    self.visit(condition, false, looks);
+                }
+                self.visit(body, false, looks);
+                self.locals.pop();
+            }
+            _ => parts(node).into_iter().for_each(|part| self.visit(part, false, looks)),
+        }
+    }
+
+    fn enter(&mut self, range: &Node) {
+        let element = self.place(range).map(|place| place.then(Step::Any));
+        self.locals.push(element);
+    }
+
+    /// What a truth value can be; one that is neither is always an error. Logic absorbs errors on either side.
+    fn outcomes(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> Outcomes {
+        match node {
+            Node::Bool(value) => Outcomes { holds: *value, fails: !*value },
+            Node::Not(of) => {
+                let of = self.outcomes(of, fails);
+                Outcomes { holds: of.fails, fails: of.holds }
+            }
+            Node::And(a, b) => {
+                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                Outcomes { holds: a.holds && b.holds, fails: a.fails || b.fails }
+            }
+            Node::Or(a, b) => {
+                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                Outcomes { holds: a.holds || b.holds, fails: a.fails && b.fails }
+            }
+            Node::If(condition, a, b) => {
+                let condition = self.outcomes(condition, fails);
+                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                Outcomes {
+                    holds: (condition.holds && a.holds) || (condition.fails && b.holds),
+                    fails: (condition.holds && a.fails) || (condition.fails && b.fails),
+                }
+            }
+            Node::Loop(fold, range, _, body) => {
+                let over = self.place(range).map(|place| Look { is_range: true, ..place });
+                if over.is_some_and(|over| fails(&over)) || self.is_error(range, fails) {
+                    return Outcomes::NONE;
+                }
+                self.enter(range);
+                let body = self.outcomes(body, fails);
+                self.locals.pop();
+                match fold {
+                    // Of no elements, all do and none does.
+                    Fold::All => Outcomes { holds: true, ..body },
+                    Fold::Exists | Fold::ExistsOne => Outcomes { fails: true, ..body },
+                    Fold::Filter | Fold::Map => Outcomes::BOTH,
+                }
+            }
+            Node::Has(of, name) => {
+                let look = self.place(of).map(|place| place.then(Step::Member(name.clone())));
+                if look.is_some_and(|look| fails(&look)) { Outcomes::NONE } else { Outcomes::BOTH }
+            }
+            _ => {
+                let is_error = self.place(node).is_some_and(|place| fails(&place))
+                    || parts(node).into_iter().any(|part| self.is_error(part, fails));
+                if is_error { Outcomes::NONE } else { Outcomes::BOTH }
+            }
+        }
+    }
+
+    fn is_error(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> bool {
+        let outcomes = self.outcomes(node, fails);
+        !outcomes.holds && !outcomes.fails
+    }
+}
+
+/// The parts of a node that is neither logic nor a loop; each is evaluated whenever the node is.
+fn parts(node: &Node) -> Vec<&Node> {
+    match node {
+        Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => Vec::new(),
+        Node::Path(..) | Node::Local(_) => Vec::new(),
+        Node::Member(of, _) | Node::Has(of, _) | Node::Not(of) | Node::Negate(of) => vec![of],
+        Node::Convert(_, of) | Node::Matches(of, _) => vec![of],
+        Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
+            vec![a, b]
+        }
+        Node::If(a, b, c) => vec![a, b, c],
+        Node::List(elements) => elements.iter().collect(),
+        Node::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+        Node::Loop(_, range, condition, body) => {
+            [Some(range), condition.as_ref(), Some(body)].into_iter().flatten().map(Box::as_ref).collect()
+        }
+    }
+}

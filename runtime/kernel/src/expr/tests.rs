@@ -1,0 +1,637 @@
+//! What an expression means, what is refused, and that the crate's own evaluator agrees.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const NAMES: [&str; 7] = ["request", "state", "event", "value", "self", "before", "patch"];
+
+fn compiled(source: &str) -> Expr {
+    Expr::compile(source, &NAMES).unwrap_or_else(|error| panic!("{source}: {error}"))
+}
+
+fn verdict(source: &str, name: &'static str, value: &Value) -> Result<bool, EvalError> {
+    compiled(source).evaluate(&Variables::from([(name, Cow::Borrowed(value))]))
+}
+
+fn check(value: &Value, cases: &[(&str, bool)]) {
+    for (source, expected) in cases {
+        assert_eq!(verdict(source, "state", value), Ok(*expected), "{source}");
+    }
+}
+
+fn check_errors(value: &Value, cases: &[(&str, &str)]) {
+    for (source, expected) in cases {
+        assert_eq!(verdict(source, "state", value), Err(EvalError((*expected).to_owned())), "{source}");
+    }
+}
+
+fn refused(source: &str) -> CompileError {
+    Expr::compile(source, &NAMES).expect_err(source)
+}
+
+/// Runs on the stack a test thread or a tokio worker has.
+fn on_two_mebibytes(body: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(body).expect("a thread starts");
+    thread.join().expect("the thread ends well");
+}
+
+#[test]
+fn an_invariant_reads_self() {
+    let invariant = r#"self.status != "verified" || size(self.evidence) > 0"#;
+    for (claim, expected) in [
+        (json!({"status": "draft", "evidence": []}), true),
+        (json!({"status": "verified", "evidence": []}), false),
+        (json!({"status": "verified", "evidence": ["/sources/0"]}), true),
+        (json!({"status": "draft"}), true),
+    ] {
+        assert_eq!(verdict(invariant, "self", &claim), Ok(expected), "{claim}");
+    }
+    let missing = verdict(invariant, "self", &json!({"status": "verified"}));
+    assert_eq!(missing, Err(EvalError("no such member: evidence".to_owned())));
+}
+
+#[test]
+fn references_among_elements_are_checked_with_three_loops() {
+    let source = "state.tasks.all(t, t.deps.all(d, state.tasks.exists(u, u.id == d)))";
+    let task = |id: usize, deps: &[usize]| json!({"id": format!("t{id}"), "deps": deps.iter().map(|d| format!("t{d}")).collect::<Vec<_>>()});
+    let tasks: Vec<Value> = (0..100).map(|id| task(id, &[id / 2, id / 3, 99 - id])).collect();
+    assert_eq!(verdict(source, "state", &json!({"tasks": tasks})), Ok(true), "a hundred tasks fit the step limit");
+    assert_eq!(verdict(source, "state", &json!({"tasks": [task(0, &[7])]})), Ok(false));
+    assert_eq!(refused("state.a.all(a, a.all(b, b.all(c, c.all(d, d))))").code, "cel_too_complex");
+}
+
+#[test]
+fn integers_are_int_and_exact() {
+    check(
+        &json!({"n": 7, "big": u64::MAX, "x": 1.5, "whole": 2}),
+        &[
+            ("state.n + 1 == 8", true),
+            ("state.n - 8 < 0", true),
+            ("-state.n == -7", true),
+            ("state.n / 2 == 3", true),
+            ("-7 / 2 == -3 && -7 % 2 == -1", true),
+            ("state.n == 7.0 && state.n < 7.5 && 7u == state.n", true),
+            ("state.big > state.n && state.big - 1u > 1u", true),
+            ("state.big == 18446744073709551615u", true),
+            // Through a double both sides would round to the same number.
+            ("9007199254740993 == 9007199254740992.0", false),
+            ("9007199254740993 > 9007199254740992.0", true),
+            ("-1 > -1.5 && -2 < -1.5", true),
+            ("state.x * 2.0 == 3.0", true),
+            ("double(state.whole) * state.x == 3.0", true),
+            ("int('42') + int(2.9) + int(3u) == 47", true),
+            ("uint(3) == 3u && uint('4') == 4u && uint(2.5) == 2u", true),
+            ("string(12) + string(true) + string(1.5) == '12true1.5'", true),
+        ],
+    );
+}
+
+#[test]
+fn missing_members_are_tested_with_has() {
+    check(
+        &json!({"a": {"b": null}, "list": [1, 2]}),
+        &[
+            ("has(state.a)", true),
+            ("has(state.x)", false),
+            ("has(state.a.b) && state.a.b == null", true),
+            ("has(state.a.c)", false),
+            ("!has(state.x) || state.x.y == 1", true),
+            ("state.list[1] == 2", true),
+            ("state['a']['b'] == null", true),
+            ("'b' in state.a && !('c' in state.a) && 2 in state.list", true),
+            ("size(state.a) == 1 && state.list.size() == 2 && size('äöü') == 3", true),
+        ],
+    );
+    check_errors(
+        &json!({"a": {"b": null}, "list": [1, 2], "s": "text"}),
+        &[
+            ("state.x.y == 1", "no such member: x"),
+            ("state.a.b.c == 1", "null has no member c"),
+            ("has(state.a.b.c)", "has() cannot be applied to null"),
+            ("state.list.x == 1", "list has no member x"),
+            ("state.list[2] == 1", "index out of range"),
+            ("state.list[-1] == 1", "index out of range"),
+            ("state.a[state.s] == 1", "no such member"),
+            ("state.list['0'] == 1", "list has no member 0"),
+            ("size(1) == 1", "size() cannot be applied to int"),
+            ("'a' in state.s", "in cannot be applied to string and string"),
+            ("state.s", "the result is string, not true or false"),
+            ("request.x == 1", "request has no value here"),
+        ],
+    );
+}
+
+#[test]
+fn arithmetic_errors_are_errors() {
+    check_errors(
+        &json!({"n": 7, "max": i64::MAX, "min": i64::MIN, "zero": 0}),
+        &[
+            ("state.n / state.zero == 1", "division by zero"),
+            ("state.n % 0 == 1", "division by zero"),
+            ("state.max + 1 > 0", "the result is out of the range of its type"),
+            ("-state.min > 0", "the result is out of the range of its type"),
+            ("state.min / -1 > 0", "the result is out of the range of its type"),
+            ("state.min % -1 == 0", "the result is out of the range of its type"),
+            ("state.max * 2 > 0", "the result is out of the range of its type"),
+            ("0u - 1u == 0u", "the result is out of the range of its type"),
+            ("int(1e300) > 0", "the result is out of the range of its type"),
+            ("uint(-1) > 0u", "the result is out of the range of its type"),
+            ("state.n + '1' == '71'", "+ cannot be applied to int and string"),
+            ("state.n + 1.0 == 8.0", "+ cannot be applied to int and double"),
+            ("state.n < '8'", "< cannot be applied to int and string"),
+            ("-'a' == 'b'", "- cannot be applied to string"),
+            ("int('x') == 1", "int() of a text that is no integer"),
+        ],
+    );
+}
+
+#[test]
+fn logic_absorbs_errors_on_either_side() {
+    check(
+        &json!({"list": [0, 1, 2]}),
+        &[
+            ("state.nope == 1 || true", true),
+            ("false && state.nope == 1", false),
+            ("state.nope == 1 && false", false),
+            ("state.list.exists(x, 2 / x == 1)", true),
+            ("state.list.all(x, 2 / x == 2)", false),
+            ("state.list.exists_one(x, x == 2)", true),
+            ("state.list.filter(x, x > 0) == [1, 2]", true),
+            ("state.list.map(x, x * 2) == [0, 2, 4]", true),
+            ("state.list.map(x, x > 0, x * 2) == [2, 4]", true),
+            ("state.list + [3] == [0, 1, 2, 3]", true),
+            ("[].all(x, x) && ![].exists(x, x)", true),
+            ("{'a': 1, 'b': [2]} == {'b': [2], 'a': 1}", true),
+            ("{'draft': 1, 'done': 2}['done'] == 2", true),
+            ("(state.list[0] == 0 ? 'yes' : 'no') == 'yes'", true),
+        ],
+    );
+    check_errors(
+        &json!({"list": [0, 1]}),
+        &[
+            ("state.nope == 1 || false", "no such member: nope"),
+            ("state.list.all(x, 1 / x > 0)", "division by zero"),
+            ("state.list.exists_one(x, 1 / x == 1)", "division by zero"),
+            ("1 in {'a': 1} || null in {'a': 1}", "in cannot be applied to null and map"),
+            ("{'a': 1, 'a': 2} == {}", "a map names a key twice"),
+            ("{1: 2} == {}", "int cannot be the key of a map"),
+        ],
+    );
+}
+
+#[test]
+fn texts_are_searched_and_matched() {
+    check(
+        &json!({"s": "claim-17"}),
+        &[
+            ("state.s.contains('m-1') && state.s.startsWith('cl') && state.s.endsWith('7')", true),
+            (r"state.s.matches('^claim-[0-9]+$')", true),
+            (r"matches(state.s, r'^\d+$')", false),
+            ("state.s < 'd' && 'a' + 'b' == 'ab'", true),
+            ("\"it's\" == 'it\\'s' && 'é' == '\\u00e9'", true),
+        ],
+    );
+    assert_eq!(refused("state.s.matches(state.p)").code, "cel_bad_pattern");
+    assert_eq!(refused("state.s.matches('(')").code, "cel_bad_pattern");
+    assert_eq!(refused("state.s.matches('((a{1000}){1000}){1000}')").code, "cel_bad_pattern");
+}
+
+#[test]
+fn what_may_not_be_used_is_refused_at_load() {
+    for (source, code, offset, says) in [
+        ("stat.x == 1", "cel_unknown_variable", Some(0), "request, state, event, value, self, before, patch"),
+        ("true || nope", "cel_unknown_variable", Some(8), "nope"),
+        (".state.x == 1", "cel_unknown_variable", Some(1), ".state"),
+        ("'é' == 'é' && nope", "cel_unknown_variable", Some(16), "nope"),
+        ("now() > 1", "cel_unknown_function", Some(3), "now"),
+        ("timestamp('2026-01-01T00:00:00Z') == state.t", "cel_unknown_function", Some(9), "timestamp"),
+        ("duration('1h') == state.t", "cel_unknown_function", Some(8), "duration"),
+        ("state.s.lowerAscii() == 'a'", "cel_unknown_function", Some(18), "lowerAscii"),
+        ("contains(state.s, 'a')", "cel_unknown_function", Some(8), "x.contains(y)"),
+        ("size() == 1", "cel_unknown_function", Some(4), "size(x)"),
+        ("{'a': 1}.all(k, true)", "cel_map_range", Some(0), "order"),
+        ("state.l.all(state, true)", "cel_shadowed_variable", Some(12), "state"),
+        ("state.l.all(x, x.all(x, x))", "cel_shadowed_variable", Some(21), "x"),
+        ("state.l.all(1, true)", "cel_syntax", Some(12), "variable"),
+        ("has(state)", "cel_syntax", Some(4), "member"),
+        ("Claim{id: 1} == state.c", "cel_unsupported", None, "message"),
+        ("state.?x == 1", "cel_syntax", None, ""),
+        ("state.x ==", "cel_syntax", None, ""),
+        ("state.x = 1", "cel_syntax", None, ""),
+        ("99999999999999999999 > 1", "cel_syntax", Some(0), "invalid int"),
+        ("1 + 1", "cel_not_boolean", None, "true or false"),
+        ("'true'", "cel_not_boolean", None, "true or false"),
+        ("state.l.map(x, x)", "cel_not_boolean", None, "true or false"),
+        ("state.a ? 1 : 2", "cel_not_boolean", None, "true or false"),
+    ] {
+        let error = refused(source);
+        assert_eq!(error.code, code, "{source}: {error}");
+        assert!(error.message.contains(says), "{source}: {error}");
+        if offset.is_some() {
+            assert_eq!(error.offset, offset, "{source}: {error}");
+        }
+        assert!(error.offset.is_none_or(|at| source.is_char_boundary(at)), "{source}: {error:?}");
+    }
+    let error = Expr::compile("state.x == 1", &["self"]).expect_err("state is not declared");
+    assert_eq!(error.message, "no variable state here; there are self");
+}
+
+#[test]
+fn a_syntax_error_on_a_later_line_is_pointed_at() {
+    for source in ["state.a == 1 &&\n  state.b == == 2", "state.a == 1 &&\n  'é' == == 2", "'é' == == 2"] {
+        let error = refused(source);
+        assert_eq!((error.code, error.offset), ("cel_syntax", source.rfind("==")), "{source}");
+    }
+}
+
+#[test]
+fn a_tree_is_bounded_as_it_was_written() {
+    let sum = |terms: usize| format!("{} > 0", vec!["1"; terms].join("+"));
+    compiled(&sum(99));
+    assert_eq!(refused(&sum(101)).code, "cel_too_complex");
+    let list = format!("[{}] == []", vec!["1"; 199].join(","));
+    assert_eq!(refused(&list).code, "cel_too_complex");
+}
+
+#[test]
+fn a_loop_over_a_map_of_the_state_is_an_error() {
+    let state = json!({"m": {"a": 1}, "n": 1});
+    check_errors(
+        &state,
+        &[
+            ("state.m.all(k, true)", "a loop over a map has no order; loop over a list"),
+            ("state.m.map(k, k) == []", "a loop over a map has no order; loop over a list"),
+            ("[state.m].all(m, m.exists(k, true))", "a loop over a map has no order; loop over a list"),
+            ("(true ? {} : {}).all(k, true)", "a loop over a map has no order; loop over a list"),
+            ("state.n.all(k, true)", "cannot loop over int"),
+        ],
+    );
+}
+
+#[test]
+fn references_are_minimal_and_as_long_as_they_are_static() {
+    for (source, expected) in [
+        ("has(state.answer)", "state/answer"),
+        ("state.answer.text == request.question", "request/question state/answer/text"),
+        ("state.tasks.all(t, t.deps.all(d, state.tasks.exists(u, u.id == d)))", "state/tasks"),
+        ("state.tasks[0].id == state['a/b'].c", "state/a/b/c state/tasks"),
+        ("state.m[event.path] == 1", "event/path state/m"),
+        ("state.a.b == 1 || state.a == null || state.ab", "state/a state/ab"),
+        ("before != state", "before state"),
+        ("size(self.evidence) > 0", "self/evidence"),
+        ("[1].all(x, x > 0)", ""),
+    ] {
+        let expr = compiled(source);
+        let found: Vec<String> = expr
+            .references()
+            .iter()
+            .map(|reference| [&[reference.variable.to_owned()], reference.path.as_slice()].concat().join("/"))
+            .collect();
+        assert_eq!(found.join(" "), expected, "{source}");
+        assert_eq!(expr.uses("state"), expected.contains("state"), "{source}");
+        assert_eq!(expr.source(), source);
+    }
+}
+
+#[test]
+fn the_step_limit_is_a_count_and_nothing_absorbs_it() {
+    let list: Vec<usize> = (0..2000).collect();
+    let state = json!({"l": list, "s": "x".repeat(4_000_000)});
+    let exhausted = Err(EvalError("the evaluation takes more than 1000000 steps".to_owned()));
+    for source in [
+        "state.l.all(a, state.l.all(b, a + b >= 0))",
+        "state.l.all(a, state.l.all(b, a + b >= 0)) || true",
+        "state.l.exists(a, state.l.all(b, a + b >= 0) && false)",
+        "state.l.all(a, state.l == state.l)",
+        "state.l.all(a, size(state.l + state.l) > 0)",
+        "state.l.all(a, -1 in state.l || true)",
+        "state.l.exists(a, state.s.contains('y'))",
+        "state.l.exists(a, state.s + 'y' == state.s)",
+        "state.l.exists(a, state.s.matches('y'))",
+        "state.l.exists(a, size(state.s) == a)",
+    ] {
+        assert_eq!(verdict(source, "state", &state), exhausted, "{source}");
+    }
+    // One step more or less decides, on every machine.
+    let expr = compiled("1 == 1");
+    let variables = Variables::new();
+    assert!(matches!(eval::evaluate(&expr.node, &variables, &mut Meter::new(3)), Err(Stop::Exhausted)));
+    assert!(matches!(eval::evaluate(&expr.node, &variables, &mut Meter::new(4)), Ok(true)));
+}
+
+#[test]
+fn messages_hold_no_values() {
+    let state = json!({"secret": "hunter2", "list": ["hunter2"], "n": 4711});
+    for source in [
+        "state.list[state.n] == 1",
+        "state[state.secret] == 1",
+        "state.secret + state.n == 1",
+        "int(state.secret) == 1",
+        "state.secret",
+        "state.secret.x == 1",
+        "{state.secret: 1, 'hunter2': 2} == {}",
+    ] {
+        let EvalError(message) = verdict(source, "state", &state).expect_err(source);
+        assert!(!message.contains("hunter2") && !message.contains("4711"), "{source}: {message}");
+    }
+}
+
+#[test]
+fn the_deepest_expressions_that_are_let_through_fit_a_small_stack() {
+    on_two_mebibytes(|| {
+        let deep = guard::NESTING_MAX - 1;
+        let state = json!({"a": true});
+        for source in [
+            format!("{}true{}", "(".repeat(deep), ")".repeat(deep)),
+            format!("{}1{} == []", "[".repeat(deep), "]".repeat(deep)),
+            format!("{}1{} == {{}}", "{'a': ".repeat(deep), "}".repeat(deep)),
+            format!("{}true{}", "!(".repeat(deep), ")".repeat(deep)),
+            format!("{}true", "true ? true : ".repeat(deep)),
+            format!("{}1{} == 1", "size([".repeat(deep / 2), "])".repeat(deep / 2)),
+            format!("{}true", "!".repeat(guard::TOKENS_MAX - 1)),
+            format!("{}1 < 0", "-".repeat(guard::TOKENS_MAX - 3)),
+            format!("{}1 > 0", "1 + ".repeat(98)),
+            format!("{}true", "true && ".repeat(99)),
+            format!("{}true", "true == ".repeat(99)),
+            format!("has(state{})", ".b".repeat(198)),
+            format!("[1]{} == 1", "[0]".repeat(97)),
+            format!("[state]{} == 1", ".b".repeat(190)),
+        ] {
+            let compiled = compiled(&source);
+            drop(compiled.evaluate(&Variables::from([("state", Cow::Borrowed(&state))])));
+            // The parse of what is refused only by its tree must fit as well.
+            drop(Expr::compile(&source.replace("true", "nope"), &NAMES));
+        }
+        for source in [
+            vec!["1"; 200].join("+"),
+            vec!["1"; 200].join("=="),
+            vec!["a"; 200].join("&&"),
+            vec!["a"; 200].join("."),
+            format!("a{}", "[0]".repeat(133)),
+            format!("a{}", ".b()".repeat(99)),
+            vec!["1"; 198].join("?"),
+            vec!["("; 24].join(" "),
+        ] {
+            drop(Expr::compile(&source, &NAMES).map(|_| ()).expect_err(&source));
+        }
+    });
+}
+
+#[test]
+fn deeply_nested_values_are_not_compared_forever() {
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let state = json!({"a": deep, "b": deep});
+    check_errors(&state, &[("state.a == state.b", "values nested too deeply to compare")]);
+}
+
+/// The crate's own evaluator, as an oracle: its verdict, or `None` where it has none.
+fn oracle(source: &str, state: &Value) -> Option<bool> {
+    #[expect(clippy::disallowed_types, reason = "the crate's maps are made of nothing else")]
+    fn convert(value: &Value) -> cel::Value {
+        match value {
+            Value::Null => cel::Value::Null,
+            Value::Bool(value) => cel::Value::Bool(*value),
+            Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(int), _) => cel::Value::Int(int),
+                (None, Some(uint)) => cel::Value::UInt(uint),
+                (None, None) => cel::Value::Float(number.as_f64().expect("a JSON number is finite")),
+            },
+            Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+            Value::Array(elements) => cel::Value::List(Arc::new(elements.iter().map(convert).collect())),
+            Value::Object(members) => {
+                let members = members.iter().map(|(name, value)| (name.clone(), convert(value)));
+                cel::Value::Map(members.collect::<std::collections::HashMap<_, _>>().into())
+            }
+        }
+    }
+    let program = cel::Program::compile(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let mut context = cel::Context::default();
+    context.add_variable_from_value("state", convert(state));
+    match program.execute(&context) {
+        Ok(cel::Value::Bool(value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// Sources of expressions that are mostly well typed, over the state of [`states`].
+fn sources() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        (-3_i64..4).prop_map(|int| int.to_string()),
+        Just("1.5".to_owned()),
+        Just("2u".to_owned()),
+        Just("state.n".to_owned()),
+        Just("state.x".to_owned()),
+        Just("state.missing".to_owned()),
+        Just("size(state.list)".to_owned()),
+        Just("state.list[1]".to_owned()),
+        Just("state.m.a".to_owned()),
+    ]
+    .boxed();
+    let text = prop_oneof![
+        Just("'a'".to_owned()),
+        Just("\"ab\"".to_owned()),
+        Just("state.s".to_owned()),
+        Just("string(state.n)".to_owned()),
+        Just("'a' + state.s".to_owned()),
+    ]
+    .boxed();
+    let list = prop_oneof![
+        Just("state.list".to_owned()),
+        Just("[1, state.n, 2]".to_owned()),
+        Just("state.tasks".to_owned()),
+        Just("[]".to_owned()),
+        Just("state.list.filter(e, e > 0)".to_owned()),
+        Just("state.list.map(e, e + 1)".to_owned()),
+        Just("state.list.map(e, e > 0, [e])".to_owned()),
+        Just("(state.list + [1.0])".to_owned()),
+    ]
+    .boxed();
+    // No maps here: the crate lets `list + map` pass, in the map's random order.
+    let any = prop_oneof![
+        3 => number.clone(),
+        1 => text,
+        1 => list.clone(),
+        1 => Just("state.nil".to_owned()),
+        1 => Just("true".to_owned()),
+    ]
+    .boxed();
+    let computed = prop_oneof![
+        8 => number.clone(),
+        2 => any.clone(),
+        1 => Just("state.m".to_owned()),
+        1 => Just("{'a': 1}".to_owned()),
+        4 => (number, prop::sample::select(vec!["+", "-", "*", "/", "%"]), any.clone())
+            .prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+        1 => (any.clone(), any.clone()).prop_map(|(a, b)| format!("({a} + {b})")),
+        1 => (prop::sample::select(vec!["-", "int", "double", "string", "size", "uint"]), any)
+            .prop_map(|(name, a)| format!("{name}({a})")),
+    ]
+    .boxed();
+    let comparison = prop::sample::select(vec!["==", "==", "!=", "<", "<=", ">", ">=", "in"]);
+    let leaf = prop_oneof![
+        5 => (computed.clone(), comparison, computed).prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+        1 => prop::sample::select(vec!["true", "false", "state.ok", "has(state.ok)", "has(state.m.b)", "has(state.nil.b)"])
+            .prop_map(str::to_owned),
+        1 => prop::sample::select(vec!["contains", "startsWith", "endsWith", "matches"])
+            .prop_map(|name| format!("state.s.{name}('a')")),
+    ]
+    .boxed();
+    leaf.prop_recursive(4, 12, 3, move |inner| {
+        let body = prop_oneof![
+            3 => inner.clone().prop_map(|body| format!("{body} || x == 1")),
+            2 => prop::sample::select(vec!["x > 0", "x == state.n", "x.id == 'a'", "1 / x == 1", "x in state.list", "x"])
+                .prop_map(str::to_owned),
+        ]
+        .boxed();
+        prop_oneof![
+            (inner.clone(), prop::sample::select(vec!["&&", "||", "=="]), inner.clone())
+                .prop_map(|(a, sign, b)| format!("({a} {sign} {b})")),
+            inner.clone().prop_map(|a| format!("!{a}")),
+            (inner.clone(), inner.clone(), inner).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+            (list.clone(), prop::sample::select(vec!["all", "exists", "exists_one"]), body)
+                .prop_map(|(range, name, body)| format!("{range}.{name}(x, {body})")),
+        ]
+        // A loop's variable is only in scope in its body, where an inner loop may not take the name again.
+        .prop_filter("loops inside loops", |source| source.matches("(x, ").count() < 2)
+    })
+}
+
+fn states() -> impl Strategy<Value = Value> {
+    let list =
+        prop::collection::vec(prop_oneof![(-2_i64..3).prop_map(Value::from), Just(json!(1.0)), Just(json!("a"))], 0..4);
+    (-2_i64..3, prop_oneof![Just(json!(1.5)), Just(json!(2))], list, any::<bool>()).prop_map(|(n, x, list, ok)| {
+        let tasks = json!([{"id": "a", "done": ok}, {"id": "b"}]);
+        json!({"n": n, "x": x, "s": "ab", "list": list, "ok": ok, "tasks": tasks, "m": {"a": n}, "nil": null})
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_crates_own_evaluator_agrees(source in sources(), state in states()) {
+        let Ok(expr) = Expr::compile(&source, &NAMES) else {
+            return Err(TestCaseError::reject("not for us"));
+        };
+        let variables = Variables::from([("state", Cow::Borrowed(&state))]);
+        let ours = expr.evaluate(&variables);
+        prop_assert_eq!(ours.as_ref().ok().copied(), oracle(&source, &state), "{} over {}: {:?}", source, state, ours);
+        prop_assert_eq!(ours, expr.evaluate(&variables));
+    }
+
+    #[test]
+    fn what_lies_outside_of_the_references_changes_nothing(source in sources(), state in states()) {
+        let Ok(expr) = Expr::compile(&source, &NAMES) else {
+            return Err(TestCaseError::reject("not for us"));
+        };
+        let mut other = state.clone();
+        let members = other.as_object_mut().expect("the state is an object");
+        let referenced: Vec<&str> =
+            expr.references().iter().filter_map(|reference| reference.path.first().map(String::as_str)).collect();
+        members.retain(|name, _| referenced.contains(&name.as_str()));
+        members.insert("unrelated".to_owned(), json!([1]));
+        let over = |value: &Value| expr.evaluate(&Variables::from([("state", Cow::Borrowed(value))]));
+        prop_assert_eq!(over(&state), over(&other));
+    }
+}
+
+/// Pieces of CEL in any order: mostly not expressions, but closer to them than noise.
+fn scraps() -> impl Strategy<Value = String> {
+    let scrap = prop::sample::select(vec![
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ".",
+        ",",
+        ":",
+        "?",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "&&",
+        "||",
+        "==",
+        "!=",
+        "<",
+        "in",
+        "state",
+        "self",
+        "x",
+        "a",
+        "has(",
+        "size(",
+        ".all(x, ",
+        ".exists(",
+        ".map(x, ",
+        "1",
+        "1.5e3",
+        "0x1F",
+        "7u",
+        "'s'",
+        "\"",
+        "'",
+        "'''",
+        "r'",
+        "b'",
+        "\\",
+        "true",
+        "null",
+        " ",
+        "\n",
+        "//",
+        ".?",
+        "[?",
+        "`",
+        "é",
+        "@",
+        "$",
+        "_",
+        "#",
+        "1e999",
+        "99999999999999999999",
+        "'\\x'",
+        "'\\uD800'",
+        "'\\777'",
+        "'\\U00110000'",
+        "loop",
+        "namespace",
+        "..",
+        "1.",
+        ".5",
+    ]);
+    prop::collection::vec(scrap, 0..30).prop_map(|scraps| scraps.concat())
+}
+
+#[test]
+fn no_text_panics_or_overflows_a_small_stack() {
+    on_two_mebibytes(|| {
+        let state = json!({"a": [1, "x", null], "x": {"y": 1.5}});
+        let variables = Variables::from([("state", Cow::Borrowed(&state)), ("self", Cow::Borrowed(&state))]);
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
+        let noise =
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let ascii = "[ -~]{0,80}";
+        let texts = prop_oneof![3 => scraps(), 1 => noise, 1 => ascii];
+        runner
+            .run(&texts, |source| {
+                match Expr::compile(&source, &NAMES) {
+                    Ok(expr) => drop(expr.evaluate(&variables)),
+                    Err(error) => {
+                        prop_assert!(error.offset.is_none_or(|at| source.is_char_boundary(at)), "{:?}", error)
+                    }
+                }
+                Ok(())
+            })
+            .expect("every text is read or refused");
+    });
+}

@@ -1,0 +1,440 @@
+//! The values an expression computes with: JSON seen through CEL's types, borrowed wherever it can be.
+//!
+//! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic joins like types only,
+//! comparison and equality take all numbers together. Nothing here puts a value into a message: messages reach workers
+//! that may not read what was evaluated.
+
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::eval::{Meter, Stop};
+
+/// Bytes of text that are looked at in one step.
+const BYTES_PER_STEP: usize = 32;
+/// How deep equality follows nested values; the kernel's own limit on the state is below it.
+const DEPTH_MAX: usize = 128;
+
+/// Text, borrowed from the state or the expression, or made by it.
+#[derive(Clone)]
+pub(super) enum Text<'a> {
+    Borrowed(&'a str),
+    Made(Rc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Made(text) => text,
+        }
+    }
+}
+
+/// A value; cheap to clone.
+#[derive(Clone)]
+pub(super) enum Val<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    Double(f64),
+    Text(Text<'a>),
+    /// An array of the state.
+    Array(&'a [Value]),
+    /// An object of the state.
+    Object(&'a Map<String, Value>),
+    /// A list the expression made.
+    List(Rc<Vec<Val<'a>>>),
+    /// A map the expression made; at most as many entries as it has words.
+    Entries(Rc<Vec<(Text<'a>, Val<'a>)>>),
+}
+
+impl<'a> From<&'a Value> for Val<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => {
+                if let Some(int) = number.as_i64() {
+                    Self::Int(int)
+                } else if let Some(uint) = number.as_u64() {
+                    Self::UInt(uint)
+                } else {
+                    Self::Double(number.as_f64().unwrap_or(f64::NAN))
+                }
+            }
+            Value::String(text) => Self::Text(Text::Borrowed(text)),
+            Value::Array(elements) => Self::Array(elements),
+            Value::Object(members) => Self::Object(members),
+        }
+    }
+}
+
+impl<'a> Val<'a> {
+    /// The name of its type in CEL.
+    pub(super) const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::UInt(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Text(_) => "string",
+            Self::Array(_) | Self::List(_) => "list",
+            Self::Object(_) | Self::Entries(_) => "map",
+        }
+    }
+
+    /// How many elements a list has; `None` for what is no list.
+    pub(super) fn list_len(&self) -> Option<usize> {
+        match self {
+            Self::Array(elements) => Some(elements.len()),
+            Self::List(elements) => Some(elements.len()),
+            _ => None,
+        }
+    }
+
+    /// An element of a list.
+    pub(super) fn element(&self, index: usize) -> Option<Self> {
+        match self {
+            Self::Array(elements) => elements.get(index).map(Self::from),
+            Self::List(elements) => elements.get(index).cloned(),
+            _ => None,
+        }
+    }
+
+    /// How many members a map has; `None` for what is no map.
+    pub(super) fn map_len(&self) -> Option<usize> {
+        match self {
+            Self::Object(members) => Some(members.len()),
+            Self::Entries(entries) => Some(entries.len()),
+            _ => None,
+        }
+    }
+
+    /// A member of a map; `None` for what is no map or has no such member.
+    pub(super) fn member(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::Object(members) => members.get(name).map(Self::from),
+            Self::Entries(entries) => entries.iter().find(|(key, _)| **key == *name).map(|(_, value)| value.clone()),
+            _ => None,
+        }
+    }
+
+    /// The member at `key`, or the element at a whole, non-negative `key`; `None` if there is none.
+    pub(super) fn at(&self, key: &Self) -> Result<Option<Self>, Stop> {
+        let index = match key {
+            Self::Int(int) => Some(usize::try_from(*int).unwrap_or(usize::MAX)),
+            Self::UInt(uint) => Some(usize::try_from(*uint).unwrap_or(usize::MAX)),
+            Self::Double(double) => whole(*double).map(|whole| usize::try_from(whole).unwrap_or(usize::MAX)),
+            _ => None,
+        };
+        match (self, key, index) {
+            (Self::Array(_) | Self::List(_), _, Some(index)) => Ok(self.element(index)),
+            (Self::Object(_) | Self::Entries(_), Self::Text(name), _) => Ok(self.member(name)),
+            // The keys of JSON are strings: looking another key up is allowed, and finds nothing.
+            (Self::Object(_) | Self::Entries(_), Self::Int(_) | Self::UInt(_) | Self::Double(_) | Self::Bool(_), _) => {
+                Ok(None)
+            }
+            _ => Err(mismatch("[]", self, key)),
+        }
+    }
+
+    /// `element in self`.
+    pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool, Stop> {
+        match (self.list_len(), self.map_len()) {
+            (Some(len), _) => {
+                for index in 0..len {
+                    if let Some(mine) = self.element(index)
+                        && mine.equals(element, meter)?
+                    {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            (None, Some(_)) => Ok(self.at(element).map_err(|_| mismatch("in", element, self))?.is_some()),
+            (None, None) => Err(mismatch("in", element, self)),
+        }
+    }
+
+    /// `self == other`: values of different types differ, numbers compare by value.
+    pub(super) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Stop> {
+        self.equals_within(other, meter, DEPTH_MAX)
+    }
+
+    fn equals_within(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+        meter.spend(1)?;
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Stop::error("values nested too deeply to compare"));
+        };
+        if let (Self::Text(mine), Self::Text(theirs)) = (self, other) {
+            if mine.len() != theirs.len() {
+                return Ok(false);
+            }
+            meter.spend_text(mine.len())?;
+            return Ok(**mine == **theirs);
+        }
+        if let (Some(len), Some(theirs)) = (self.list_len(), other.list_len()) {
+            if len != theirs {
+                return Ok(false);
+            }
+            for index in 0..len {
+                let (Some(mine), Some(theirs)) = (self.element(index), other.element(index)) else {
+                    return Ok(false);
+                };
+                if !mine.equals_within(&theirs, meter, depth)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        if let (Some(len), Some(theirs)) = (self.map_len(), other.map_len()) {
+            if len != theirs {
+                return Ok(false);
+            }
+            return match self {
+                Self::Object(members) => {
+                    let mut members = members.iter().map(|(name, value)| (name.as_str(), Self::from(value)));
+                    members.try_fold(true, |same, (name, mine)| Ok(same && other.has_equal(name, &mine, meter, depth)?))
+                }
+                Self::Entries(entries) => entries
+                    .iter()
+                    .try_fold(true, |same, (name, mine)| Ok(same && other.has_equal(name, mine, meter, depth)?)),
+                _ => Ok(false),
+            };
+        }
+        Ok(match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(mine), Self::Bool(theirs)) => mine == theirs,
+            _ => compare_numbers(self, other) == Some(Ordering::Equal),
+        })
+    }
+
+    fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+        match self.member(name) {
+            Some(mine) => mine.equals_within(value, meter, depth),
+            None => Ok(false),
+        }
+    }
+
+    /// The order of two values of comparable types; `sign` is the operator, for the message.
+    pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering, Stop> {
+        let order = match (self, other) {
+            (Self::Text(mine), Self::Text(theirs)) => {
+                meter.spend_text(mine.len().min(theirs.len()))?;
+                Some((**mine).cmp(&**theirs))
+            }
+            (Self::Bool(mine), Self::Bool(theirs)) => Some(mine.cmp(theirs)),
+            _ => compare_numbers(self, other),
+        };
+        order.ok_or_else(|| mismatch(sign, self, other))
+    }
+
+    /// `self + other`: a sum, or one text or list after another.
+    pub(super) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, Stop> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a.checked_add(*b).map(Self::Int).ok_or_else(overflow),
+            (Self::UInt(a), Self::UInt(b)) => a.checked_add(*b).map(Self::UInt).ok_or_else(overflow),
+            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a + b)),
+            (Self::Text(a), Self::Text(b)) => {
+                meter.spend_text(a.len() + b.len())?;
+                Ok(Self::Text(Text::Made([&**a, &**b].concat().into())))
+            }
+            _ => {
+                let (Some(a), Some(b)) = (self.list_len(), other.list_len()) else {
+                    return Err(mismatch("+", self, other));
+                };
+                meter.spend(a + b)?;
+                let elements = (0..a).filter_map(|index| self.element(index));
+                Ok(Self::List(Rc::new(elements.chain((0..b).filter_map(|index| other.element(index))).collect())))
+            }
+        }
+    }
+
+    /// `self - other`.
+    pub(super) fn subtract(&self, other: &Self) -> Result<Self, Stop> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a.checked_sub(*b).map(Self::Int).ok_or_else(overflow),
+            (Self::UInt(a), Self::UInt(b)) => a.checked_sub(*b).map(Self::UInt).ok_or_else(overflow),
+            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a - b)),
+            _ => Err(mismatch("-", self, other)),
+        }
+    }
+
+    /// `self * other`.
+    pub(super) fn multiply(&self, other: &Self) -> Result<Self, Stop> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a.checked_mul(*b).map(Self::Int).ok_or_else(overflow),
+            (Self::UInt(a), Self::UInt(b)) => a.checked_mul(*b).map(Self::UInt).ok_or_else(overflow),
+            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a * b)),
+            _ => Err(mismatch("*", self, other)),
+        }
+    }
+
+    /// `self / other`; integers are cut towards zero.
+    pub(super) fn divide(&self, other: &Self) -> Result<Self, Stop> {
+        match (self, other) {
+            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
+            (Self::Int(a), Self::Int(b)) => a.checked_div(*b).map(Self::Int).ok_or_else(overflow),
+            (Self::UInt(a), Self::UInt(b)) => a.checked_div(*b).map(Self::UInt).ok_or_else(overflow),
+            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a / b)),
+            _ => Err(mismatch("/", self, other)),
+        }
+    }
+
+    /// `self % other`; integers only, with the sign of `self`.
+    pub(super) fn remainder(&self, other: &Self) -> Result<Self, Stop> {
+        match (self, other) {
+            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
+            (Self::Int(a), Self::Int(b)) => a.checked_rem(*b).map(Self::Int).ok_or_else(overflow),
+            (Self::UInt(a), Self::UInt(b)) => a.checked_rem(*b).map(Self::UInt).ok_or_else(overflow),
+            _ => Err(mismatch("%", self, other)),
+        }
+    }
+
+    /// `-self`.
+    pub(super) fn negate(&self) -> Result<Self, Stop> {
+        match self {
+            Self::Int(int) => int.checked_neg().map(Self::Int).ok_or_else(overflow),
+            Self::Double(double) => Ok(Self::Double(-double)),
+            _ => Err(misplaced("-", self)),
+        }
+    }
+
+    /// `size(self)`: characters (code points), elements or members.
+    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self, Stop> {
+        let size = match self {
+            Self::Text(text) => {
+                meter.spend_text(text.len())?;
+                text.chars().count()
+            }
+            _ => self.list_len().or_else(|| self.map_len()).ok_or_else(|| misplaced("size()", self))?,
+        };
+        i64::try_from(size).map(Self::Int).map_err(|_| overflow())
+    }
+
+    /// `int(self)`; a fraction is cut off.
+    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, Stop> {
+        let int = match self {
+            Self::Int(int) => Some(*int),
+            Self::UInt(uint) => i64::try_from(*uint).ok(),
+            Self::Double(double) => whole(double.trunc()),
+            Self::Text(text) => {
+                meter.spend_text(text.len())?;
+                return text.parse().map(Self::Int).map_err(|_| Stop::error("int() of a text that is no integer"));
+            }
+            _ => return Err(misplaced("int()", self)),
+        };
+        int.map(Self::Int).ok_or_else(overflow)
+    }
+
+    /// `uint(self)`; a fraction is cut off.
+    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, Stop> {
+        let uint = match self {
+            Self::Int(int) => u64::try_from(*int).ok(),
+            Self::UInt(uint) => Some(*uint),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+            Self::Double(double) => (*double >= 0.0 && *double < TWO_TO_64).then_some(*double as u64),
+            Self::Text(text) => {
+                meter.spend_text(text.len())?;
+                return text.parse().map(Self::UInt).map_err(|_| Stop::error("uint() of a text that is no integer"));
+            }
+            _ => return Err(misplaced("uint()", self)),
+        };
+        uint.map(Self::UInt).ok_or_else(overflow)
+    }
+
+    /// `double(self)`.
+    pub(super) fn to_double(&self, meter: &mut Meter) -> Result<Self, Stop> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
+            Self::Int(int) => Ok(Self::Double(*int as f64)),
+            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
+            Self::UInt(uint) => Ok(Self::Double(*uint as f64)),
+            Self::Double(double) => Ok(Self::Double(*double)),
+            Self::Text(text) => {
+                meter.spend_text(text.len())?;
+                text.parse().map(Self::Double).map_err(|_| Stop::error("double() of a text that is no number"))
+            }
+            _ => Err(misplaced("double()", self)),
+        }
+    }
+
+    /// `string(self)`.
+    pub(super) fn to_text(&self) -> Result<Self, Stop> {
+        let text = match self {
+            Self::Text(_) => return Ok(self.clone()),
+            Self::Bool(value) => value.to_string(),
+            Self::Int(int) => int.to_string(),
+            Self::UInt(uint) => uint.to_string(),
+            Self::Double(double) => double.to_string(),
+            _ => return Err(misplaced("string()", self)),
+        };
+        Ok(Self::Text(Text::Made(text.into())))
+    }
+}
+
+/// 2^63 and 2^64, both exact.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
+
+/// The integer a double is, if it is one.
+fn whole(double: f64) -> Option<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
+}
+
+fn compare_numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+        (Val::Double(a), b) => compare_to_double(integer(b)?, *a).map(Ordering::reverse),
+        (a, Val::Double(b)) => compare_to_double(integer(a)?, *b),
+        (a, b) => Some(integer(a)?.cmp(&integer(b)?)),
+    }
+}
+
+/// An `int` or a `uint`, in a type that holds both.
+fn integer(value: &Val<'_>) -> Option<i128> {
+    match value {
+        Val::Int(int) => Some((*int).into()),
+        Val::UInt(uint) => Some((*uint).into()),
+        _ => None,
+    }
+}
+
+/// Compares by value: turning the integer into a double first would call neighbours beyond 2^53 equal.
+fn compare_to_double(integer: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, far outside of both integer types")]
+    let whole = double.trunc() as i128;
+    Some(integer.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
+}
+
+fn overflow() -> Stop {
+    Stop::error("the result is out of the range of its type")
+}
+
+/// An operator between two types that it does not join.
+fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> Stop {
+    Stop::Error(format!("{sign} cannot be applied to {} and {}", a.type_name(), b.type_name()))
+}
+
+/// An operator or function on a type that it does not take.
+pub(super) fn misplaced(name: &str, value: &Val<'_>) -> Stop {
+    Stop::Error(format!("{name} cannot be applied to {}", value.type_name()))
+}
+
+impl Meter {
+    /// Counts looking at so many bytes of text.
+    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.spend(bytes / BYTES_PER_STEP)
+    }
+}
