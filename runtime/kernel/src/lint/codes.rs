@@ -1,0 +1,65 @@
+//! The table of everything the lint can find.
+
+use super::Severity::{self, Error, Warning};
+
+/// Every code of a finding, how bad it is, and what it means in one line. Codes are stable.
+pub const CODES: &[(&str, Severity, &str)] = &[
+    // Reading the file.
+    ("yaml_syntax", Error, "The text is not YAML or JSON, or uses a part of YAML that readers disagree on."),
+    ("duplicate_key", Error, "A mapping has the same key twice."),
+    ("too_large", Error, "The file is too long, too deeply nested, or its aliases copy too much."),
+    ("fragment_unreadable", Error, "A fragment named in `use` cannot be read."),
+    ("bad_fragment", Error, "A fragment says something only the including blueprint may say."),
+    ("fragment_clash", Error, "A fragment brings a name that is there already."),
+    ("fragment_cycle", Error, "A fragment includes itself."),
+    ("fragment_limit", Error, "There are too many fragments, or they are nested too deeply."),
+    ("unresolved_fragment", Error, "`use` names a fragment that was not included."),
+    // The form.
+    ("unknown_field", Error, "A key that blueprints do not have."),
+    ("missing_field", Error, "A key that must be there is not."),
+    ("bad_type", Error, "A value of another type than the field has."),
+    ("bad_value", Error, "A value that the field does not allow."),
+    ("infinite_budget", Error, "A budget or limit that is absent, zero or unlimited."),
+    ("bad_rule", Error, "A trigger of none of the known forms."),
+    // Names.
+    ("undeclared_worker", Error, "A worker is named that does not exist."),
+    ("undeclared_rule", Error, "A rule is named that does not exist."),
+    ("unknown_model", Error, "A worker names a model that `models` does not list."),
+    ("duplicate_name", Error, "Two rules, or two invariants, have one name."),
+    ("reserved_name", Error, "A name of the document that belongs to the system."),
+    ("unavailable_agent", Error, "A kind of agent that this version cannot seat."),
+    ("unavailable_feature", Error, "A feature that this version does not have."),
+    ("bad_command", Error, "A worker's program or script does not fit its agent."),
+    // The document.
+    ("bad_schema", Error, "A JSON Schema that cannot be used."),
+    ("invalid_initial_state", Error, "The initial state breaks its own schema, an invariant, or a limit."),
+    ("bad_condition", Error, "A CEL expression that cannot be used."),
+    ("not_boolean", Error, "A CEL expression that is neither true nor false."),
+    ("unknown_member", Warning, "An expression looks at a place that can never be there."),
+    // Paths.
+    ("bad_pattern", Error, "A text that is no path pattern."),
+    ("unknown_path", Error, "A path that is no location of the schema."),
+    ("whole_document", Error, "A write grant on the whole document."),
+    ("overlapping_grants", Error, "Two write grants of one worker that meet, one of them with a `value` schema."),
+    ("index_grant", Error, "A path by index into an array whose elements may move."),
+    ("budget_too_small", Error, "A view budget below what must always be shown."),
+    // The flow.
+    ("dependency_cycle", Error, "Rules that wait for each other."),
+    ("no_start", Warning, "Nothing can start the board."),
+    ("never_fires", Warning, "A rule that can never fire, or whose condition can never hold."),
+    ("loop_without_progress", Warning, "Rules that may wake each other for ever by overwriting."),
+    ("trigger_unreadable", Warning, "A rule wakes a worker that may not read what woke it."),
+    ("idle_worker", Warning, "A worker that nothing wakes."),
+    ("no_done", Warning, "Nothing, or nothing that can hold, says when the task is finished."),
+    // The fields.
+    ("two_writers", Warning, "Two workers may overwrite one field."),
+    ("never_written", Warning, "A field that is not there at first and that nobody can write."),
+    ("read_never_written", Warning, "A path that is read, not there at first, and that nobody can write."),
+    ("default_model", Warning, "A language model names no model, and `models` has no `default`."),
+    ("unused_model", Warning, "A worker that is no language model names a model."),
+];
+
+/// How bad a code is; every code of [`CODES`] is there, and what is not would be an error.
+pub(super) fn severity(code: &str) -> Severity {
+    CODES.iter().find(|(name, ..)| *name == code).map_or(Error, |(_, severity, _)| *severity)
+}

@@ -1,0 +1,203 @@
+//! What expressions look at: places that can never be there, loops over what is no list, conditions that never hold.
+//!
+//! Judged from the schema and from what the variables are in a rule, an invariant or `done` (SPEC section 6). Silent
+//! wherever the schema leaves room.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::{Check, Expression, Owner, suggest};
+use crate::blueprint::Trigger;
+use crate::expr::{Look, Step, Variables};
+use crate::pattern::Pattern;
+use crate::source::push_token;
+
+/// What an event has for a rule that waits for a change.
+const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
+/// And for one that waits for a signal.
+const SIGNAL_MEMBERS: [&str; 2] = ["op", "name"];
+
+impl Check<'_> {
+    /// Refuses loops over places where the schema allows no list; every evaluation of one is an error.
+    pub(super) fn ranges(&mut self) {
+        let mut found = Vec::new();
+        for expression in &self.expressions {
+            for look in expression.expr.looks().iter().filter(|look| look.is_range) {
+                let Some(place) = place(look, expression.owner) else { continue };
+                let Some((schema, sought, _)) = self.schema_of(&place) else { continue };
+                if !schema.may_be_array(&sought) {
+                    let at = offset(expression, last_name(look));
+                    found.push((expression.pointer.clone(), at, place.to_string()));
+                }
+            }
+        }
+        for (pointer, at, place) in found {
+            let place = if place.is_empty() { "the document".to_owned() } else { format!("`{place}`") };
+            let message = format!("a loop goes over a list, and the schema allows none at {place}");
+            let help = "Loop over an array; the members of an object are named one by one, or tested with `in`.";
+            self.find("bad_condition", &pointer, message, help);
+            self.point_into(&pointer, at);
+        }
+    }
+
+    /// Warns of places that can never be there, and of conditions that never hold.
+    pub(super) fn conditions(&mut self) {
+        let expressions = std::mem::take(&mut self.expressions);
+        for expression in &expressions {
+            let never = self.never_holds(expression);
+            let mut reported = Vec::new();
+            for look in expression.expr.looks() {
+                let Some((wrong, message, help)) = self.unknown_member(&look, expression.owner) else { continue };
+                // What is null is said once, with what follows from it.
+                if reported.contains(&message) || (never && is_null(expression.owner, look.variable)) {
+                    continue;
+                }
+                self.find("unknown_member", &expression.pointer, message.clone(), help);
+                self.point_into(&expression.pointer, offset(expression, Some(&wrong)));
+                reported.push(message);
+            }
+        }
+    }
+
+    /// Reports a condition that never holds, whatever the state is.
+    fn never_holds(&mut self, expression: &Expression<'_>) -> bool {
+        let owner = expression.owner;
+        let mut known = Variables::new();
+        for variable in ["event", "value", "patch"].into_iter().filter(|variable| is_null(owner, variable)) {
+            known.insert(variable, Cow::Owned(Value::Null));
+        }
+        if let Owner::Rule(rule) = owner {
+            let signal = match &rule.trigger {
+                Trigger::Manual => Some(rule.name.as_str()),
+                Trigger::Signal(name) => Some(name.as_str()),
+                Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) => None,
+            };
+            known.extend(signal.map(|name| ("event", Cow::Owned(json!({"op": "signal", "name": name})))));
+        }
+        // A variable without a value is an error, and logic absorbs errors: what is false now is always false. Where
+        // nothing is unknown, an error is one for ever too.
+        let outcome = expression.expr.evaluate(&known);
+        let all_known = expression.expr.references().iter().all(|reference| known.contains_key(reference.variable));
+        let into_null = |look: &Look| is_null(owner, look.variable) && (look.is_range || !look.steps.is_empty());
+        let looks_into_null = !expression.expr.may_hold(&into_null);
+        let never = outcome == Ok(false) || (outcome.is_err() && all_known) || looks_into_null;
+        if !never {
+            return false;
+        }
+        let nulls: Vec<&str> = known.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| *name).collect();
+        let nulls: Vec<String> = nulls
+            .into_iter()
+            .filter(|variable| expression.expr.uses(variable))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let why = if nulls.is_empty() { String::new() } else { format!(": {} is null here", nulls.join(" and ")) };
+        match owner {
+            Owner::Rule(rule) => {
+                let message = format!("`{}` can never fire, because its condition never holds{why}", rule.name);
+                let help = if nulls.is_empty() {
+                    "Change the condition, or remove the rule."
+                } else {
+                    "Only what a change or a signal woke has an event with a value, and only a change has a patch; ask \
+                     the state instead."
+                };
+                self.find("never_fires", &expression.pointer, message, help);
+            }
+            Owner::Done => {
+                let help = "Write what is there when the task is finished: `done: {when: has(state.answer)}`.";
+                self.find("no_done", &expression.pointer, "the condition of `done` never holds", help);
+            }
+            // That it fails on the initial state is an error of its own.
+            Owner::Invariant(_) => {}
+        }
+        true
+    }
+
+    /// The name that is wrong in a place that can never be there, and what to say of it.
+    fn unknown_member(&self, look: &Look, owner: Owner<'_>) -> Option<(String, String, String)> {
+        if look.variable == "event" {
+            let Owner::Rule(rule) = owner else { return None };
+            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            let known: &[&str] = match rule.trigger {
+                Trigger::Event { .. } => &EVENT_MEMBERS,
+                Trigger::Signal(_) | Trigger::Manual | Trigger::Every(_) => &SIGNAL_MEMBERS,
+                Trigger::Start | Trigger::After(_) => &[],
+            };
+            if known.contains(&name.as_str()) {
+                return None;
+            }
+            let help = suggest(name, known.iter().copied(), "`event` is null here; only a change or a signal has one.");
+            return Some((name.clone(), format!("`event` has no `{name}` here"), help));
+        }
+        if is_null(owner, look.variable) {
+            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            let help = "Only what a change or a signal woke has a value, and only a change has a patch.".to_owned();
+            return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
+        }
+        let place = place(look, owner)?;
+        let missing = self.missing(&place)?;
+        let message = format!("`{place}` is no place of the document: {}", missing.why);
+        Some((missing.wrong, message, missing.help))
+    }
+
+    /// Moves the last finding from an expression to a part of it.
+    fn point_into(&mut self, pointer: &str, offset: Option<usize>) {
+        let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
+        if let (Some(position), Some(finding)) = (position, self.findings.last_mut())
+            && finding.pointer == pointer
+        {
+            finding.position = Some(position);
+        }
+    }
+}
+
+/// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
+fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
+    let mut path = match (look.variable, owner) {
+        ("state" | "before", _) => String::new(),
+        ("request", _) => "/request".to_owned(),
+        ("self", Owner::Invariant(invariant)) => invariant.each.clone()?,
+        ("value", Owner::Rule(rule)) => match &rule.trigger {
+            Trigger::Event { path, .. } => path.clone(),
+            Trigger::Start | Trigger::Manual | Trigger::Every(_) | Trigger::Signal(_) | Trigger::After(_) => {
+                return None;
+            }
+        },
+        _ => return None,
+    };
+    for step in &look.steps {
+        match step {
+            // A member of such a name is none that a pattern can name.
+            Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
+            Step::Member(name) => push_token(&mut path, name),
+            Step::Any => path.push_str("/*"),
+        }
+    }
+    Pattern::parse(&path).ok()
+}
+
+/// Whether a variable is always null there.
+fn is_null(owner: Owner<'_>, variable: &str) -> bool {
+    let Owner::Rule(rule) = owner else { return false };
+    match rule.trigger {
+        Trigger::Start | Trigger::After(_) => matches!(variable, "event" | "value" | "patch"),
+        Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => variable == "patch",
+        Trigger::Event { .. } => false,
+    }
+}
+
+fn last_name(look: &Look) -> Option<&str> {
+    let named = look.steps.iter().rev().find_map(|step| match step {
+        Step::Member(name) => Some(name.as_str()),
+        Step::Any => None,
+    });
+    named.or(Some(look.variable))
+}
+
+/// Where a name first stands in an expression as a whole word.
+fn offset(expression: &Expression<'_>, name: Option<&str>) -> Option<usize> {
+    let (text, name) = (expression.expr.source(), name?);
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_whole = |at: &usize| !text[..*at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part);
+    text.match_indices(name).map(|(at, _)| at).find(is_whole)
+}

@@ -1,0 +1,208 @@
+//! The document a blueprint speaks of: its schemas, its initial state, and the expressions over it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Check, Expression, Owner};
+use crate::expr::{CompileError, Expr, Variables};
+use crate::json;
+use crate::pattern::Pattern;
+use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
+use crate::rejection::Violation;
+use crate::schema::{Location, Schema};
+use crate::source::child;
+
+pub(super) const MEND_SCHEMA: &str =
+    "Mend the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
+
+/// The most violations of the initial state that are listed.
+const VIOLATIONS_MAX: usize = 20;
+
+/// The most instances of an invariant that are tried on the initial state.
+const INSTANCES_MAX: usize = 1000;
+
+impl Check<'_> {
+    /// Compiles the schemas and holds the initial state against its own.
+    pub(super) fn document(&mut self) {
+        let state = &self.blueprint.state;
+        self.schema = self.compile("/state/schema", &state.schema);
+        self.request = self.compile("/request", &self.blueprint.request);
+        self.reserved_names();
+        self.place_for_request();
+        self.initial_state();
+    }
+
+    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<Schema> {
+        match Schema::compile(schema, self.blueprint.state.assert_formats) {
+            Ok(schema) => Some(schema),
+            Err(error) => {
+                self.find("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
+                None
+            }
+        }
+    }
+
+    fn reserved_names(&mut self) {
+        let state = &self.blueprint.state;
+        let declared = state.schema.get("properties").and_then(Value::as_object);
+        let declared = declared.into_iter().flat_map(|map| map.keys().map(|key| ("/state/schema/properties", key)));
+        let initial = state.initial.as_object();
+        let initial = initial.into_iter().flat_map(|map| map.keys().map(|key| ("/state/initial", key)));
+        for (holder, key) in declared.chain(initial) {
+            let pointer = child(holder, key);
+            if key.starts_with('$') {
+                let message = format!("`{key}` begins with `$`, which is kept for the system");
+                self.find("reserved_name", &pointer, message, "Choose a name without `$`.");
+                self.point_at_key();
+            } else if key == "request" && holder == "/state/initial" {
+                let message = "`request` is what the user supplies, not part of the initial state";
+                self.find("reserved_name", &pointer, message, "Describe it under `request:` and leave it out here.");
+                self.point_at_key();
+            }
+        }
+    }
+
+    /// Moves the last finding from the value to its key.
+    pub(super) fn point_at_key(&mut self) {
+        if let Some(finding) = self.findings.last_mut() {
+            finding.position = self.source.key_position(&finding.pointer);
+        }
+    }
+
+    /// A blueprint that asks for a request needs a document with room for it.
+    fn place_for_request(&mut self) {
+        let Some(schema) = &self.schema else { return };
+        let allowed = Pattern::parse("/request").map(|pattern| schema.locate(&pattern));
+        if self.blueprint.request != Value::Bool(true) && matches!(allowed, Ok(Location::Illegal { .. })) {
+            let message = "the state schema does not allow `/request`, where the request lands";
+            let help = "Add `request: true` to its `properties`; what a request must be is said by `request` above.";
+            self.find("unknown_path", "/state/schema", message, help);
+        }
+    }
+
+    fn initial_state(&mut self) {
+        let state = &self.blueprint.state;
+        let limits = &self.blueprint.limits;
+        let depth = json::depth(&state.initial);
+        if depth > usize::try_from(limits.depth).unwrap_or(usize::MAX) {
+            let message =
+                format!("the initial state is nested {depth} deep, more than `limits.depth` {}", limits.depth);
+            self.find("invalid_initial_state", "/state/initial", message, "Raise the limit or flatten the state.");
+        }
+        let bytes = state.initial.to_string().len();
+        if u64::try_from(bytes).unwrap_or(u64::MAX) > limits.state_bytes {
+            let message =
+                format!("the initial state has {bytes} bytes, more than `limits.state_bytes` {}", limits.state_bytes);
+            self.find("invalid_initial_state", "/state/initial", message, "Raise the limit or shrink the state.");
+        }
+        let Some(schema) = &self.schema else { return };
+        for violation in violations_without_request(schema, &state.initial) {
+            let pointer = format!("/state/initial{}", violation.pointer);
+            let place = if violation.pointer.is_empty() { String::new() } else { format!("`{}`: ", violation.pointer) };
+            let message = format!("the initial state breaks the schema: {place}{}", violation.message);
+            self.find("invalid_initial_state", &pointer, message, "Change `state.initial` or `state.schema`.");
+        }
+    }
+
+    /// Compiles every expression, and tries the invariants on the initial state.
+    pub(super) fn expressions(&mut self) {
+        let blueprint = self.blueprint;
+        for (index, rule) in blueprint.rules.iter().enumerate() {
+            if let Some(when) = &rule.when {
+                let pointer = format!("/rules/{index}/when");
+                if let Some(expr) = self.expression(&pointer, when, CONDITION_VARIABLES) {
+                    self.expressions.push(Expression { pointer, owner: Owner::Rule(rule), expr });
+                }
+            }
+        }
+        for (index, invariant) in blueprint.invariants.iter().enumerate() {
+            let variables = if invariant.each.is_some() { INSTANCE_VARIABLES } else { INVARIANT_VARIABLES };
+            let pointer = format!("/invariants/{index}/expr");
+            let Some(expr) = self.expression(&pointer, &invariant.expr, variables) else { continue };
+            // What the user will supply is not known here.
+            if !expr.uses("request") && !self.has("invalid_initial_state") {
+                self.try_invariant(&pointer, &expr, invariant.each.as_deref());
+            }
+            self.expressions.push(Expression { pointer, owner: Owner::Invariant(invariant), expr });
+        }
+        if let Some(done) = &blueprint.done
+            && let Some(expr) = self.expression("/done/when", &done.when, DONE_VARIABLES)
+        {
+            self.expressions.push(Expression { pointer: "/done/when".to_owned(), owner: Owner::Done, expr });
+        }
+    }
+
+    fn expression(&mut self, pointer: &str, text: &str, variables: &[&'static str]) -> Option<Expr> {
+        match Expr::compile(text, variables) {
+            Ok(expr) => Some(expr),
+            Err(CompileError { code, offset, message }) => {
+                let known = variables.join(", ");
+                let (finding, help) = match code {
+                    "cel_not_boolean" => ("not_boolean", "Compare the value with something, or negate it.".to_owned()),
+                    "cel_unknown_variable" => ("bad_condition", format!("The variables here are {known}.")),
+                    "cel_too_long" | "cel_too_complex" => {
+                        ("bad_condition", "Make it shorter; split an invariant into several.".to_owned())
+                    }
+                    _ => ("bad_condition", format!("Write a CEL expression over {known}.")),
+                };
+                self.find(finding, pointer, message, help);
+                let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
+                if let (Some(position), Some(finding)) = (position, self.findings.last_mut()) {
+                    finding.position = Some(position);
+                }
+                None
+            }
+        }
+    }
+
+    fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>) {
+        let initial = &self.blueprint.state.initial;
+        // As a board's creation does it: nothing was before, and no patch made it.
+        let mut variables: Variables<'_> = BTreeMap::from([
+            ("state", Cow::Borrowed(initial)),
+            ("before", Cow::Borrowed(initial)),
+            ("patch", Cow::Owned(Value::Array(Vec::new()))),
+        ]);
+        let outcome = match each {
+            None => (!holds(expr, &variables)).then(String::new),
+            Some(pattern) => {
+                let Ok(pattern) = Pattern::parse(pattern) else { return };
+                let instances = pattern.instances(initial, INSTANCES_MAX);
+                instances.into_iter().find_map(|instance| {
+                    let value = initial.pointer(instance.as_str())?;
+                    variables.insert("self", Cow::Borrowed(value));
+                    (!holds(expr, &variables)).then(|| format!(" at `{instance}`"))
+                })
+            }
+        };
+        if let Some(place) = outcome {
+            let message = format!("the initial state does not satisfy this invariant{place}");
+            let help = "Change `state.initial`, or guard the expression with `has`.";
+            self.find("invalid_initial_state", pointer, message, help);
+        }
+    }
+}
+
+fn holds(expr: &Expr, variables: &Variables<'_>) -> bool {
+    expr.evaluate(variables).unwrap_or(false)
+}
+
+/// What is wrong with an initial document apart from the request that is not in it yet.
+fn violations_without_request(schema: &Schema, initial: &Value) -> Vec<Violation> {
+    let about_request =
+        |violation: &Violation| violation.pointer == "/request" || violation.pointer.starts_with("/request/");
+    let misses_member =
+        |violation: &Violation| violation.pointer.is_empty() && violation.rule.as_deref() == Some("required");
+    let mut with_request = initial.clone();
+    if let Some(members) = with_request.as_object_mut() {
+        members.entry("request").or_insert(Value::Null);
+    }
+    // What the root lacks is asked of a document that has some request; all else of the document as it is, because a
+    // schema may well be silent on the request and allow no other members.
+    let missing = schema.violations(&with_request, VIOLATIONS_MAX).into_iter().filter(misses_member);
+    let others = schema.violations(initial, VIOLATIONS_MAX).into_iter();
+    let others = others.filter(|violation| !misses_member(violation) && !about_request(violation));
+    missing.chain(others).collect()
+}

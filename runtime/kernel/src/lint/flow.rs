@@ -1,0 +1,264 @@
+//! What wakes what: whether rules can fire, wait for each other, or go round for ever.
+//!
+//! Judged from the contracts alone: a rule on an event can fire if some worker's grants can cause such an event. What
+//! people and administrators propose from outside is not known here, so these findings are warnings, apart from rules
+//! that wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use super::{Check, Write};
+use crate::blueprint::{Action, EventOp, GrantOp, Rule, Trigger};
+use crate::id::{RuleName, WorkerName};
+use crate::pattern::Pattern;
+use crate::source::child;
+
+/// What each worker can cause of what each rule on an event waits for, by the rule's number.
+type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<EventOp>>>;
+
+impl<'a> Check<'a> {
+    /// Warns of rules and workers that will not do what they seem to.
+    pub(super) fn flow(&mut self) {
+        self.starts();
+        let causes = self.causes();
+        self.firing(&causes);
+        self.loops(&causes);
+        self.readable_triggers();
+        self.idle_workers();
+        if self.blueprint.done.is_none() {
+            let help = "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as \
+                        quiescent.";
+            self.find("no_done", "", "nothing says when the task is finished", help);
+        }
+    }
+
+    /// Rules that wait for each other, directly or round several.
+    pub(super) fn dependencies(&mut self) {
+        let rules = &self.blueprint.rules;
+        let mut index: BTreeMap<&RuleName, usize> = BTreeMap::new();
+        for (number, rule) in rules.iter().enumerate() {
+            index.entry(&rule.name).or_insert(number);
+        }
+        let waits_for = |rule: &Rule| -> Vec<usize> {
+            let Trigger::After(names) = &rule.trigger else { return Vec::new() };
+            names.iter().filter_map(|name| index.get(name).copied()).collect()
+        };
+        let edges: Vec<Vec<usize>> = rules.iter().map(waits_for).collect();
+        for cycle in cycles(&edges) {
+            let mut names: Vec<&str> = cycle.iter().map(|rule| rules[*rule].name.as_str()).collect();
+            names.push(names[0]);
+            let message = format!("these rules wait for each other, so none can fire: {}", names.join(" → "));
+            let help = "Let one of them wait for something else.";
+            self.find("dependency_cycle", &format!("/rules/{}/trigger/after", cycle[0]), message, help);
+        }
+    }
+
+    fn starts(&mut self) {
+        let starts = |rule: &Rule| match rule.trigger {
+            Trigger::Start | Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => true,
+            Trigger::Event { .. } | Trigger::After(_) => false,
+        };
+        if !self.blueprint.rules.iter().any(starts) {
+            let help = "Add a rule: `{name: begin, trigger: start, run: <worker>}`.";
+            let pointer = if self.blueprint.rules.is_empty() { "" } else { "/rules" };
+            self.find("no_start", pointer, "no rule waits for the start, a signal or a person: nothing begins", help);
+        }
+    }
+
+    /// Rules whose event no worker can cause, or that wait for such a rule.
+    fn firing(&mut self, causes: &Causes<'a>) {
+        let rules = &self.blueprint.rules;
+        let mut dead: BTreeMap<usize, String> = BTreeMap::new();
+        for (number, rule) in rules.iter().enumerate() {
+            if let Trigger::Event { op, path } = &rule.trigger {
+                let caused = causes.values().any(|caused| caused.contains_key(&number));
+                if Pattern::parse(path).is_ok() && !caused {
+                    let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
+                    dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
+                }
+            }
+        }
+        // A rule that waits for a dead one is dead; each round finds one more or is the last.
+        loop {
+            let more = rules.iter().enumerate().find_map(|(number, rule)| {
+                let Trigger::After(names) = &rule.trigger else { return None };
+                if dead.contains_key(&number) {
+                    return None;
+                }
+                let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
+                let name = names.iter().find(is_dead)?;
+                Some((number, format!("it waits for `{name}`, which never fires")))
+            });
+            let Some((number, reason)) = more else { break };
+            dead.insert(number, reason);
+        }
+        for (number, reason) in dead {
+            let message = format!("`{}` can never fire: {reason}", rules[number].name);
+            let help = "Grant a worker the write that it waits for, or change the trigger.";
+            self.find("never_fires", &format!("/rules/{number}/trigger"), message, help);
+        }
+    }
+
+    /// Only what is not empty. Asks of every grant and every rule whether they meet, so it is done once.
+    fn causes(&self) -> Causes<'a> {
+        let mut causes = Causes::new();
+        for (number, rule) in self.blueprint.rules.iter().enumerate() {
+            let Trigger::Event { op, path } = &rule.trigger else { continue };
+            let Ok(place) = Pattern::parse(path) else { continue };
+            for (worker, write) in self.writes() {
+                let events = events(write, &place).into_iter().filter(|event| op.is_none_or(|op| op == *event));
+                for event in events {
+                    causes.entry(worker).or_default().entry(number).or_default().insert(event);
+                }
+            }
+        }
+        causes
+    }
+
+    /// Rules whose workers wake each other by nothing but overwriting.
+    ///
+    /// A heuristic: in a cycle of rules where each worker's writes wake the next rule only by `replace` events, nothing
+    /// grows or shrinks on the way, so nothing that the contracts say brings it to an end. A rule with a condition, or a
+    /// worker whose `invocations` the blueprint limits itself, is taken to end the cycle.
+    fn loops(&mut self, causes: &Causes<'a>) {
+        let rules = &self.blueprint.rules;
+        let bounded = |rule: &Rule| {
+            let given = format!("{}/limits/invocations", child("/workers", rule.run.as_str()));
+            rule.when.is_some() || self.source.value().pointer(&given).is_some()
+        };
+        let only_replaces = BTreeSet::from([EventOp::Replace]);
+        let wakes = |rule: &Rule| -> Vec<usize> {
+            if bounded(rule) {
+                return Vec::new();
+            }
+            let caused = causes.get(&rule.run).into_iter().flatten();
+            caused
+                .filter(|(other, events)| **events == only_replaces && !bounded(&rules[**other]))
+                .map(|(n, _)| *n)
+                .collect()
+        };
+        let edges: Vec<Vec<usize>> = rules.iter().map(wakes).collect();
+        for cycle in cycles(&edges) {
+            let steps: Vec<String> =
+                cycle.iter().map(|rule| format!("`{}` runs `{}`", rules[*rule].name, rules[*rule].run)).collect();
+            let message = format!("these rules may wake each other for ever by overwriting: {}", steps.join(", "));
+            let help = "Give one a condition (`when`) that ends it, or a worker its own `limits.invocations`.";
+            self.find("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
+        }
+    }
+
+    fn readable_triggers(&mut self) {
+        for (number, rule) in self.blueprint.rules.iter().enumerate() {
+            let Trigger::Event { path, .. } = &rule.trigger else { continue };
+            let (Ok(place), Some(seat)) = (Pattern::parse(path), self.seats.get(&rule.run)) else { continue };
+            let readable = seat.reads.iter().any(|read| {
+                read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)
+            });
+            if !readable {
+                let message = format!("`{}` is woken by `{path}` but may not read it", rule.run);
+                let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
+                self.find("trigger_unreadable", &format!("/rules/{number}/trigger/path"), message, help);
+            }
+        }
+    }
+
+    fn idle_workers(&mut self) {
+        let blueprint = self.blueprint;
+        let mut woken: BTreeSet<&WorkerName> = blueprint.rules.iter().map(|rule| &rule.run).collect();
+        let circuit = &blueprint.circuit;
+        for action in [&circuit.rejections.then, &circuit.no_ops.then, &circuit.cycles.then, &circuit.budget.then] {
+            if let Action::Wake(worker) = action {
+                woken.insert(worker);
+            }
+        }
+        let grants = blueprint.workers.values().flat_map(|worker| &worker.writes);
+        woken.extend(grants.filter_map(|grant| grant.approval.as_ref()).map(|approval| &approval.by));
+        for name in blueprint.workers.keys().filter(|name| !woken.contains(name)) {
+            let pointer = child("/workers", name.as_str());
+            let help = format!("Add a rule with `run: {name}`, or remove the worker.");
+            self.find("idle_worker", &pointer, format!("nothing ever wakes `{name}`"), help);
+            self.point_at_key();
+        }
+    }
+}
+
+/// The events that a write may cause at the places a trigger waits for. Deeper places see what an ancestor's write
+/// brought (SPEC section 6); places above the write see nothing.
+fn events(write: &Write<'_>, place: &Pattern) -> BTreeSet<EventOp> {
+    let mut events = BTreeSet::new();
+    let at_place = write.pattern.collides(place);
+    let above = write.pattern.lies_above(place);
+    for op in &write.grant.ops {
+        if at_place {
+            events.extend(match op {
+                GrantOp::Add | GrantOp::Insert => [EventOp::Add].as_slice(),
+                GrantOp::Replace => &[EventOp::Replace],
+                GrantOp::Remove => &[EventOp::Remove],
+                // What arrives by a move or a copy is new, or takes the place of something.
+                GrantOp::Move | GrantOp::Copy => &[EventOp::Add, EventOp::Replace],
+            });
+        }
+        if above {
+            events.extend(match op {
+                GrantOp::Add | GrantOp::Insert => [EventOp::Add].as_slice(),
+                GrantOp::Remove => &[EventOp::Remove],
+                GrantOp::Replace | GrantOp::Move | GrantOp::Copy => EventOp::ALL,
+            });
+        }
+    }
+    events
+}
+
+/// One cycle of every strongly connected part of a graph, each from its first node on, in order of their first nodes.
+fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut graph = DiGraph::<(), ()>::new();
+    for _ in edges {
+        graph.add_node(());
+    }
+    for (from, targets) in edges.iter().enumerate() {
+        for to in targets {
+            graph.add_edge(NodeIndex::new(from), NodeIndex::new(*to), ());
+        }
+    }
+    let mut found = Vec::new();
+    for part in tarjan_scc(&graph) {
+        let part: BTreeSet<usize> = part.into_iter().map(NodeIndex::index).collect();
+        let Some(first) = part.first().copied() else { continue };
+        if part.len() == 1 && !edges[first].contains(&first) {
+            continue;
+        }
+        found.push(shortest_cycle(edges, &part, first));
+    }
+    found.sort();
+    found
+}
+
+/// A shortest way from `first` back to itself inside a strongly connected part.
+fn shortest_cycle(edges: &[Vec<usize>], part: &BTreeSet<usize>, first: usize) -> Vec<usize> {
+    let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut round = vec![first];
+    while !round.is_empty() {
+        let mut next = Vec::new();
+        for from in round {
+            for to in edges[from].iter().copied().filter(|to| part.contains(to)) {
+                if to == first {
+                    let mut way = vec![from];
+                    while way.last() != Some(&first) {
+                        let Some(before) = way.last().and_then(|node| came_from.get(node)) else { break };
+                        way.push(*before);
+                    }
+                    way.reverse();
+                    return way;
+                }
+                came_from.entry(to).or_insert_with(|| {
+                    next.push(to);
+                    from
+                });
+            }
+        }
+        round = next;
+    }
+    vec![first]
+}

@@ -1,0 +1,259 @@
+//! Reads a blueprint as a compiler reads source: every finding has a code, a place and a mend.
+//!
+//! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
+//! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
+//! (what expressions look at), `flow` (what wakes what) and `fields` (who writes what). A blueprint without an error is one that a board can be made of. Whether
+//! the operator has the models and programs it names is not known here.
+
+mod codes;
+mod conditions;
+mod document;
+mod fields;
+mod flow;
+mod form;
+mod names;
+mod paths;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use codes::CODES;
+
+use crate::blueprint::{Blueprint, Invariant, Rule, Worker, WriteGrant};
+use crate::expr::Expr;
+use crate::id::WorkerName;
+use crate::pattern::Pattern;
+use crate::schema::Schema;
+use crate::source::{Position, Source};
+
+/// The meta-schema of blueprints, as published for editors.
+pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.schema.json");
+
+/// The most findings a report lists.
+pub const FINDINGS_MAX: usize = 100;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The blueprint is refused.
+    Error,
+    /// It runs, and probably not as meant.
+    Warning,
+}
+
+/// One finding.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Diagnostic {
+    /// Error: the blueprint is refused. Warning: it runs.
+    pub severity: Severity,
+    /// Stable code, one of [`CODES`].
+    pub code: &'static str,
+    /// JSON Pointer into the blueprint, its fragments resolved; into the fragment while they are not.
+    pub pointer: String,
+    /// Where in the source, if it was read from one.
+    pub position: Option<Position>,
+    /// The fragment that `position` is in; `None` for the blueprint's own file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it.
+    pub help: String,
+}
+
+impl Diagnostic {
+    /// A finding without a position; the severity is the code's.
+    pub fn new(code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            severity: codes::severity(code),
+            code,
+            pointer: pointer.to_owned(),
+            position: None,
+            file: None,
+            message: message.into(),
+            help: help.into(),
+        }
+    }
+
+    /// A finding about the value at a place of a source.
+    pub fn at(
+        source: &Source,
+        code: &'static str,
+        pointer: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        let finding = Self::new(code, pointer, message, help);
+        Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
+    }
+
+    /// Says that the place is in a fragment.
+    #[must_use]
+    pub fn in_file(mut self, name: &str) -> Self {
+        self.file = Some(name.to_owned());
+        self
+    }
+}
+
+/// What reading a blueprint found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The blueprint with its defaults spelled out; `None` if there is an error among the findings.
+    pub blueprint: Option<Blueprint>,
+    /// Errors first, each group in order of position; at most [`FINDINGS_MAX`].
+    pub findings: Vec<Diagnostic>,
+}
+
+/// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
+pub fn check(source: &Source) -> Report {
+    let mut findings = Vec::new();
+    form::check(source, &mut findings);
+    form::check_numbers(source, &mut findings);
+    let mut blueprint = None;
+    if findings.is_empty() {
+        match serde_json::from_value::<Blueprint>(source.value().clone()) {
+            Ok(read) => {
+                findings = Check::new(source, &effective(&read)).run();
+                blueprint = Some(read);
+            }
+            // The meta-schema is at least as strict as the model, and a test holds it to that. Should they differ, this
+            // is a finding without a place rather than a blueprint that is half understood.
+            Err(error) => {
+                let help = "Compare the blueprint with blueprints/blueprint.schema.json.";
+                findings.push(Diagnostic::new("bad_value", "", error.to_string(), help));
+            }
+        }
+    }
+    // Stable, so that findings of one place stay in the order of the checks.
+    findings.sort_by_key(|finding| (finding.severity, source.order(finding)));
+    findings.truncate(FINDINGS_MAX);
+    let refused = findings.iter().any(|finding| finding.severity == Severity::Error);
+    Report { blueprint: blueprint.filter(|_| !refused), findings }
+}
+
+/// The same blueprint with only the operations that its grants can be used for.
+fn effective(blueprint: &Blueprint) -> Blueprint {
+    let workers = blueprint.workers.iter().map(|(name, worker)| (name.clone(), worker.with_effective_ops()));
+    Blueprint { workers: workers.collect(), ..blueprint.clone() }
+}
+
+/// Checks a blueprint that comes as a value, without text: from a journal, or made by a program.
+pub fn check_value(value: Value) -> Report {
+    check(&Source::from_value("blueprint", value))
+}
+
+/// One check of a blueprint of the right form: what the passes share, and what they find.
+struct Check<'a> {
+    source: &'a Source,
+    blueprint: &'a Blueprint,
+    /// `None` if it does not compile.
+    schema: Option<Schema>,
+    request: Option<Schema>,
+    seats: BTreeMap<&'a WorkerName, Seat<'a>>,
+    expressions: Vec<Expression<'a>>,
+    findings: Vec<Diagnostic>,
+}
+
+/// An expression that compiles.
+struct Expression<'a> {
+    /// JSON Pointer of its text in the blueprint.
+    pointer: String,
+    owner: Owner<'a>,
+    expr: Expr,
+}
+
+/// What an expression belongs to, which decides what its variables are.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    Rule(&'a Rule),
+    Invariant(&'a Invariant),
+    Done,
+}
+
+/// A worker and its patterns, without those that are none.
+struct Seat<'a> {
+    worker: &'a Worker,
+    /// JSON Pointer of the worker in the blueprint.
+    pointer: String,
+    reads: Vec<Read>,
+    writes: Vec<Write<'a>>,
+}
+
+struct Read {
+    pointer: String,
+    pattern: Pattern,
+}
+
+struct Write<'a> {
+    /// JSON Pointer of the grant in the blueprint.
+    pointer: String,
+    grant: &'a WriteGrant,
+    pattern: Pattern,
+}
+
+impl<'a> Check<'a> {
+    fn new(source: &'a Source, blueprint: &'a Blueprint) -> Self {
+        Self {
+            source,
+            blueprint,
+            schema: None,
+            request: None,
+            seats: BTreeMap::new(),
+            expressions: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Vec<Diagnostic> {
+        self.document();
+        self.patterns();
+        self.names();
+        self.expressions();
+        self.paths();
+        self.ranges();
+        self.dependencies();
+        // A misspelt name makes other things look unused or unwritten, so warnings wait until the errors are mended.
+        if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
+            self.conditions();
+            self.flow();
+            self.fields();
+        }
+        self.findings
+    }
+
+    fn find(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
+        // Beyond the limit nothing is reported, so nothing need be kept. Errors crowd out warnings only after sorting,
+        // hence the margin.
+        if self.findings.len() < 4 * FINDINGS_MAX {
+            self.findings.push(Diagnostic::at(self.source, code, pointer, message, help));
+        }
+    }
+
+    /// Whether something of this code was found.
+    fn has(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
+    }
+
+    /// Every write grant of every worker.
+    fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
+        self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)))
+    }
+}
+
+/// The name among `known` that was probably meant.
+fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let near = known.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
+    let (distance, best) = near.min()?;
+    (distance <= 1 + name.chars().count() / 4).then_some(best)
+}
+
+/// A help that names what was probably meant, or what there is.
+fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
+    if let Some(best) = meant(name, known.clone()) {
+        return format!("Did you mean `{best}`?");
+    }
+    let all: Vec<String> = known.into_iter().take(12).map(|name| format!("`{name}`")).collect();
+    if all.is_empty() { none.to_owned() } else { format!("There is {}.", all.join(", ")) }
+}

@@ -1,0 +1,167 @@
+//! Names that must be declared, be new, or stand for something this version has.
+
+use std::collections::BTreeMap;
+
+use super::{Check, suggest};
+use crate::blueprint::{Action, AgentKind, Trigger};
+use crate::id::WorkerName;
+use crate::source::child;
+
+impl Check<'_> {
+    /// Workers, rules, models, agents and programs by name.
+    pub(super) fn names(&mut self) {
+        for fragment in 0..self.blueprint.fragments.len() {
+            let message = format!("the fragment `{}` was not included", self.blueprint.fragments[fragment]);
+            let help = "Read the blueprint from a file, or write the fragment's contents into it.";
+            self.find("unresolved_fragment", &format!("/use/{fragment}"), message, help);
+        }
+        self.workers();
+        self.rules();
+        self.actions();
+        let invariants = self.blueprint.invariants.iter().map(|invariant| invariant.name.as_str()).collect();
+        self.duplicates("/invariants", invariants);
+        let rules = self.blueprint.rules.iter().map(|rule| rule.name.as_str()).collect();
+        self.duplicates("/rules", rules);
+    }
+
+    fn duplicates(&mut self, holder: &str, names: Vec<&str>) {
+        let mut first = BTreeMap::new();
+        for (index, name) in names.into_iter().enumerate() {
+            let Some(other) = first.get(name) else {
+                first.insert(name, index);
+                continue;
+            };
+            let line = self.source.position(&format!("{holder}/{other}/name"));
+            let line = line.map_or_else(String::new, |position| format!(" (first on line {})", position.line));
+            let message = format!("`{name}` is there twice{line}");
+            self.find("duplicate_name", &format!("{holder}/{index}/name"), message, "Rename one of the two.");
+        }
+    }
+
+    fn workers(&mut self) {
+        let blueprint = self.blueprint;
+        for (name, worker) in &blueprint.workers {
+            let at = child("/workers", name.as_str());
+            if !worker.agent.is_available() {
+                let message = format!("this version cannot seat `{}` agents", worker.agent);
+                self.find("unavailable_agent", &format!("{at}/agent"), message, "It seats llm, command and script.");
+            }
+            if let Some(model) = &worker.model {
+                let pointer = format!("{at}/model");
+                if !blueprint.models.contains_key(model) {
+                    let known = blueprint.models.keys().map(String::as_str);
+                    let help = suggest(model, known, "Declare it: `models: {name: model}`.");
+                    self.find("unknown_model", &pointer, format!("`models` has no `{model}`"), help);
+                }
+                if worker.agent != AgentKind::Llm {
+                    let message = format!("`{}` agents use no model", worker.agent);
+                    self.find("unused_model", &pointer, message, "Remove it, or make the agent llm.");
+                }
+            }
+            if worker.agent == AgentKind::Llm
+                && worker.model.is_none()
+                && !blueprint.models.is_empty()
+                && !blueprint.models.contains_key("default")
+            {
+                let message = format!("`{name}` names no model and `models` has no `default`");
+                let known: Vec<&str> = blueprint.models.keys().map(String::as_str).collect();
+                let help = format!(
+                    "It would use whatever the operator calls `default`; write `model:` with one of {}, or add `default` \
+                     to `models`.",
+                    known.join(", ")
+                );
+                self.find("default_model", &at, message, help);
+                self.point_at_key();
+            }
+            self.programs(name, &at);
+            for (index, grant) in worker.writes.iter().enumerate() {
+                if let Some(approval) = &grant.approval {
+                    let pointer = format!("{at}/writes/{index}/approval");
+                    let message = "this version cannot ask a person for approval";
+                    self.find("unavailable_feature", &pointer, message, "Remove `approval`.");
+                    self.declared(&approval.by, &format!("{pointer}/by"));
+                }
+            }
+        }
+    }
+
+    fn programs(&mut self, name: &WorkerName, at: &str) {
+        let worker = &self.blueprint.workers[name];
+        let agent = &worker.agent;
+        let misplaced = |field: &str, belongs: &str| {
+            (format!("`{agent}` agents have no `{field}`"), format!("Remove it, or make the agent {belongs}."))
+        };
+        let mut wrong = Vec::new();
+        if *agent != AgentKind::Command {
+            if !worker.program.is_empty() {
+                wrong.push(("program", misplaced("program", "command")));
+            }
+            if worker.command.is_some() {
+                wrong.push(("command", misplaced("command", "command")));
+            }
+        }
+        if !worker.program.is_empty() && worker.command.is_some() {
+            let help = "Keep `command` for a program of the operator's, `program` for one written here.".to_owned();
+            wrong.push(("program", ("`program` and `command` exclude each other".to_owned(), help)));
+        }
+        if *agent != AgentKind::Script && !worker.script.is_empty() {
+            wrong.push(("script", misplaced("script", "script")));
+        }
+        if *agent == AgentKind::Script && worker.script.is_empty() {
+            let help = "Write its replies, each a JSON Patch: `script: [[{op: add, path: /answer, value: yes}]]`.";
+            wrong.push(("script", ("`script` agents need a `script` with at least one reply".into(), help.into())));
+        }
+        for (field, (message, help)) in wrong {
+            self.find("bad_command", &child(at, field), message, help);
+        }
+    }
+
+    fn rules(&mut self) {
+        let blueprint = self.blueprint;
+        for (index, rule) in blueprint.rules.iter().enumerate() {
+            let at = format!("/rules/{index}");
+            self.declared(&rule.run, &format!("{at}/run"));
+            match &rule.trigger {
+                Trigger::Every(_) => {
+                    let message = "this version has no schedules";
+                    let help = "Use a signal, and send it from outside on the schedule.";
+                    self.find("unavailable_feature", &format!("{at}/trigger/every"), message, help);
+                }
+                Trigger::After(names) => {
+                    for (number, name) in names.iter().enumerate() {
+                        if !blueprint.rules.iter().any(|rule| rule.name == *name) {
+                            let known = blueprint.rules.iter().map(|rule| rule.name.as_str());
+                            let help = suggest(name.as_str(), known, "Declare the rule.");
+                            let pointer = format!("{at}/trigger/after/{number}");
+                            self.find("undeclared_rule", &pointer, format!("there is no rule `{name}`"), help);
+                        }
+                    }
+                }
+                Trigger::Start | Trigger::Manual | Trigger::Event { .. } | Trigger::Signal(_) => {}
+            }
+        }
+    }
+
+    fn actions(&mut self) {
+        let circuit = &self.blueprint.circuit;
+        let actions = [
+            ("rejections", &circuit.rejections.then),
+            ("no_ops", &circuit.no_ops.then),
+            ("cycles", &circuit.cycles.then),
+            ("budget", &circuit.budget.then),
+        ];
+        for (kind, action) in actions {
+            if let Action::Wake(worker) = action {
+                self.declared(worker, &format!("/circuit/{kind}/then/wake"));
+            }
+        }
+    }
+
+    fn declared(&mut self, name: &WorkerName, pointer: &str) {
+        if !self.blueprint.workers.contains_key(name) {
+            let known = self.blueprint.workers.keys().map(WorkerName::as_str);
+            let help = suggest(name.as_str(), known, "Declare it under `workers`.");
+            self.find("undeclared_worker", pointer, format!("there is no worker `{name}`"), help);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Path patterns and grants: that they are patterns, name places of the document, and do not contradict each other.
+
+use serde_json::Value;
+
+use super::{Check, Read, Seat, Write, meant, suggest};
+use crate::blueprint::{GrantOp, Trigger, Unit, Worker};
+use crate::contract::Contract;
+use crate::pattern::{Pattern, PatternToken};
+use crate::schema::{Location, Schema};
+use crate::source::child;
+use crate::view;
+
+impl<'a> Check<'a> {
+    /// Reads the patterns of every worker.
+    pub(super) fn patterns(&mut self) {
+        let blueprint = self.blueprint;
+        for (name, worker) in &blueprint.workers {
+            let pointer = child("/workers", name.as_str());
+            let mut seat = Seat { worker, pointer, reads: Vec::new(), writes: Vec::new() };
+            for (index, path) in worker.reads.iter().enumerate() {
+                let pointer = format!("{}/reads/{index}", seat.pointer);
+                if let Some(pattern) = self.pattern(&pointer, path) {
+                    seat.reads.push(Read { pointer, pattern });
+                }
+            }
+            for (index, grant) in worker.writes.iter().enumerate() {
+                let pointer = format!("{}/writes/{index}", seat.pointer);
+                if let Some(pattern) = self.pattern(&format!("{pointer}/path"), &grant.path) {
+                    seat.writes.push(Write { pointer, grant, pattern });
+                }
+            }
+            self.seats.insert(name, seat);
+        }
+    }
+
+    /// Reads a pattern that stands at `pointer`.
+    fn pattern(&mut self, pointer: &str, path: &str) -> Option<Pattern> {
+        match Pattern::parse(path) {
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                let help = "A pattern is a JSON Pointer like /claims/*/status; `*` is one token, `**` any number, a last \
+                            `-` the append position.";
+                self.find("bad_pattern", pointer, error.to_string(), help);
+                None
+            }
+        }
+    }
+
+    /// Every path names a place, no grant contradicts another, and every view has room.
+    pub(super) fn paths(&mut self) {
+        self.places();
+        for (name, seat) in std::mem::take(&mut self.seats) {
+            self.grants(&seat);
+            self.budget(name.as_str(), &seat);
+            self.seats.insert(name, seat);
+        }
+        self.indices();
+    }
+
+    fn places(&mut self) {
+        let blueprint = self.blueprint;
+        let mut places: Vec<(String, Pattern)> = Vec::new();
+        for seat in self.seats.values() {
+            places.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.clone())));
+            let writes = seat.writes.iter().filter(|write| !write.pattern.tokens().is_empty());
+            places.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.clone())));
+        }
+        for (index, rule) in blueprint.rules.iter().enumerate() {
+            if let Trigger::Event { path, .. } = &rule.trigger {
+                let pointer = format!("/rules/{index}/trigger/path");
+                places.extend(self.pattern(&pointer, path).map(|pattern| (pointer, pattern)));
+            }
+        }
+        for (index, invariant) in blueprint.invariants.iter().enumerate() {
+            if let Some(path) = &invariant.each {
+                let pointer = format!("/invariants/{index}/for");
+                places.extend(self.pattern(&pointer, path).map(|pattern| (pointer, pattern)));
+            }
+        }
+        for (pointer, pattern) in places {
+            self.place(&pointer, &pattern);
+        }
+    }
+
+    fn place(&mut self, pointer: &str, pattern: &Pattern) {
+        let Some(Missing { holder, wrong, why, help }) = self.missing(pattern) else { return };
+        if wrong.starts_with('$') && holder.is_empty() {
+            let message = format!("`{pattern}`: names that begin with `$` are kept for the system");
+            return self.find("reserved_name", pointer, message, "Choose a name without `$`.");
+        }
+        self.find("unknown_path", pointer, format!("`{pattern}` is no place of the document: {why}"), help);
+    }
+
+    /// Why the schema has no place that a pattern matches; `None` if it has one.
+    pub(super) fn missing(&self, pattern: &Pattern) -> Option<Missing> {
+        let (schema, sought, base) = self.schema_of(pattern)?;
+        let Location::Illegal { legal_prefix, known, patterns } = schema.locate(&sought) else { return None };
+        // The document's own schema may say more of the request than `request:` does.
+        if !base.is_empty() && self.schema.as_ref().is_some_and(|schema| declares(schema, pattern)) {
+            return None;
+        }
+        let rest = sought.to_string();
+        let wrong = rest.strip_prefix(legal_prefix.as_str()).unwrap_or(&rest).split('/').nth(1).unwrap_or_default();
+        let holder = format!("{base}{legal_prefix}");
+        let named = if holder.is_empty() { "it".to_owned() } else { format!("`{holder}`") };
+        let why = format!("{named} has no `{wrong}`");
+        let help = told_apart(wrong, &known, &patterns);
+        Some(Missing { holder, wrong: wrong.to_owned(), why, help })
+    }
+
+    /// The schema that describes the places of a pattern, the pattern below it, and where it is.
+    pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Schema, Pattern, &'static str)> {
+        match request_part(&pattern.to_string()) {
+            Some(below) => Some((self.request.as_ref()?, Pattern::parse(below).ok()?, "/request")),
+            None => Some((self.schema.as_ref()?, pattern.clone(), "")),
+        }
+    }
+
+    fn grants(&mut self, seat: &Seat<'_>) {
+        for (index, write) in seat.writes.iter().enumerate() {
+            self.value_schema(seat, write);
+            if write.pattern.tokens().is_empty() {
+                let message = "the whole document is never written at once";
+                let help = "Grant the members that the worker may write, for example /answer or /claims/-.";
+                self.find("whole_document", &format!("{}/path", write.pointer), message, help);
+            }
+            for other in &seat.writes[..index] {
+                if write.grant.value.is_none() && other.grant.value.is_none() {
+                    continue;
+                }
+                let meets = if write.pattern.collides(&other.pattern) {
+                    "can match the same place as"
+                } else if write.pattern.lies_above(&other.pattern) {
+                    "lies above"
+                } else if other.pattern.lies_above(&write.pattern) {
+                    "lies below"
+                } else {
+                    continue;
+                };
+                let message = format!(
+                    "`{}` {meets} `{}` of the same worker, and `value` is only checked for one of them",
+                    write.grant.path, other.grant.path
+                );
+                let help = "Put them into one grant, or make the patterns exclude each other.";
+                self.find("overlapping_grants", &format!("{}/path", write.pointer), message, help);
+            }
+        }
+    }
+
+    /// A grant's schema is compiled as the contract does it, but alone, so that each is judged for itself.
+    fn value_schema(&mut self, seat: &Seat<'_>, write: &Write<'_>) {
+        if write.grant.value.is_none() || self.schema.is_none() {
+            return;
+        }
+        let alone = Worker { reads: Vec::new(), writes: vec![write.grant.clone()], ..seat.worker.clone() };
+        if let Err(error) = Contract::compile(&alone, &self.blueprint.state.schema) {
+            let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
+            self.find("bad_schema", &format!("{}{below}", write.pointer), error.message, super::document::MEND_SCHEMA);
+        }
+    }
+
+    fn budget(&mut self, name: &str, seat: &Seat<'_>) {
+        let Some(schema) = &self.schema else { return };
+        // What does not compile has its own finding.
+        let Ok(contract) = Contract::compile(seat.worker, &self.blueprint.state.schema) else { return };
+        let least = view::minimum(seat.worker, &contract, schema);
+        let spec = &seat.worker.view;
+        if least > spec.budget {
+            let unit = match spec.unit {
+                Unit::Chars => "characters",
+                Unit::Tokens => "tokens",
+            };
+            let message = format!(
+                "the view of `{name}` must show its contract and schema, {least} {unit}, but its budget is {}",
+                spec.budget
+            );
+            let given = format!("{}/view/budget", seat.pointer);
+            let pointer = if self.source.value().pointer(&given).is_some() { given } else { seat.pointer.clone() };
+            self.find("budget_too_small", &pointer, message, format!("Set `view.budget` to {least} or more."));
+        }
+    }
+
+    /// No path names an element of an array by an index that may come to mean another.
+    fn indices(&mut self) {
+        let mut found = Vec::new();
+        let reads = self.seats.values().flat_map(|seat| &seat.reads).map(|read| (read.pointer.clone(), &read.pattern));
+        let writes = self.seats.values().flat_map(|seat| &seat.writes);
+        let writes = writes.map(|write| (format!("{}/path", write.pointer), &write.pattern));
+        for (pointer, pattern) in reads.chain(writes) {
+            for (depth, token) in pattern.tokens().iter().enumerate() {
+                let PatternToken::Literal(index) = token else { continue };
+                if !is_index(index) {
+                    continue;
+                }
+                let text = pattern.to_string();
+                let array = prefix(&text, depth);
+                if !self.is_array(&array) {
+                    continue;
+                }
+                let Ok(elements) = Pattern::parse(&format!("{array}/*")) else { continue };
+                if let Some(mover) = self.moves_elements(&elements) {
+                    found.push((pointer.clone(), text, array, mover));
+                }
+            }
+        }
+        for (pointer, text, array, mover) in found {
+            let message = format!("`{text}` counts on the place of an element of `{array}`, which `{mover}` may move");
+            let help = "Use `*`, or make the collection an object with ids as keys.";
+            self.find("index_grant", &pointer, message, help);
+        }
+    }
+
+    /// The worker, if any, that may insert or remove elements.
+    fn moves_elements(&self, elements: &Pattern) -> Option<String> {
+        let moving = |op: &GrantOp| match op {
+            GrantOp::Insert | GrantOp::Remove | GrantOp::Move | GrantOp::Copy => true,
+            GrantOp::Add | GrantOp::Replace => false,
+        };
+        let appends = |pattern: &Pattern| pattern.tokens().last() == Some(&PatternToken::Append);
+        self.writes()
+            .find(|(_, write)| {
+                write.grant.ops.iter().any(moving) && !appends(&write.pattern) && write.pattern.overlaps(elements)
+            })
+            .map(|(name, _)| name.to_string())
+    }
+
+    /// Whether the places a path pattern matches are arrays, as far as schema and initial state say.
+    fn is_array(&self, path: &str) -> bool {
+        let Ok(pattern) = Pattern::parse(path) else { return false };
+        let initial = &self.blueprint.state.initial;
+        let in_state = pattern.instances(initial, 1).first().and_then(|at| initial.pointer(at.as_str()));
+        if in_state.is_some_and(Value::is_array) {
+            return true;
+        }
+        let Some(schema) = &self.schema else { return false };
+        let Location::Legal(fragments) = schema.locate(&pattern) else { return false };
+        fragments.iter().filter_map(|fragment| schema.document().pointer(fragment)).any(|fragment| {
+            let of_type = |kind: &Value| kind == "array";
+            let by_type = fragment
+                .get("type")
+                .is_some_and(|kinds| of_type(kinds) || kinds.as_array().is_some_and(|kinds| kinds.iter().any(of_type)));
+            by_type || fragment.get("items").is_some() || fragment.get("prefixItems").is_some()
+        })
+    }
+}
+
+/// What is wrong with a path that is no place of the document.
+pub(super) struct Missing {
+    /// The longest part of it that is a place; empty for the document.
+    holder: String,
+    /// The token after that.
+    pub(super) wrong: String,
+    /// As a message has it.
+    pub(super) why: String,
+    pub(super) help: String,
+}
+
+/// What there is in place of a wrong token.
+fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
+    let is_element = |name: &String| name == "-" || is_index(name);
+    if !known.is_empty() && patterns.is_empty() && known.iter().all(is_element) {
+        let indices: Vec<&str> = known.iter().map(String::as_str).filter(|name| *name != "-").collect();
+        let indices = if indices.is_empty() { String::new() } else { format!(" ({})", indices.join(", ")) };
+        return format!("The elements of an array are named by index{indices}, by `*`, or by `-` behind the last.");
+    }
+    if patterns.is_empty() || meant(wrong, known.iter().map(String::as_str)).is_some() {
+        return suggest(wrong, known.iter().map(String::as_str), "Nothing is allowed below that place.");
+    }
+    let shown: Vec<String> = patterns.iter().take(4).map(|pattern| format!("`{pattern}`")).collect();
+    let matching = format!("Names that match {} are allowed there.", shown.join(" or "));
+    if known.is_empty() {
+        matching
+    } else {
+        format!("{} {matching}", suggest(wrong, known.iter().map(String::as_str), ""))
+    }
+}
+
+/// The rest of a pattern that begins with `/request`.
+pub(super) fn request_part(text: &str) -> Option<&str> {
+    text.strip_prefix("/request").filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a schema says something of its own about a place.
+fn declares(schema: &Schema, pattern: &Pattern) -> bool {
+    matches!(schema.locate(pattern), Location::Legal(fragments) if !fragments.is_empty())
+}
+
+/// The first tokens of a pattern, as text.
+fn prefix(text: &str, tokens: usize) -> String {
+    text.split('/').take(tokens + 1).collect::<Vec<_>>().join("/")
+}
+
+/// RFC 6901, section 4.
+fn is_index(token: &str) -> bool {
+    !token.is_empty() && token.chars().all(|c| c.is_ascii_digit()) && (token == "0" || !token.starts_with('0'))
+}

@@ -1,0 +1,185 @@
+//! Reads blueprint files: YAML or JSON text to values with source positions.
+//!
+//! Owns the text: what it says ([`Source::value`]) and where each part of it stands. Knows nothing of what a blueprint
+//! means, which is [`crate::lint`]'s, and opens no files: the text of fragments comes from a loader that the caller
+//! supplies ([`resolve`]).
+//!
+//! One reader serves both notations, because every JSON text is YAML 1.2. It is stricter than YAML where readers
+//! disagree: only `true` and `false` are booleans, numbers are those of JSON, no key occurs twice, there are no tags
+//! beside `!!str`, no merge keys, one document per file, and aliases are copied within a budget. What is no number of JSON
+//! at all is passed on as text and marked, because in a budget it has a meaning to be answered ([`Source::beyond_json`]).
+
+mod fragments;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, resolve};
+
+use crate::lint::Diagnostic;
+
+/// The most bytes a blueprint file may have.
+pub const BYTES_MAX: usize = 1024 * 1024;
+
+/// The deepest nesting of a blueprint file.
+pub const DEPTH_MAX: usize = 64;
+
+/// The most values (objects, arrays and scalars) of a blueprint file once its aliases are copied.
+pub const VALUES_MAX: usize = 100_000;
+
+/// The most bytes of strings and keys of a blueprint file once its aliases are copied.
+pub const COPIED_BYTES_MAX: usize = 4 * BYTES_MAX;
+
+/// A place in a source file; lines and columns from 1, columns in Unicode scalar values.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+/// A blueprint file as read, with its fragments once they are resolved: its value and where each part of it stands.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file itself, then its fragments.
+    files: Vec<File>,
+    value: Value,
+    /// By JSON Pointer.
+    places: BTreeMap<String, Place>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    name: String,
+    text: String,
+}
+
+/// Where a value stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Index into [`Source::files`].
+    file: usize,
+    /// Where the value begins.
+    value: Position,
+    /// Where its key begins, if it is the member of an object.
+    key: Option<Position>,
+    /// Byte range of the scalar as it is written, quotes included.
+    written: Option<(usize, usize)>,
+    /// Whether it is written as a number that JSON does not have; its value is the text.
+    beyond_json: bool,
+}
+
+impl Source {
+    /// Reads YAML, of which JSON is a part; `name` is what findings call the file.
+    ///
+    /// # Errors
+    /// One finding that says where and why: `yaml_syntax`, `duplicate_key`, or `too_large` for more than
+    /// [`BYTES_MAX`], [`DEPTH_MAX`], [`VALUES_MAX`] or [`COPIED_BYTES_MAX`].
+    pub fn read(name: &str, text: &str) -> Result<Self, Diagnostic> {
+        let (value, places) = yaml::compose(text).map_err(|refusal| {
+            let mut finding = Diagnostic::new(refusal.code, "", refusal.message, refusal.help);
+            finding.position = refusal.position;
+            finding
+        })?;
+        Ok(Self { files: vec![File { name: name.to_owned(), text: text.to_owned() }], value, places })
+    }
+
+    /// A source without text, for a blueprint that was made or stored as a value; findings then have no position.
+    pub fn from_value(name: &str, value: Value) -> Self {
+        let files = vec![File { name: name.to_owned(), text: String::new() }];
+        Self { files, value, places: BTreeMap::new() }
+    }
+
+    /// The file's name as given.
+    pub fn name(&self) -> &str {
+        self.files.first().map_or("", |file| &file.name)
+    }
+
+    /// The document.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// JSON Pointers of what is written as a number that JSON does not have (`.inf`, `.nan`, `1e400`). The document has
+    /// the text in its place; whoever takes the document must refuse it.
+    pub fn beyond_json(&self) -> impl Iterator<Item = &str> {
+        self.places.iter().filter(|(_, place)| place.beyond_json).map(|(pointer, _)| pointer.as_str())
+    }
+
+    /// Where the value at a JSON Pointer stands; the nearest ancestor's place if it has none of its own.
+    pub fn position(&self, pointer: &str) -> Option<Position> {
+        self.place(pointer).map(|(place, _)| place.value)
+    }
+
+    /// Where the key of the member at a JSON Pointer stands; its value's place if it has no key of its own.
+    pub fn key_position(&self, pointer: &str) -> Option<Position> {
+        self.place(pointer).map(|(place, exact)| place.key.filter(|_| exact).unwrap_or(place.value))
+    }
+
+    /// Where byte `offset` of the string at a JSON Pointer stands, found in the text as it is written: behind quotes,
+    /// in block scalars and across folded lines. The value's own place where it cannot be told.
+    pub fn position_in(&self, pointer: &str, offset: usize) -> Option<Position> {
+        let (place, exact) = self.place(pointer)?;
+        let written = place.written.filter(|_| exact).and_then(|(start, end)| {
+            let text = &self.files.get(place.file)?.text;
+            let string = self.value.pointer(pointer)?.as_str()?;
+            yaml::locate(text.get(start..end)?, string, offset).map(|skipped| (skipped, place.value))
+        });
+        Some(written.map_or(place.value, |(skipped, start)| advance(start, skipped)))
+    }
+
+    /// The name of the fragment that the value at a JSON Pointer came from; `None` if it stands in the file itself.
+    pub fn fragment(&self, pointer: &str) -> Option<&str> {
+        let (place, _) = self.place(pointer)?;
+        (place.file > 0).then(|| self.files.get(place.file).map(|file| file.name.as_str()))?
+    }
+
+    /// The order of the places of findings: file, then position.
+    pub(crate) fn order(&self, finding: &Diagnostic) -> (usize, Option<Position>) {
+        let named = |name: &String| self.files.iter().position(|file| file.name == *name);
+        (finding.file.as_ref().and_then(named).unwrap_or(0), finding.position)
+    }
+
+    /// The place of a value or of its nearest ancestor, and whether it is its own.
+    fn place(&self, pointer: &str) -> Option<(Place, bool)> {
+        let mut at = pointer;
+        loop {
+            if let Some(place) = self.places.get(at) {
+                return Some((*place, at.len() == pointer.len()));
+            }
+            at = &at[..at.rfind('/')?];
+        }
+    }
+}
+
+/// The position behind some text that begins at `start`.
+fn advance(start: Position, text: &str) -> Position {
+    text.chars().fold(start, |at, c| match c {
+        '\n' => Position { line: at.line.saturating_add(1), column: 1 },
+        _ => Position { line: at.line, column: at.column.saturating_add(1) },
+    })
+}
+
+/// Appends a token to a JSON Pointer (RFC 6901, section 3).
+pub(crate) fn push_token(pointer: &mut String, token: &str) {
+    pointer.push('/');
+    for c in token.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
+}
+
+/// The JSON Pointer `pointer` with one more token.
+pub(crate) fn child(pointer: &str, token: &str) -> String {
+    let mut pointer = pointer.to_owned();
+    push_token(&mut pointer, token);
+    pointer
+}

@@ -1,0 +1,535 @@
+//! Every code of the lint, brought about by a small change of a sound blueprint, with what is said about it.
+//!
+//! The snapshot beside this file is what a user reads; look at a change of it as prose.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Severity};
+use patchboard_kernel::source::{self, Source};
+use proptest::prelude::*;
+
+/// A blueprint without any finding.
+const SOUND: &str = r##"blueprint: 1
+name: review
+request: {type: object, required: [question], properties: {question: {type: string}}}
+state:
+  schema:
+    type: object
+    required: [claims]
+    additionalProperties: false
+    properties:
+      request: true
+      claims: {type: array, items: {$ref: "#/$defs/claim"}}
+      answer: {type: string}
+    $defs:
+      claim:
+        type: object
+        required: [text]
+        additionalProperties: false
+        properties: {text: {type: string}, status: {enum: [draft, verified]}}
+  initial: {claims: []}
+workers:
+  extractor:
+    agent: llm
+    reads: [/request/question, /claims]
+    writes:
+      - {path: /claims/-, ops: [add]}
+  writer:
+    agent: llm
+    reads: [/request, /claims]
+    writes:
+      - {path: /answer, ops: [add]}
+      - {path: /claims/*/status}
+rules:
+  - {name: begin, trigger: start, run: extractor}
+  - name: claim-wakes-writer
+    trigger: {op: add, path: /claims/*}
+    when: value.text != ""
+    run: writer
+invariants:
+  - {name: has-text, for: /claims/*, expr: size(self.text) > 0}
+done: {when: has(state.answer)}
+"##;
+
+/// A code, and what to change in [`SOUND`] for it: the text to replace, which is there once, and its replacement. `$` at
+/// the end of a replacement's first field stands for appending.
+struct Fixture {
+    code: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    /// Fragments by name; they are only resolved if there are any.
+    fragments: &'static [(&'static str, &'static str)],
+}
+
+const fn change(code: &'static str, changes: &'static [(&'static str, &'static str)]) -> Fixture {
+    Fixture { code, changes, fragments: &[] }
+}
+
+/// The place behind everything.
+const END: &str = "done: {when: has(state.answer)}\n";
+
+const FIXTURES: &[Fixture] = &[
+    // Reading the file.
+    change("yaml_syntax", &[("name: review", "name: 0o17")]),
+    change("yaml_syntax", &[("reads: [/request, /claims]", "reads: [/request, /claims")]),
+    change("duplicate_key", &[("name: review", "name: review\nname: other")]),
+    change(
+        "too_large",
+        &[(
+            "name: review",
+            "name: &a [[[[[[[[[[x]]]]]]]]]]\ndeep: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+        )],
+    ),
+    Fixture {
+        code: "fragment_unreadable",
+        changes: &[(END, "use: [missing.yaml]\n")],
+        fragments: &[("other.yaml", "")],
+    },
+    Fixture {
+        code: "bad_fragment",
+        changes: &[(END, "use: [f.yaml]\n")],
+        fragments: &[("f.yaml", "limits: {commits: 1}\n")],
+    },
+    Fixture {
+        code: "fragment_clash",
+        changes: &[(END, "use: [f.yaml]\n")],
+        fragments: &[("f.yaml", "workers:\n  writer: {agent: llm}\n")],
+    },
+    Fixture {
+        code: "fragment_cycle",
+        changes: &[(END, "use: [f.yaml]\n")],
+        fragments: &[("f.yaml", "use: [f.yaml]\n")],
+    },
+    Fixture {
+        code: "fragment_limit",
+        changes: &[(END, "use: [a]\n")],
+        fragments: &[
+            ("a", "use: [b]"),
+            ("b", "use: [c]"),
+            ("c", "use: [d]"),
+            ("d", "use: [e]"),
+            ("e", "use: [f]"),
+            ("f", "use: [g]"),
+            ("g", "use: [h]"),
+            ("h", "use: [i]"),
+            ("i", "rules: []"),
+        ],
+    },
+    change("unresolved_fragment", &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")]),
+    // A finding inside a fragment names its file.
+    Fixture {
+        code: "undeclared_worker",
+        changes: &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")],
+        fragments: &[("f.yaml", "rules:\n  - {name: again, trigger: manual, run: righter}\n")],
+    },
+    // The form.
+    change("unknown_field", &[("    reads: [/request, /claims]", "    read: [/request, /claims]")]),
+    change("unknown_field", &[(END, "banana: 1\n")]),
+    change("missing_field", &[("blueprint: 1\n", "")]),
+    change("bad_type", &[("reads: [/request, /claims]", "reads: /request")]),
+    change(
+        "bad_type",
+        &[("    reads: [/request, /claims]", "    limits: {timeout: 60}\n    reads: [/request, /claims]")],
+    ),
+    change("bad_value", &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [ad]}")]),
+    change("bad_value", &[("  writer:\n    agent: llm", "  writer:\n    agent: lm")]),
+    change("bad_value", &[("  writer:\n", "  writer:\n    view: {budget: 9000000}\n")]),
+    change("bad_value", &[("  writer:\n", "  wri ter:\n")]),
+    change("bad_value", &[(END, "circuit: {no_ops: {limit: 2, then: explode}}\n")]),
+    change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
+    change("bad_value", &[("blueprint: 1", "blueprint: 2")]),
+    change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: unlimited}\n")]),
+    change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {attempts: 0, timeout: 0s, tokens:}\n")]),
+    change("infinite_budget", &[(END, "limits: {wall: never}\ncircuit: {rejections: {then: stop_board}}\n")]),
+    // What is wrong elsewhere is found beside a number that JSON does not have.
+    change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: .inf}\n"), (END, "banana: 1\n")]),
+    change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {tokens: -.nan, attempts: 1e400}\n")]),
+    change("yaml_syntax", &[("initial: {claims: []}", "initial: {claims: [], answer: .nan}"), (END, "banana: 1\n")]),
+    change("bad_rule", &[("trigger: start", "trigger: begin")]),
+    change("bad_rule", &[("trigger: {op: add, path: /claims/*}", "trigger: {on: add, path: /claims/*}")]),
+    // Names.
+    change("undeclared_worker", &[("trigger: start, run: extractor", "trigger: start, run: extracter")]),
+    change(
+        "undeclared_worker",
+        &[(END, "done: {when: has(state.answer)}\ncircuit: {budget: {then: {wake: nobody}}}\n")],
+    ),
+    change(
+        "undeclared_rule",
+        &[("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {after: [begun]}")],
+    ),
+    change(
+        "unknown_model",
+        &[
+            ("  writer:\n", "  writer:\n    model: larg\n"),
+            (END, "done: {when: has(state.answer)}\nmodels: {large: x}\n"),
+        ],
+    ),
+    change("duplicate_name", &[("name: claim-wakes-writer", "name: begin")]),
+    change(
+        "duplicate_name",
+        &[(END, "  - {name: has-text, expr: size(state.claims) < 9}\ndone: {when: has(state.answer)}\n")],
+    ),
+    change("reserved_name", &[("      answer: {type: string}", "      answer: {type: string}\n      $expand: {}")]),
+    change("reserved_name", &[("initial: {claims: []}", "initial: {claims: [], request: {question: why}}")]),
+    change("reserved_name", &[("reads: [/request, /claims]", "reads: [/request, /claims, /$expand]")]),
+    change("unavailable_agent", &[("  writer:\n    agent: llm", "  writer:\n    agent: human")]),
+    change(
+        "unavailable_feature",
+        &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [add], approval: {by: writer}}")],
+    ),
+    change("unavailable_feature", &[("trigger: start", "trigger: {every: \"0 * * * *\"}")]),
+    change("bad_command", &[("  writer:\n", "  writer:\n    program: [rm, -r]\n    script: [[]]\n")]),
+    change("bad_command", &[("  writer:\n    agent: llm", "  writer:\n    agent: script")]),
+    change(
+        "bad_command",
+        &[("  writer:\n    agent: llm", "  writer:\n    agent: command\n    command: a\n    program: [b]")],
+    ),
+    // The document.
+    change("bad_schema", &[("answer: {type: string}", "answer: {type: strin}")]),
+    change(
+        "bad_schema",
+        &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [add], value: {$ref: \"https://example.org/x\"}}")],
+    ),
+    change("invalid_initial_state", &[("initial: {claims: []}", "initial: {claims: [{text: 1}]}")]),
+    change("invalid_initial_state", &[("initial: {claims: []}", "initial: {}")]),
+    change("invalid_initial_state", &[(END, "done: {when: has(state.answer)}\nlimits: {state_bytes: 4, depth: 1}\n")]),
+    change("bad_condition", &[("when: value.text != \"\"", "when: value.text !=")]),
+    change(
+        "bad_condition",
+        &[("when: value.text != \"\"", "when: |\n      value.text != \"\"\n        && claims.size() > 0")],
+    ),
+    change("bad_condition", &[("has(state.answer)", "has(value.answer)")]),
+    // Loops over what is no list.
+    change("bad_condition", &[("when: value.text != \"\"", "when: value.all(k, k != \"\")")]),
+    change(
+        "bad_condition",
+        &[("size(self.text) > 0", "'has(self.text) && state.claims.all(c, c.text.exists(t, t == c))'")],
+    ),
+    // Places that can never be there.
+    change("unknown_member", &[("has(state.answer)", "has(state.anwser)")]),
+    change("unknown_member", &[("size(self.text) > 0", "has(self.text) && size(self.txt) > 0")]),
+    change(
+        "unknown_member",
+        &[(
+            "when: value.text != \"\"",
+            "when: |\n      has(value.status) && value.status.x == 1\n        && state.claims.filter(c, c.text != '').all(d, d.txt == before.claims[0].sttus)",
+        )],
+    ),
+    change(
+        "unknown_member",
+        &[(
+            "when: value.text != \"\"",
+            "when: event.ops == \"add\" || size(event.captures) > 0 || request.question.x == 1",
+        )],
+    ),
+    change("unknown_member", &[("trigger: start,", "trigger: start, when: has(state.answer) || event.op == \"add\",")]),
+    change("not_boolean", &[("size(self.text) > 0", "size(self.text) + 1")]),
+    // Paths.
+    change("bad_pattern", &[("{path: /answer, ops: [add]}", "{path: answer, ops: [add]}")]),
+    change("bad_pattern", &[("for: /claims/*", "for: /claims/-/text")]),
+    change("unknown_path", &[("{path: /answer, ops: [add]}", "{path: /anser, ops: [add]}")]),
+    change("unknown_path", &[("reads: [/request, /claims]", "reads: [/request/question/text, /claims/*/sttus]")]),
+    change("unknown_path", &[("trigger: {op: add, path: /claims/*}", "trigger: {op: add, path: /claim/*}")]),
+    change("unknown_path", &[("- {path: /claims/*/status}", "- {path: /claims/first/status}")]),
+    change("unknown_path", &[("      request: true\n", "")]),
+    change(
+        "unknown_path",
+        &[
+            (
+                "      answer: {type: string}",
+                "      answer: {type: string}\n      pat: {type: object, additionalProperties: false, patternProperties: {\"^s_\": true}}\n      tup: {type: array, prefixItems: [true, true], items: false}",
+            ),
+            ("reads: [/request, /claims]", "reads: [/request, /claims, /pat/zz, /pat/s_1, /tup/01, /tup/1]"),
+        ],
+    ),
+    change("whole_document", &[("{path: /answer, ops: [add]}", "{path: \"\", ops: [add]}")]),
+    change(
+        "overlapping_grants",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*, value: {required: [text]}}\n      - {path: /claims/*/status}",
+        )],
+    ),
+    change(
+        "overlapping_grants",
+        &[(
+            "- {path: /claims/-, ops: [add]}",
+            "- {path: /claims/-, ops: [add], value: {type: object}}\n      - {path: /claims/0, ops: [add]}",
+        )],
+    ),
+    change(
+        "index_grant",
+        &[
+            ("reads: [/request/question, /claims]", "reads: [/request/question, /claims/0]"),
+            ("- {path: /claims/*/status}", "- {path: /claims/*, ops: [remove]}\n      - {path: /claims/*/status}"),
+        ],
+    ),
+    change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
+    // The flow.
+    change(
+        "dependency_cycle",
+        &[(
+            "invariants:\n",
+            "  - {name: a, trigger: {after: [b]}, run: writer}\n  - {name: b, trigger: {after: [begin, c]}, run: writer}\n  - {name: c, trigger: {after: [a]}, run: writer}\n  - {name: self, trigger: {after: [self]}, run: writer}\ninvariants:\n",
+        )],
+    ),
+    change(
+        "no_start",
+        &[(
+            "  - {name: begin, trigger: start, run: extractor}\n",
+            "  - {name: begin, trigger: {path: /claims/*}, run: extractor}\n",
+        )],
+    ),
+    change("never_fires", &[("trigger: {op: add, path: /claims/*}", "trigger: {op: remove, path: /claims/*}")]),
+    change(
+        "never_fires",
+        &[(
+            "invariants:\n",
+            "  - {name: late, trigger: {path: /request/question}, run: writer}\n  - {name: later, trigger: {after: [begin, late]}, run: writer}\ninvariants:\n",
+        )],
+    ),
+    change("never_fires", &[("when: value.text != \"\"", "when: \"false\"")]),
+    change("never_fires", &[("when: value.text != \"\"", "when: 1 == 2 && has(state.answer)")]),
+    change("never_fires", &[("trigger: start,", "trigger: start, when: 'value.text == \"\"',")]),
+    change("never_fires", &[("trigger: start,", "trigger: start, when: 'has(state.answer) && event.op == \"add\"',")]),
+    change("never_fires", &[("trigger: start,", "trigger: start, when: \"patch.exists(p, p.op == 'add')\",")]),
+    change("never_fires", &[("trigger: start,", "trigger: {signal: go}, when: 'event.op == \"add\"',")]),
+    change(
+        "loop_without_progress",
+        &[(
+            "invariants:\n",
+            "  - {name: again, trigger: {op: replace, path: /claims/*/status}, run: writer}\ninvariants:\n",
+        )],
+    ),
+    change("trigger_unreadable", &[("reads: [/request, /claims]", "reads: [/request]")]),
+    change("idle_worker", &[("trigger: start, run: extractor", "trigger: start, run: writer")]),
+    change("no_done", &[(END, "")]),
+    change("no_done", &[("has(state.answer)", "\"false\"")]),
+    // The fields.
+    change(
+        "two_writers",
+        &[("- {path: /claims/-, ops: [add]}", "- {path: /claims/-, ops: [add]}\n      - {path: \"/claims/*/*\"}")],
+    ),
+    change(
+        "never_written",
+        &[(
+            "      answer: {type: string}",
+            "      answer: {type: string}\n      summary: {type: object, properties: {text: {type: string}}}",
+        )],
+    ),
+    change(
+        "read_never_written",
+        &[
+            ("      answer: {type: string}", "      answer: {type: string}\n      summary: {type: string}"),
+            ("reads: [/request, /claims]", "reads: [/request, /claims, /summary]"),
+        ],
+    ),
+    change(
+        "invalid_initial_state",
+        &[(END, "  - {name: some, expr: size(state.claims) > 0}\ndone: {when: has(state.answer)}\n")],
+    ),
+    change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
+    change(
+        "unused_model",
+        &[
+            ("  writer:\n    agent: llm", "  writer:\n    agent: command\n    model: large"),
+            (END, "done: {when: has(state.answer)}\nmodels: {large: x}\n"),
+        ],
+    ),
+];
+
+impl Fixture {
+    fn text(&self) -> String {
+        self.changes.iter().fold(SOUND.to_owned(), |text, (from, to)| {
+            assert_eq!(text.matches(from).count(), 1, "{}: {from:?} is there once", self.code);
+            text.replace(from, to)
+        })
+    }
+
+    fn findings(&self) -> Vec<Diagnostic> {
+        let source = Source::read("b.yaml", &self.text()).and_then(|source| {
+            if self.fragments.is_empty() {
+                return Ok(source);
+            }
+            let texts: BTreeMap<&str, &str> = self.fragments.iter().copied().collect();
+            source::resolve(source, &mut |name| {
+                texts.get(name).map(|text| (*text).to_owned()).ok_or("no such file".into())
+            })
+        });
+        match source {
+            Ok(source) => lint::check(&source).findings,
+            Err(finding) => vec![finding],
+        }
+    }
+}
+
+/// A finding as a terminal shows it.
+fn render(finding: &Diagnostic) -> String {
+    let severity = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let file = finding.file.as_ref().map_or_else(String::new, |file| format!("{file}:"));
+    let place = finding.position.map_or_else(String::new, |place| format!("{}:{} ", place.line, place.column));
+    format!("{file}{place}{severity} {}: {}\n    / {}\n", finding.code, finding.message, finding.help)
+}
+
+#[test]
+fn the_sound_blueprint_has_no_finding_and_is_returned() {
+    let report = lint::check(&Source::read("b.yaml", SOUND).expect("it is YAML"));
+    let rendered: String = report.findings.iter().map(render).collect();
+    assert_eq!(rendered, "");
+    let blueprint = report.blueprint.expect("there is no error");
+    assert_eq!(blueprint.name, "review");
+    // What the journal stores is found sound as well.
+    let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
+    let again = lint::check_value(stored);
+    assert_eq!(again.findings, []);
+    assert_eq!(again.blueprint, Some(blueprint));
+}
+
+#[test]
+fn every_code_has_a_fixture_that_brings_it_about() {
+    for (code, severity, meaning) in CODES {
+        assert!(meaning.ends_with('.'), "{code}");
+        let mut fixtures = FIXTURES.iter().filter(|fixture| fixture.code == *code).peekable();
+        assert!(fixtures.peek().is_some(), "{code} has no fixture");
+        for fixture in fixtures {
+            let findings = fixture.findings();
+            let rendered: String = findings.iter().map(render).collect();
+            let found = findings.iter().find(|finding| finding.code == *code);
+            let found = found.unwrap_or_else(|| panic!("{code} is not found in\n{}\n{rendered}", fixture.text()));
+            assert_eq!(found.severity, *severity, "{code}");
+        }
+    }
+}
+
+#[test]
+fn every_finding_has_a_place_a_message_and_a_mend() {
+    for finding in FIXTURES.iter().flat_map(Fixture::findings) {
+        assert!(CODES.iter().any(|(code, ..)| *code == finding.code), "{} is not in the table", finding.code);
+        assert!(finding.position.is_some(), "{finding:?}");
+        assert!(!finding.message.is_empty() && !finding.help.is_empty(), "{finding:?}");
+        assert!(!finding.message.ends_with('.') && finding.help.ends_with(['.', '?']), "{finding:?}");
+    }
+}
+
+#[test]
+fn findings_read_like_a_compilers() {
+    let mut page = String::new();
+    for fixture in FIXTURES {
+        let _ = writeln!(page, "## {}", fixture.code);
+        for (from, to) in fixture.changes {
+            let _ = writeln!(page, "{from:?}\n => {to:?}");
+        }
+        fixture.findings().iter().for_each(|finding| page.push_str(&render(finding)));
+        page.push('\n');
+    }
+    insta::assert_snapshot!("findings", page);
+}
+
+/// The codes that a changed blueprint has, with what they are about.
+fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str, String)> {
+    let findings = Fixture { code: "none", changes, fragments: &[] }.findings();
+    findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+}
+
+#[test]
+fn grants_that_only_append_do_not_overwrite_each_other() {
+    const APPEND: (&str, &str) = ("- {path: /claims/-, ops: [add]}", "- {path: /claims/-}");
+    assert_eq!(
+        found(&[APPEND, ("- {path: /answer, ops: [add]}", "- {path: /answer, ops: [add]}\n      - {path: /claims/-}")]),
+        []
+    );
+    assert_eq!(found(&[APPEND, ("- {path: /claims/*/status}", "- {path: /claims/*}")]), []);
+}
+
+#[test]
+fn what_an_expression_may_look_at_is_not_reported() {
+    for expr in [
+        "value.text != \"\" && has(value.status)",
+        "has(state.request) && request.question != \"\" && size(event.captures) == 1",
+        "event.worker == \"extractor\" && event.version > 1 && patch.exists(p, p.path == event.path)",
+        "state.claims.all(c, c.text != before.claims[0].text) && [[1]].all(x, x.all(y, y > 0))",
+        "state.claims[size(state.claims) - 1].text == \"\" && state[\"claims\"] == []",
+        "request.more.exists(x, x.y)",
+    ] {
+        let text = SOUND.replace("when: value.text != \"\"", &format!("when: '{expr}'"));
+        let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
+        assert_eq!(report.findings, [], "{expr}");
+    }
+    // Either of two sides may hold.
+    for expr in ["event == null", "has(state.answer) || value == null", "!has(state.answer)"] {
+        let text = SOUND.replace("trigger: start,", &format!("trigger: start, when: '{expr}',"));
+        let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));
+        assert_eq!(report.findings, [], "{expr}");
+    }
+    assert_eq!(found(&[("trigger: start,", "trigger: manual, when: event.name == \"begin\" && value.x == 1,")]), []);
+}
+
+#[test]
+fn an_error_keeps_the_blueprint_from_being_returned_and_a_warning_does_not() {
+    for fixture in FIXTURES.iter().filter(|fixture| fixture.fragments.is_empty()) {
+        let Ok(source) = Source::read("b.yaml", &fixture.text()) else { continue };
+        let report = lint::check(&source);
+        let refused = report.findings.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(report.blueprint.is_none(), refused, "{}", fixture.code);
+        let severities: Vec<Severity> = report.findings.iter().map(|finding| finding.severity).collect();
+        assert!(severities.is_sorted(), "errors come first");
+    }
+}
+
+#[test]
+fn a_value_without_text_is_checked_without_positions() {
+    let source = Source::read("b.yaml", &SOUND.replace("run: extractor", "run: nobody")).expect("it is YAML");
+    let report = lint::check_value(source.value().clone());
+    let codes: Vec<(&str, Option<_>, &str)> =
+        report.findings.iter().map(|finding| (finding.code, finding.position, finding.pointer.as_str())).collect();
+    assert_eq!(codes, [("undeclared_worker", None, "/rules/0/run")]);
+}
+
+#[test]
+fn a_report_lists_a_bounded_number_of_findings() {
+    let mut text = SOUND.to_owned();
+    text.push_str("models:\n");
+    for number in 0..300 {
+        let _ = writeln!(text, "  m{number}: {number}");
+    }
+    assert_eq!(lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(), FINDINGS_MAX);
+    let rules: String = (0..200).map(|n| format!("  - {{name: r{n}, trigger: manual, run: nobody}}\n")).collect();
+    let text = SOUND.replace("invariants:\n", &format!("{rules}invariants:\n"));
+    assert_eq!(lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(), FINDINGS_MAX);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A line of the sound blueprint is removed, doubled, moved or replaced, and nothing panics.
+    #[test]
+    fn no_mangled_blueprint_panics(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5u8), 1..4),
+        junk in "[ -~]{0,20}",
+    ) {
+        let mut lines: Vec<String> = SOUND.lines().map(str::to_owned).collect();
+        for (from, to, kind) in edits {
+            let (from, to) = (from.index(lines.len()), to.index(lines.len()));
+            let line = lines[from].clone();
+            match kind {
+                0 => drop(lines.remove(from)),
+                1 => lines.insert(to, line),
+                2 => lines.swap(from, to),
+                3 => lines[from] = format!("{}{junk}", &line[..line.len() - line.trim_start().len()]),
+                _ => lines[from] = line.replace(['/', '*'], &junk),
+            }
+            if lines.is_empty() {
+                break;
+            }
+        }
+        let text = lines.join("\n");
+        if let Ok(source) = Source::read("x", &text) {
+            let report = lint::check(&source);
+            prop_assert!(report.findings.len() <= FINDINGS_MAX);
+            prop_assert!(report.findings.iter().all(|finding| finding.position.is_some()), "{:?}", report.findings);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The lint of blueprints, from outside: every code has a text that brings it about, and the published meta-schema says
+//! what the model reads.
+
+mod findings;
+mod meta_schema;
