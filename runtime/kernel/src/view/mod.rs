@@ -1,0 +1,184 @@
+//! What a worker is shown: a bounded slice of the state, the places it may write, and what was refused before.
+//!
+//! A pure function (SPEC section 9): the bytes depend on state, contract, budget, feedback, expansions and
+//! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
+//! providers can cache it, then the state, the refusals, and what woke the worker. `layout` decides what may be shown
+//! at all, `budget` what is, `render` and `text` how; `prompt` puts the instructions before it.
+
+mod budget;
+mod layout;
+mod prompt;
+mod render;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use jsonptr::Pointer;
+use serde_json::Value;
+
+use crate::blueprint::{GrantOp, Unit, Worker};
+use crate::contract::Contract;
+use crate::digest::{Digest, sha256};
+use crate::pattern::Pattern;
+use crate::schema::Schema;
+use crate::state::State;
+
+use layout::Layout;
+pub use prompt::Prompt;
+use render::Detail;
+
+/// The number of this view compiler; part of the journal, because another compiler makes other bytes.
+pub const COMPILER: u32 = 1;
+
+/// Refusals take at most this part of what is left after the fixed parts.
+const FEEDBACK_SHARE: usize = 3;
+/// Characters that a token is estimated at.
+const CHARS_PER_TOKEN: usize = 4;
+
+/// Everything a view depends on.
+pub struct Inputs<'a> {
+    /// The seat.
+    pub worker: &'a Worker,
+    /// Its compiled contract.
+    pub contract: &'a Contract,
+    /// The state schema.
+    pub schema: &'a Schema,
+    /// The committed document.
+    pub state: &'a State,
+    /// What woke the worker, as it may be shown: an object with `kind`, `rule`, and for an event `op` and `path`.
+    pub trigger: &'a Value,
+    /// Recent rejections of this worker, oldest first.
+    pub feedback: &'a [Value],
+    /// The budget in force, in the worker's unit.
+    pub budget: u32,
+}
+
+/// A view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// What is shown.
+    pub text: String,
+    /// The read set: JSON Pointers whose whole values are in `text`; none lies below another.
+    pub reads: Vec<String>,
+    /// JSON Pointers of which no more than a summary is shown; nothing at or below them is in `reads`. The first 256:
+    /// whether a readable place was shown wholly is for `reads` to say.
+    pub summarised: Vec<String>,
+    /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
+    pub example: Value,
+}
+
+impl View {
+    /// SHA-256 of the text.
+    pub fn hash(&self) -> Digest {
+        sha256(self.text.as_bytes())
+    }
+}
+
+/// Compiles a view within the budget.
+pub fn compile(inputs: &Inputs<'_>) -> View {
+    let fragment = |pattern: &Pattern| inputs.schema.fragment(pattern);
+    Parts {
+        worker: inputs.worker,
+        reads: inputs.contract.reads(),
+        fragment: &fragment,
+        state: inputs.state.root(),
+        trigger: inputs.trigger,
+        feedback: inputs.feedback,
+        limit: limit(inputs.worker, inputs.budget),
+    }
+    .compile()
+}
+
+/// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the worker's
+/// unit; a budget below it is an error of the blueprint.
+pub fn minimum(worker: &Worker, _contract: &Contract, schema: &Schema) -> u32 {
+    let chars = minimum_chars(worker, &|pattern: &Pattern| schema.fragment(pattern));
+    let size = match worker.view.unit {
+        Unit::Chars => chars,
+        Unit::Tokens => chars.div_ceil(CHARS_PER_TOKEN),
+    };
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn minimum_chars(worker: &Worker, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> usize {
+    let grants = render::grants(&worker.writes, fragment, Detail::Full);
+    let fixed = [render::SEE_HEADING, NOTHING, render::WOKEN_HEADING].map(text::chars);
+    let reminder = text::chars(&render::reminder(&worker.writes));
+    text::chars(&grants) + fixed.iter().sum::<usize>() + render::TRIGGER_MAX + reminder
+}
+
+/// A budget in characters.
+fn limit(worker: &Worker, budget: u32) -> usize {
+    let budget = usize::try_from(budget).unwrap_or(usize::MAX);
+    match worker.view.unit {
+        Unit::Chars => budget,
+        Unit::Tokens => budget.saturating_mul(CHARS_PER_TOKEN),
+    }
+}
+
+/// What stands for a state of which nothing may be seen.
+const NOTHING: &str = "Nothing yet.\n";
+
+/// What a view is made of, with the budget in characters.
+struct Parts<'a> {
+    worker: &'a Worker,
+    reads: &'a [Pattern],
+    fragment: &'a dyn Fn(&Pattern) -> Option<Value>,
+    state: &'a Value,
+    trigger: &'a Value,
+    feedback: &'a [Value],
+    limit: usize,
+}
+
+impl Parts<'_> {
+    fn compile(&self) -> View {
+        let example = prompt::example(self.worker, self.fragment);
+        let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
+        let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
+        woken.push_str(&render::reminder(&self.worker.writes));
+        let fixed = text::chars(render::SEE_HEADING)
+            + text::chars(NOTHING)
+            + text::chars(render::WOKEN_HEADING)
+            + text::chars(&woken);
+        // A breaker may have cut the budget below what the blueprint was checked with: then less is said of the grants.
+        let details = [Detail::Full, Detail::NoFragments, Detail::Bare];
+        let grants = details.map(|detail| render::grants(&self.worker.writes, self.fragment, detail));
+        let Some(grants) = grants.into_iter().find(|grants| text::chars(grants) + fixed <= self.limit) else {
+            return self.nothing_fits(example, &woken);
+        };
+        let left = self.limit - text::chars(&grants) - fixed;
+        let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
+        let left = left - text::chars(&feedback) + text::chars(NOTHING);
+
+        let layout = Layout::new(self.state, self.reads);
+        let mut shown = budget::choose(&layout, left, &|array| self.may_append(array), trigger);
+        if shown.text.is_empty() {
+            shown.text.push_str(NOTHING);
+        }
+        let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
+        View { text, reads: shown.reads, summarised: shown.summarised, example }
+    }
+
+    /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
+    fn nothing_fits(&self, example: Value, woken: &str) -> View {
+        let mut text = [render::WOKEN_HEADING, woken].concat();
+        text.insert_str(0, &render::grants(&self.worker.writes, self.fragment, Detail::Bare));
+        text::cut(&mut text, self.limit);
+        let layout = Layout::new(self.state, self.reads);
+        let shown = budget::choose(&layout, 0, &|_| false, None);
+        View { text, reads: Vec::new(), summarised: shown.summarised, example }
+    }
+
+    /// Whether the place may be named: the worker may read it.
+    fn may_name(&self, path: &str) -> bool {
+        Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|pattern| pattern.covers(path)))
+    }
+
+    /// Whether the worker may append to the array at this place.
+    fn may_append(&self, array: &str) -> bool {
+        let Ok(path) = jsonptr::PointerBuf::parse(format!("{array}/-")) else { return false };
+        self.worker.writes.iter().any(|grant| {
+            grant.ops.contains(&GrantOp::Add) && Pattern::parse(&grant.path).is_ok_and(|pattern| pattern.matches(&path))
+        })
+    }
+}

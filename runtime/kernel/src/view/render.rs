@@ -1,0 +1,179 @@
+//! The parts of a view around the state: what may be written, what was refused, what woke the worker.
+//!
+//! Owns their wording and their shorter forms for a small budget.
+
+use serde_json::Value;
+
+use crate::blueprint::WriteGrant;
+use crate::pattern::Pattern;
+
+use super::text;
+
+pub(super) const WRITE_HEADING: &str = "## You may write\n";
+pub(super) const SEE_HEADING: &str = "## You see\n";
+pub(super) const REFUSED_HEADING: &str = "## Refused before\n";
+pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
+
+/// Characters of the line about the trigger, line feed included.
+pub(super) const TRIGGER_MAX: usize = 200;
+/// Characters of the reminder, line feed included.
+const REMINDER_MAX: usize = 200;
+/// Characters of one refusal.
+const REFUSAL_MAX: usize = 800;
+/// Characters of one refusal where room is short.
+const SHORT_REFUSAL_MAX: usize = 240;
+/// Characters of a value in a refusal.
+const FOUND_MAX: usize = 160;
+
+/// How much is said of a grant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Detail {
+    /// Path, operations, the grant's value schema and the state's schema there.
+    Full,
+    /// Without the state's schema.
+    NoFragments,
+    /// Path and operations.
+    Bare,
+}
+
+/// What may be written, one grant after another.
+pub(super) fn grants(grants: &[WriteGrant], fragment: &dyn Fn(&Pattern) -> Option<Value>, detail: Detail) -> String {
+    let mut out = WRITE_HEADING.to_owned();
+    if grants.is_empty() {
+        out.push_str("Nothing.\n");
+    }
+    for grant in grants {
+        let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
+        out.push_str(&format!("{}: {}\n", text::name(&grant.path), ops.join(", ")));
+        if grant.approval.is_some() {
+            out.push_str("  a person must agree first\n");
+        }
+        if let (Some(value), Detail::Full | Detail::NoFragments) = (&grant.value, detail) {
+            out.push_str(&format!("  the value must match: {}\n", text::whole_json(value)));
+        }
+        if detail == Detail::Full
+            && let Some(schema) = Pattern::parse(&grant.path).ok().and_then(|pattern| fragment(&pattern))
+        {
+            out.push_str(&format!("  schema there: {}\n", text::whole_json(&schema)));
+        }
+    }
+    out
+}
+
+/// What woke the worker, on one line of at most [`TRIGGER_MAX`] characters.
+pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> String {
+    let field = |name: &str| trigger.get(name).and_then(Value::as_str);
+    let mut line = match field("rule") {
+        Some(rule) => format!("You were woken by rule {}", text::name(rule)),
+        None => "You were woken".to_owned(),
+    };
+    match (field("op"), field("path").filter(|path| may_show(path))) {
+        // Said so that it does not look like an operation: small models repeat what does.
+        (op, Some(path)) => {
+            let done = match op {
+                Some("add") => "is new",
+                Some("replace") => "was replaced",
+                Some("remove") => "was removed",
+                Some(_) | None => "changed",
+            };
+            line.push_str(&format!(", because {} {done}", text::name(path)));
+        }
+        (_, None) => {
+            let known = ["kind", "rule", "op", "path"];
+            if let Some(kind) = field("kind") {
+                line.push_str(&format!(": {}", text::name(kind)));
+            }
+            for (name, value) in trigger.as_object().into_iter().flatten() {
+                if !known.contains(&name.as_str())
+                    && let Some(value) = text::json(value, FOUND_MAX)
+                {
+                    line.push_str(&format!(", {} {value}", text::name(name)));
+                }
+            }
+        }
+    }
+    format!("{}.\n", text::prose(&line, TRIGGER_MAX - 2))
+}
+
+/// The last line: where the worker may write, once more in few words, because small models keep best what comes last.
+pub(super) fn reminder(grants: &[WriteGrant]) -> String {
+    let of_grant = |grant: &WriteGrant| {
+        let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
+        format!("{} at {}", ops.join(" or "), text::name(&grant.path))
+    };
+    let places = grants.iter().map(of_grant).collect::<Vec<_>>().join("; ");
+    let line = format!("Now answer with your patch: {places}.\n");
+    if grants.is_empty() || text::chars(&line) > REMINDER_MAX { "Now answer.\n".to_owned() } else { line }
+}
+
+/// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first.
+pub(super) fn feedback(refusals: &[Value], limit: usize) -> String {
+    let mut left = limit.saturating_sub(text::chars(REFUSED_HEADING));
+    let mut kept = Vec::new();
+    for refusal in refusals.iter().rev() {
+        let forms = [REFUSAL_MAX, SHORT_REFUSAL_MAX].map(|max| self::refusal(refusal, max));
+        let Some(text) = forms.into_iter().find(|form| text::chars(form) <= left) else { break };
+        left -= text::chars(&text);
+        kept.push(text);
+    }
+    if kept.is_empty() {
+        return String::new();
+    }
+    kept.push(REFUSED_HEADING.to_owned());
+    kept.reverse();
+    kept.concat()
+}
+
+/// One refusal: a line that names stage and code, then lines of violations and of what is allowed, while they fit.
+fn refusal(refusal: &Value, limit: usize) -> String {
+    let field = |name: &str| refusal.get(name).and_then(Value::as_str).map(text::name);
+    let name = match (field("stage"), field("code")) {
+        (Some(stage), Some(code)) => format!("{stage}/{code}"),
+        (None, Some(code)) | (Some(code), None) => code,
+        (None, None) => "refused".to_owned(),
+    };
+    let mut out = format!("- {}", text::prose(&name, 80));
+    if let Some(message) = refusal.get("message").and_then(Value::as_str) {
+        out.push_str(&format!(": {}", text::prose(message, 100)));
+    }
+    out.push('\n');
+    let list = |name: &str| refusal.get(name).and_then(Value::as_array).into_iter().flatten();
+    let violations = list("violations").map(violation);
+    let allowed = list("allowed").map(allowed);
+    for line in violations.chain(allowed) {
+        let line = text::prose(&line, SHORT_REFUSAL_MAX);
+        if text::chars(&out) + text::chars(&line) + 1 > limit {
+            break;
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn violation(violation: &Value) -> String {
+    let field = |name: &str| violation.get(name).and_then(Value::as_str);
+    let mut out = "  ".to_owned();
+    if let Some(op) = violation.get("op").and_then(Value::as_u64) {
+        out.push_str(&format!("operation {op}, "));
+    }
+    let pointer = field("pointer").filter(|pointer| !pointer.is_empty()).map_or("the whole".to_owned(), text::name);
+    out.push_str(&pointer);
+    if let Some(rule) = field("rule") {
+        out.push_str(&format!(" ({})", text::name(rule)));
+    }
+    out.push_str(&format!(": {}", field("message").or(field("code")).unwrap_or("refused")));
+    for name in ["expected", "found"] {
+        if let Some(value) = violation.get(name).and_then(|value| text::json(value, FOUND_MAX)) {
+            out.push_str(&format!("; {name} {value}"));
+        }
+    }
+    out
+}
+
+fn allowed(allowed: &Value) -> String {
+    let ops = allowed.get("ops").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let ops: Vec<String> = ops.map(text::name).collect();
+    let path = allowed.get("path").and_then(Value::as_str).map(text::name).unwrap_or_default();
+    format!("  you may: {} at {path}", ops.join(", "))
+}

@@ -1,0 +1,174 @@
+//! Writes values and pointers as text that cannot pass for anything else.
+//!
+//! What stands in documents is data. It is printed as JSON on one line, with every character escaped that ends a line
+//! or hides what is written, so that no value and no member's name can look like a heading or a line of ours.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
+const fn is_unsafe(c: char) -> bool {
+    matches!(
+        c,
+        '\u{0}'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// Text under a limit of characters (Unicode scalar values).
+struct Writer {
+    text: String,
+    left: usize,
+}
+
+/// The limit is reached.
+struct Full;
+
+impl Writer {
+    fn char(&mut self, c: char) -> Result<(), Full> {
+        self.left = self.left.checked_sub(1).ok_or(Full)?;
+        self.text.push(c);
+        Ok(())
+    }
+
+    fn str(&mut self, text: &str) -> Result<(), Full> {
+        text.chars().try_for_each(|c| self.char(c))
+    }
+
+    fn string(&mut self, text: &str) -> Result<(), Full> {
+        self.char('"')?;
+        for c in text.chars() {
+            match c {
+                '"' => self.str("\\\"")?,
+                '\\' => self.str("\\\\")?,
+                '\n' => self.str("\\n")?,
+                '\t' => self.str("\\t")?,
+                c if is_unsafe(c) => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        let mut escape = String::new();
+                        write!(escape, "\\u{unit:04x}").expect("writing to a String cannot fail");
+                        self.str(&escape)?;
+                    }
+                }
+                c => self.char(c)?,
+            }
+        }
+        self.char('"')
+    }
+
+    fn value(&mut self, value: &Value) -> Result<(), Full> {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.str(&value.to_string()),
+            Value::String(text) => self.string(text),
+            Value::Array(elements) => {
+                self.char('[')?;
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        self.char(',')?;
+                    }
+                    self.value(element)?;
+                }
+                self.char(']')
+            }
+            Value::Object(members) => {
+                self.char('{')?;
+                for (index, (name, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        self.char(',')?;
+                    }
+                    self.string(name)?;
+                    self.char(':')?;
+                    self.value(value)?;
+                }
+                self.char('}')
+            }
+        }
+    }
+}
+
+/// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
+pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
+    let mut writer = Writer { text: String::new(), left: limit };
+    writer.value(value).ok().map(|()| writer.text)
+}
+
+/// The same, whatever its length; for values that are bounded elsewhere.
+pub(super) fn whole_json(value: &Value) -> String {
+    json(value, usize::MAX).unwrap_or_default()
+}
+
+/// A JSON Pointer or a member's name as it stands, or as a JSON string where it could be misread.
+pub(super) fn name(text: &str) -> String {
+    let plain =
+        !text.is_empty() && !text.contains(['"', ':', ';', ',']) && !text.contains(is_unsafe) && text.trim() == text;
+    if plain { text.to_owned() } else { whole_json(&Value::from(text)) }
+}
+
+/// Prose on one line, at most `limit` characters; what is cut off is marked.
+pub(super) fn prose(text: &str, limit: usize) -> String {
+    let mut out = String::new();
+    for (index, c) in text.chars().enumerate() {
+        if index + 1 >= limit && text.chars().nth(index + 1).is_some() {
+            out.push('…');
+            break;
+        }
+        out.push(if is_unsafe(c) { ' ' } else { c });
+    }
+    out
+}
+
+/// Characters, as budgets count them.
+pub(super) fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text's first `limit` characters.
+pub(super) fn cut(text: &mut String, limit: usize) {
+    if let Some((at, _)) = text.char_indices().nth(limit) {
+        text.truncate(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_one_line_of_json_that_reads_back() {
+        let value = json!({"a\n## You may write": ["x\u{2028}y\u{202e}\u{e0041}\r\t\u{0}", 1.5, null, {"b": true}], "é": "\\\""});
+        let text = whole_json(&value);
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("it is JSON"), value);
+        assert!(!text.contains(is_unsafe), "{text}");
+        assert_eq!(json(&value, chars(&text)), Some(text.clone()));
+        assert_eq!(json(&value, chars(&text) - 1), None);
+    }
+
+    #[test]
+    fn a_name_that_could_be_misread_is_quoted() {
+        assert_eq!(name("/claims/0/text"), "/claims/0/text");
+        assert_eq!(name("/a b/é"), "/a b/é");
+        assert_eq!(name("/a: 1"), "\"/a: 1\"");
+        assert_eq!(name("/a\n## You"), "\"/a\\n## You\"");
+        assert_eq!(name(""), "\"\"");
+    }
+
+    #[test]
+    fn prose_is_cut_at_its_limit() {
+        assert_eq!(prose("äbc", 3), "äbc");
+        assert_eq!(prose("äbcd", 3), "äb…");
+        assert_eq!(prose("a\nb", 9), "a b");
+        let mut text = "äbc".to_owned();
+        cut(&mut text, 1);
+        assert_eq!(text, "ä");
+    }
+}
