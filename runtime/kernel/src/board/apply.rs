@@ -1,0 +1,242 @@
+//! What each record does to a board: the only code that changes one, live and in recovery.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::{Board, FEEDBACK_MAX, ReplyBody, Verdict};
+use crate::breaker::{self, Branch, Heard};
+use crate::failure::FailureCode;
+use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
+use crate::ledger::Usage;
+use crate::pipeline::{self, Made, Reply};
+use crate::record::{Author, Body, Committed, Rejected, Resource, Trigger};
+use crate::scheduler::{Open, Queued};
+
+impl Board {
+    /// Applies the body of the record `seq`. `made` is what a commit made, where that is known already.
+    ///
+    /// # Errors
+    /// Why the record does not fit what came before; only stored records can have one.
+    pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, made: Option<Made>) -> Result<(), String> {
+        self.pass_time(at, body);
+        match body {
+            Body::Created(_) => return Err("a board is created once".to_owned()),
+            Body::Epoch(epoch) => {
+                if epoch.epoch <= self.epoch {
+                    return Err(format!("epoch {} does not follow {}", epoch.epoch, self.epoch));
+                }
+                self.epoch = epoch.epoch;
+            }
+            Body::Scheduled(scheduled) => {
+                if scheduled.invocation != self.scheduler.next_id() {
+                    return Err(format!("invocation {} is not the next", scheduled.invocation));
+                }
+                if !self.plan.seats.contains_key(&scheduled.worker) {
+                    return Err(format!("there is no worker {}", scheduled.worker));
+                }
+                let value = match &scheduled.trigger {
+                    Trigger::Signal { .. } => self.signal.clone(),
+                    Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Breaker { .. } => None,
+                };
+                let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
+                let trigger = scheduled.trigger.clone();
+                let is_after = trigger == Trigger::After;
+                let queued = Queued { invocation: scheduled.invocation, branch, cause: seq, trigger, value };
+                self.scheduler.enqueue(queued, is_after);
+            }
+            Body::Invoked(invoked) => {
+                let open = self.scheduler.begin(invoked, at);
+                let branch = open.ok_or("it invokes what was not scheduled")?.queued.branch.clone();
+                self.ledger.reserve(&branch, invoked.reserved);
+                self.breaker.dispatched(&branch, invoked.invocation);
+            }
+            Body::Committed(committed) => self.apply_commit(seq, at, committed, made)?,
+            Body::NoOp(no_op) => {
+                let reply = Reply { patch: no_op.patch.clone(), intent: no_op.intent.clone() };
+                self.remember(&no_op.by, &reply.to_body(), Verdict::NoOp { seq }, at);
+                let branch = self.finish(&no_op.by, at, Finish::Completed)?;
+                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::NoOp);
+                self.feedback.remove(&no_op.by.worker);
+            }
+            Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
+            Body::Failed(failed) => {
+                if let (FailureCode::Lost, Some(attempt)) = (failed.code, &failed.by.attempt) {
+                    self.scheduler.lose_attempt(attempt.invocation);
+                }
+                let finish = if failed.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
+                let branch = self.finish(&failed.by, at, finish)?;
+                let heard = Heard::Failure { is_final: failed.is_final };
+                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
+            }
+            Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
+            Body::Breaker(moved) => {
+                let branch = Branch { rule: moved.rule.clone(), worker: moved.worker.clone() };
+                self.breaker.apply(&branch, moved.change, moved.reason);
+                // Calls that were paid for while there was a budget may still answer.
+                if moved.change == breaker::Change::Opened && moved.reason != breaker::Reason::Budget {
+                    for invocation in self.open_of(&branch) {
+                        self.abandon(invocation, at);
+                    }
+                }
+            }
+            Body::Budget(budget) => {
+                self.short = true;
+                if budget.resource == Resource::Invocations {
+                    self.exhausted.insert(budget.worker.clone());
+                }
+                if let Some(invocation) = budget.invocation {
+                    self.abandon(invocation, at);
+                }
+            }
+            Body::Paused(_) => self.paused = true,
+            Body::Resumed(_) => self.paused = false,
+            Body::Signal(signal) => {
+                self.wake();
+                self.signal = Some(signal.value.clone());
+            }
+            Body::Ended(ended) => {
+                for open in self.scheduler.clear() {
+                    self.settle(&open, None, at);
+                }
+                self.ended = Some(*ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// The open invocations of a branch.
+    pub(super) fn open_of(&self, branch: &Branch) -> Vec<InvocationId> {
+        let open = self.scheduler.open().iter().filter(|(_, open)| open.queued.branch == *branch);
+        open.map(|(invocation, _)| *invocation).collect()
+    }
+
+    /// Recorded time runs while the board does: not while it is paused or ended, and not while nobody owned it.
+    fn pass_time(&mut self, at: Timestamp, body: &Body) {
+        if !self.paused && self.ended.is_none() && !matches!(body, Body::Epoch(_)) {
+            self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
+        }
+        self.last_at = self.last_at.max(at);
+    }
+
+    fn apply_commit(
+        &mut self,
+        seq: Seq,
+        at: Timestamp,
+        committed: &Committed,
+        made: Option<Made>,
+    ) -> Result<(), String> {
+        let made = match made {
+            Some(made) => made,
+            None => pipeline::reapply(&self.plan, &self.hasher, &self.state, &committed.patch)
+                .map_err(|violation| format!("its patch does not apply: {}", violation.message))?,
+        };
+        if committed.version != self.version.next() {
+            return Err(format!("version {} does not follow {}", committed.version, self.version));
+        }
+        if committed.state != made.state.digest() {
+            return Err("its patch does not make the state it names".to_owned());
+        }
+        self.wake();
+        let written = breaker::fingerprint(&self.hasher, &made.changes, &made.state);
+        self.state = made.state;
+        self.version = committed.version;
+        let reply = Reply { patch: committed.patch.clone(), intent: committed.intent.clone() };
+        let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
+        self.remember(&committed.by, &reply.to_body(), verdict, at);
+        let branch = self.finish(&committed.by, at, Finish::Completed)?;
+        self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Commit(written));
+        self.feedback.remove(&committed.by.worker);
+        Ok(())
+    }
+
+    fn apply_rejection(&mut self, seq: Seq, at: Timestamp, rejected: &Rejected) -> Result<(), String> {
+        let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
+        self.remember(&rejected.by, &ReplyBody::Text(rejected.reply.clone()), verdict, at);
+        let finish = if rejected.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
+        let branch = self.finish(&rejected.by, at, finish)?;
+        let heard = Heard::Rejection { is_final: rejected.is_final };
+        self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
+        if self.plan.seats.contains_key(&rejected.by.worker) {
+            let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();
+            recent.push_back((seq, shown(rejected)));
+            while recent.len() > FEEDBACK_MAX {
+                recent.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the attempt an outcome is of, and with it perhaps the invocation; returns the branch.
+    fn finish(&mut self, by: &Author, at: Timestamp, finish: Finish) -> Result<Option<Branch>, String> {
+        let Some(attempt) = &by.attempt else { return Ok(None) };
+        let open = self.scheduler.open().get(&attempt.invocation);
+        let open = open.filter(|open| open.calling && open.attempt == attempt.number);
+        let open = open.ok_or("it answers an attempt that is not under way")?.clone();
+        self.settle(&open, by.usage, at);
+        match finish {
+            Finish::AttemptOnly => self.scheduler.end_attempt(attempt.invocation),
+            Finish::GivenUp => {
+                self.gave_up = true;
+                self.scheduler.close(attempt.invocation, false);
+            }
+            Finish::Completed => drop(self.scheduler.close(attempt.invocation, true)),
+        }
+        Ok(Some(open.queued.branch))
+    }
+
+    /// Closes an invocation whose outcome nobody will know.
+    fn abandon(&mut self, invocation: InvocationId, at: Timestamp) {
+        if let Some(open) = self.scheduler.close(invocation, false) {
+            self.settle(&open, None, at);
+        }
+    }
+
+    fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
+        // An attempt that is over was settled when it ended.
+        if open.calling {
+            self.ledger.settle(&open.queued.branch, open.reserved, usage, at.ms_since(open.since));
+        }
+    }
+
+    fn remember(&mut self, by: &Author, reply: &ReplyBody, verdict: Verdict, at: Timestamp) {
+        let token = match (&by.attempt, &by.token) {
+            (Some(attempt), _) => Token::of(attempt.invocation, attempt.number),
+            (None, Some(token)) => outside(&by.worker, token),
+            (None, None) => return,
+        };
+        self.tokens.remember(token, reply.digest(&self.hasher), verdict, at);
+    }
+
+    /// A board with nothing to do takes up work again.
+    fn wake(&mut self) {
+        if self.ended.is_some_and(|ended| !ended.is_final()) {
+            self.ended = None;
+        }
+    }
+}
+
+/// A token from outside, kept apart from those of attempts and of other workers.
+pub(super) fn outside(worker: &WorkerName, token: &Token) -> Token {
+    Token::from(format!("{worker}/{token}"))
+}
+
+/// How an attempt ends.
+enum Finish {
+    /// Another attempt is due.
+    AttemptOnly,
+    /// The invocation ends without having done what it was for.
+    GivenUp,
+    /// The invocation has done what it was for.
+    Completed,
+}
+
+/// A rejection as its worker's next view shows it.
+fn shown(rejected: &Rejected) -> Value {
+    json!({
+        "stage": rejected.stage,
+        "code": rejected.code,
+        "violations": rejected.rejection.violations,
+        "allowed": rejected.rejection.allowed,
+    })
+}

@@ -1,0 +1,587 @@
+//! From an input to records: the outcome, the breaker's move, the schedule, the end if there is one.
+//!
+//! Every record is applied before the next is decided, so each decision sees what the ones before it did.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::apply::outside;
+use super::tokens::Known;
+use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
+use crate::blueprint::{Action, AgentKind, Restart};
+use crate::breaker::{Branch, Change, Move, Reason};
+use crate::event::events;
+use crate::failure::FailureCode;
+use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::ledger::Usage;
+use crate::pipeline::{self, Made};
+use crate::record::{
+    Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
+    Record, Rejected, Resource, Scheduled, Signal, Skipped, Trigger,
+};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::scheduler::{self, Next, Occasion, Open, Wish};
+use crate::state::State;
+use crate::view::{self, Prompt};
+
+/// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
+const LOST_MAX: u32 = 8;
+
+impl Board {
+    /// The only way anything of a board changes. `at` is now; recorded time never goes back.
+    pub fn step(&mut self, at: Timestamp, input: Input) -> Step {
+        let mut step = Step::default();
+        let mut draft = Draft { at: at.max(self.last_at), board: self, step: &mut step, ending: None };
+        draft.decide(input);
+        step
+    }
+
+    /// What begins with the board.
+    pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
+        let mut draft = Draft { at, board: self, step, ending: None };
+        draft.consider_done();
+        draft.schedule(&Occasion::Start);
+        draft.go_on();
+    }
+}
+
+/// A step in the making.
+struct Draft<'a> {
+    at: Timestamp,
+    board: &'a mut Board,
+    step: &'a mut Step,
+    /// How the board ends with this step, if it does.
+    ending: Option<Ended>,
+}
+
+impl Draft<'_> {
+    fn decide(&mut self, input: Input) {
+        match input {
+            Input::Propose(proposal) => self.propose(proposal),
+            Input::AgentFailed { invocation, attempt, code, message, usage } => {
+                self.agent_failed(invocation, attempt, code, message, usage);
+            }
+            Input::Tick => self.tick(),
+            Input::Signal { name, value } => self.signal(name, value),
+            Input::Pause if !self.board.paused && !self.is_over() => {
+                self.push(Body::Paused(Empty {}));
+                self.go_on();
+            }
+            Input::Resume if self.board.paused => {
+                self.push(Body::Resumed(Empty {}));
+                self.go_on();
+            }
+            Input::Pause | Input::Resume => {}
+            Input::Cancel => self.end_from_outside(End::Cancelled, Cause::Cancelled),
+            Input::Meltdown => self.end_from_outside(End::Failed, Cause::Meltdown),
+            Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
+        }
+    }
+
+    // Inputs, one function each.
+
+    fn propose(&mut self, proposal: Proposal) {
+        let Proposal { from, worker, reply, usage } = proposal;
+        let usage = usage.map(Usage::bounded);
+        let token = match &from {
+            From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt)),
+            From::Direct { token, .. } => token.as_ref().map(|token| outside(&worker, token)),
+        };
+        let known = match &token {
+            Some(token) => self.board.tokens.look_up(token, reply.digest(&self.board.hasher), self.at),
+            None => Known::New,
+        };
+        match known {
+            Known::Same(verdict) => {
+                self.step.outcome = Some(Outcome::Duplicate(verdict));
+                return;
+            }
+            Known::Other => {
+                let message = "the token was used before, with another patch";
+                return self.refuse_late(from, worker, &reply, usage, Code::TokenConflict, message);
+            }
+            Known::New => {}
+        }
+        let (by, branch) = match from {
+            From::Attempt { invocation, attempt } => {
+                let open = self.board.scheduler.open().get(&invocation);
+                let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else {
+                    let message = "the invocation is over; what it was asked for is not wanted any more";
+                    return self.refuse_late(from, worker, &reply, usage, Code::InvocationClosed, message);
+                };
+                if open.queued.branch.worker != worker {
+                    let message = "the invocation is another worker's";
+                    return self.refuse_late(from, worker, &reply, usage, Code::WrongWorker, message);
+                }
+                let usage = usage.or_else(|| self.estimate(open, &reply));
+                (author(open, usage), Some(open.queued.branch.clone()))
+            }
+            From::Direct { .. } if self.is_over() => {
+                let message = "the board has ended";
+                return self.refuse_late(from, worker, &reply, usage, Code::BoardNotRunning, message);
+            }
+            From::Direct { token, base } => {
+                let base = base.map_or(self.board.version, |base| base.min(self.board.version));
+                (Author { worker: worker.clone(), attempt: None, token, base, usage }, None)
+            }
+        };
+        let verdict = pipeline::judge(&self.board.plan, &self.board.hasher, &self.board.state, &worker, &reply);
+        match verdict {
+            pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
+            pipeline::Verdict::NoOp(reply) => {
+                let seq = self.push(Body::NoOp(NoOp { by, patch: reply.patch, intent: reply.intent }));
+                self.step.outcome = Some(Outcome::NoOp { seq });
+                self.move_breakers(branch.as_ref());
+                self.schedule(&Occasion::Completed);
+            }
+            pipeline::Verdict::Rejected(rejection) => {
+                let is_final = by.attempt.as_ref().is_some_and(|attempt| self.is_last(attempt.invocation));
+                let (stage, code) = (rejection.stage, rejection.code);
+                let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
+                let seq = self.push(Body::Rejected(Box::new(body)));
+                self.step.outcome = Some(Outcome::Rejected { seq, rejection });
+                self.move_breakers(branch.as_ref());
+            }
+        }
+        self.go_on();
+    }
+
+    fn commit(&mut self, by: Author, branch: Option<&Branch>, accepted: pipeline::Accepted) {
+        let pipeline::Accepted { reply, made } = accepted;
+        let worker = by.worker.clone();
+        let before: State = self.board.state.clone();
+        let changes = made.changes.clone();
+        let version = self.board.version.next();
+        let state = made.state.digest();
+        let patch = reply.patch.clone();
+        let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
+        let seq = self.push_made(Body::Committed(body), Some(made));
+        self.step.outcome = Some(Outcome::Committed { seq, version, state });
+        self.move_breakers(branch);
+        self.consider_done();
+        let events = events(&changes);
+        let before = before.root();
+        self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
+        self.schedule(&Occasion::Completed);
+    }
+
+    fn agent_failed(
+        &mut self,
+        invocation: InvocationId,
+        attempt: u32,
+        code: FailureCode,
+        message: String,
+        usage: Option<Usage>,
+    ) {
+        let open = self.board.scheduler.open().get(&invocation);
+        // A failure of an attempt that is over changes nothing: it was settled when it ended.
+        let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
+        let branch = open.queued.branch.clone();
+        let by = author(open, usage.map(Usage::bounded).or_else(|| cost_of(code)));
+        let is_final = self.is_last(invocation) || !code.is_worth_another_attempt();
+        self.push(Body::Failed(Failed { by, code, is_final, message }));
+        self.move_breakers(Some(&branch));
+        self.go_on();
+    }
+
+    fn tick(&mut self) {
+        let overdue = self.board.scheduler.overdue(self.at);
+        let running = self.board.running_ms.saturating_add(self.at.ms_since(self.board.last_at));
+        let wall_is_over = !self.board.paused
+            && !self.board.scheduler.open().is_empty()
+            && running >= self.board.plan.blueprint.limits.wall.as_ms();
+        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over) {
+            return;
+        }
+        self.push(Body::Tick(Empty {}));
+        for invocation in overdue {
+            let Some(open) = self.board.scheduler.open().get(&invocation) else { continue };
+            let branch = open.queued.branch.clone();
+            let is_final = self.is_last(invocation);
+            let by = author(open, None);
+            let seconds = self.board.plan.seats[&branch.worker].worker.limits.timeout;
+            let message = format!("no answer within {seconds}");
+            self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
+            self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, message }));
+            self.move_breakers(Some(&branch));
+        }
+        self.go_on();
+    }
+
+    fn signal(&mut self, name: String, value: Value) {
+        if self.is_over() {
+            return;
+        }
+        let seq = self.push(Body::Signal(Signal { name: name.clone(), value: value.clone() }));
+        self.schedule(&Occasion::Signal { name: &name, value: &value, seq });
+        self.go_on();
+    }
+
+    fn end_from_outside(&mut self, end: End, cause: Cause) {
+        if !self.is_over() {
+            self.ending = Some(Ended { end, cause });
+            self.go_on();
+        }
+    }
+
+    fn take_over(&mut self, epoch: u64, writer: String) {
+        if epoch <= self.board.epoch {
+            return;
+        }
+        self.push(Body::Epoch(Epoch { epoch, writer }));
+        let lost: Vec<_> = self.board.scheduler.open().values().filter(|open| open.calling).cloned().collect();
+        for open in lost {
+            let worker = &open.queued.branch.worker;
+            let seat = &self.board.plan.seats[worker].worker;
+            let keeps_state = seat.agent == AgentKind::Command && seat.restart == Some(Restart::Fail);
+            let is_final = keeps_state || open.lost >= LOST_MAX;
+            let message = "the process ended while the call was under way".to_owned();
+            let by = author(&open, None);
+            self.push(Body::Failed(Failed { by, code: FailureCode::Lost, is_final, message }));
+            self.move_breakers(Some(&open.queued.branch));
+        }
+        self.go_on();
+    }
+
+    // Parts that inputs share.
+
+    /// Records a proposal that nobody waits for.
+    fn refuse_late(
+        &mut self,
+        from: From,
+        worker: WorkerName,
+        reply: &ReplyBody,
+        usage: Option<Usage>,
+        code: Code,
+        message: &str,
+    ) {
+        let (invocation, attempt, token) = match from {
+            From::Attempt { invocation, attempt } => (Some(invocation), Some(attempt), None),
+            From::Direct { token, .. } => (None, None, token),
+        };
+        let reply = reply.text();
+        let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, reply }));
+        let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]);
+        self.step.outcome = Some(Outcome::Rejected { seq, rejection });
+    }
+
+    /// Moves the breaker of the branch an outcome belongs to, and those whose cooldown is over with it.
+    fn move_breakers(&mut self, branch: Option<&Branch>) {
+        let plan = Arc::clone(&self.board.plan);
+        if let Some(branch) = branch
+            && let Some(due) = self.board.breaker.due(&plan.blueprint.circuit, branch)
+        {
+            self.trip(branch, due);
+        }
+        for branch in self.board.breaker.cooled(&plan.blueprint.circuit) {
+            self.trip(&branch, Move { reason: Reason::Cooldown, action: None, change: Change::HalfOpened });
+        }
+    }
+
+    fn trip(&mut self, branch: &Branch, due: Move) {
+        let Move { reason, action, change } = due;
+        if change == Change::Opened && reason != Reason::Budget {
+            for invocation in self.board.open_of(branch) {
+                self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
+            }
+        }
+        let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
+        self.push(Body::Breaker(Breaker { rule: rule.clone(), worker: worker.clone(), change, reason }));
+        match action {
+            Some(Action::StopBoard) => {
+                let cause = match reason {
+                    Reason::Rejections => Cause::Rejections,
+                    Reason::NoOps => Cause::NoOps,
+                    Reason::Cycles => Cause::Cycles,
+                    Reason::Budget => Cause::Budget,
+                    Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed => Cause::Breaker,
+                };
+                self.ending = self.ending.or(Some(Ended { end: End::Stopped, cause }));
+            }
+            Some(Action::Wake(woken)) => {
+                let woken = Branch { rule: None, worker: woken };
+                self.enqueue(woken, Trigger::Breaker { rule, worker, reason });
+            }
+            Some(Action::ReduceView | Action::StopBranch) | None => {}
+        }
+    }
+
+    /// Queues what an occasion gives rise to.
+    fn schedule(&mut self, occasion: &Occasion<'_>) {
+        if self.ending.is_some() {
+            return;
+        }
+        let board = &*self.board;
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        for wish in wishes {
+            match wish {
+                Wish::Invoke { rule, worker, trigger } => {
+                    self.enqueue(Branch { rule: Some(rule), worker }, trigger);
+                }
+                Wish::Skip { rule, message } => drop(self.push(Body::Skipped(Skipped { rule: Some(rule), message }))),
+            }
+        }
+    }
+
+    fn enqueue(&mut self, branch: Branch, trigger: Trigger) {
+        let limit = match self.board.plan.seats.get(&branch.worker) {
+            Some(seat) => seat.worker.limits.invocations,
+            None => 0,
+        };
+        if self.board.scheduler.scheduled_for(&branch.worker) < limit {
+            let invocation = self.board.scheduler.next_id();
+            let Branch { rule, worker } = branch;
+            self.push(Body::Scheduled(Scheduled { invocation, rule, worker, trigger }));
+        } else if !self.board.exhausted.contains(&branch.worker) {
+            // Said once for each worker. What it was scheduled for before, it still does.
+            self.run_short(&branch, None, Resource::Invocations, 1, 0);
+        }
+    }
+
+    fn run_short(
+        &mut self,
+        branch: &Branch,
+        invocation: Option<InvocationId>,
+        resource: Resource,
+        needed: u64,
+        left: u64,
+    ) {
+        let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
+        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left }));
+        let action = match &self.board.plan.blueprint.circuit.budget.then {
+            // A worker whose own budget is used up cannot be what is woken about it.
+            Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
+            action => action.clone(),
+        };
+        let stops_nothing_under_way = matches!(action, Action::StopBranch | Action::ReduceView);
+        if resource == Resource::Invocations && stops_nothing_under_way {
+            // The limit itself keeps further invocations out.
+            return;
+        }
+        let due = self.board.breaker.move_for(branch, Reason::Budget, action);
+        self.trip(branch, due);
+    }
+
+    /// Whether the board is done, by its own condition.
+    fn consider_done(&mut self) {
+        let plan = Arc::clone(&self.board.plan);
+        let Some(done) = &plan.done else { return };
+        let root = self.board.state.root();
+        let request = root.get("request").unwrap_or(&Value::Null);
+        let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
+        match done.evaluate(&variables.into_iter().collect()) {
+            Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
+            Ok(false) => {}
+            Err(error) => drop(self.push(Body::Skipped(Skipped { rule: None, message: error.to_string() }))),
+        }
+    }
+
+    /// What follows every input that changed something: limits, dispatches, the end, the next alarm.
+    fn go_on(&mut self) {
+        // What has ended does not end again.
+        if self.board.ended.is_some() {
+            return;
+        }
+        let limits = &self.board.plan.blueprint.limits;
+        if self.ending.is_none() && self.board.version.0 >= limits.commits {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
+        }
+        if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
+        }
+        while self.ending.is_none() && !self.board.paused && self.board.ended.is_none() {
+            let board = &*self.board;
+            let concurrency = board.plan.blueprint.concurrency;
+            let Some(next) = board.scheduler.next(concurrency, |branch| board.breaker.admits(branch)) else { break };
+            if !self.dispatch(next) {
+                break;
+            }
+        }
+        if let Some(ended) = self.ending.or_else(|| self.standstill()) {
+            for (invocation, open) in self.board.scheduler.open().clone() {
+                let worker = open.queued.branch.worker;
+                self.step.effects.push(Effect::Cancel { invocation, worker });
+            }
+            self.push(Body::Ended(ended));
+            self.step.effects.push(Effect::Ended(ended));
+        }
+        if let Some(at) = self.board.wake_at() {
+            self.step.effects.push(Effect::WakeAt(at));
+        }
+    }
+
+    /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still.
+    fn standstill(&self) -> Option<Ended> {
+        let board = &*self.board;
+        let idle = board.ended.is_none() && !board.paused && board.scheduler.open().is_empty();
+        if !idle || board.plan.rules.is_empty() {
+            return None;
+        }
+        // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.
+        let stopped = board.breaker.any_open() || !board.scheduler.queue().is_empty();
+        Some(if board.short {
+            Ended { end: End::Stopped, cause: Cause::Exhausted }
+        } else if stopped {
+            Ended { end: End::Stopped, cause: Cause::Breaker }
+        } else {
+            let cause = if board.gave_up { Cause::GaveUp } else { Cause::NothingToDo };
+            Ended { end: End::Quiescent, cause }
+        })
+    }
+
+    /// Starts an attempt; false if it has to wait for what calls under way will leave of the budgets.
+    fn dispatch(&mut self, next: Next) -> bool {
+        let Next { queued, attempt } = next;
+        let branch = queued.branch.clone();
+        let board = &*self.board;
+        let seat = &board.plan.seats[&branch.worker];
+        let worker = Arc::clone(&seat.worker);
+        let budget = match board.breaker.is_reduced(&branch) {
+            true => (worker.view.budget / 2).max(seat.view_minimum).min(worker.view.budget),
+            false => worker.view.budget,
+        };
+        let feedback = board.feedback_of(&branch.worker);
+        let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
+        let view = view::compile(&view::Inputs {
+            worker: &worker,
+            contract: &seat.contract,
+            schema: &board.plan.schema,
+            state: &board.state,
+            trigger: &self.shown_trigger(&queued),
+            feedback: &shown,
+            budget,
+        });
+        let prompt = Prompt::new(&worker, &view);
+        let reserved = match worker.agent {
+            AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
+            _ => 0,
+        };
+        match board.ledger.afford(&board.plan.blueprint, &branch.worker, reserved) {
+            Ok(()) => {}
+            // Once the calls under way are settled there may be enough: nothing is decided before.
+            Err(short) if short.may_be_freed => return false,
+            Err(short) => {
+                let invocation = Some(queued.invocation);
+                self.run_short(&branch, invocation, short.resource, short.needed, short.left);
+                return true;
+            }
+        }
+        let occurrence = board.scheduler.attempts_of(&branch.worker);
+        let timeout_ms = worker.limits.timeout.as_ms();
+        let invoked = Invoked {
+            invocation: queued.invocation,
+            attempt,
+            worker: branch.worker.clone(),
+            cause: queued.cause,
+            base: board.version,
+            budget,
+            unit: worker.view.unit,
+            compiler: view::COMPILER,
+            feedback,
+            view: view.hash(),
+            prompt: prompt.hash(),
+            reserved,
+            deadline: self.at.plus_ms(timeout_ms),
+            reads: view.reads.clone(),
+        };
+        self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
+        self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
+        self.step.effects.push(Effect::Call {
+            invocation: queued.invocation,
+            attempt,
+            worker: branch.worker,
+            view: invoked.view,
+            prompt: Arc::new(prompt),
+            timeout_ms,
+            occurrence,
+        });
+        self.push(Body::Invoked(invoked));
+        true
+    }
+
+    /// What woke a worker, as it may be shown: no place that it may not read.
+    fn shown_trigger(&self, queued: &scheduler::Queued) -> Value {
+        let mut shown = match &queued.trigger {
+            Trigger::Start => object([("kind", json!("start"))]),
+            Trigger::After => object([("kind", json!("after"))]),
+            Trigger::Signal { name, .. } => {
+                let value = queued.value.clone().unwrap_or(Value::Null);
+                object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])
+            }
+            Trigger::Event { op, path, .. } => {
+                let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
+                let readable = jsonptr::PointerBuf::parse(path.as_str())
+                    .is_ok_and(|place| self.board.plan.seats[&queued.branch.worker].contract.may_read(&place));
+                if readable {
+                    shown.insert("path".to_owned(), json!(path));
+                }
+                shown
+            }
+            Trigger::Breaker { rule, worker, reason } => object([
+                ("kind", json!("breaker")),
+                ("stopped_rule", json!(rule)),
+                ("stopped_worker", json!(worker)),
+                ("reason", json!(reason)),
+            ]),
+        };
+        if let Some(rule) = &queued.branch.rule {
+            shown.insert("rule".to_owned(), json!(rule));
+        }
+        Value::Object(shown)
+    }
+
+    /// Whether an invocation has no attempt after the current one. Those lost with a process do not count.
+    fn is_last(&self, invocation: InvocationId) -> bool {
+        let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
+        let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
+        open.attempt.saturating_sub(open.lost) >= limits.attempts
+    }
+
+    /// Whether the board has ended for good.
+    fn is_over(&self) -> bool {
+        self.board.ended.is_some_and(Ended::is_final)
+    }
+
+    /// The cost of a language model's reply whose provider does not say.
+    fn estimate(&self, open: &Open, reply: &ReplyBody) -> Option<Usage> {
+        let worker = &self.board.plan.seats[&open.queued.branch.worker].worker;
+        (worker.agent == AgentKind::Llm).then(|| Usage {
+            prompt: open.reserved.saturating_sub(u64::from(worker.limits.reply_tokens)),
+            completion: (reply.text().chars().count() as u64).div_ceil(4),
+            cached: 0,
+            estimated: true,
+        })
+    }
+
+    fn push(&mut self, body: Body) -> Seq {
+        self.push_made(body, None)
+    }
+
+    /// Seals a record, applies it and adds it to the step.
+    fn push_made(&mut self, body: Body, made: Option<Made>) -> Seq {
+        let (last, hash) = self.board.head;
+        let record = Record::seal(hash, last.next(), self.at, &body, &self.board.hasher);
+        let applied = self.board.apply(record.seq, self.at, &body, made);
+        applied.expect("a record is decided so that it applies");
+        self.board.head = (record.seq, record.hash);
+        self.step.records.push(record);
+        self.board.head.0
+    }
+}
+
+fn author(open: &Open, usage: Option<Usage>) -> Author {
+    let attempt =
+        Attempt { invocation: open.queued.invocation, number: open.attempt, cause: open.queued.cause, view: open.view };
+    let base: Version = open.base;
+    Author { worker: open.queued.branch.worker.clone(), attempt: Some(attempt), token: None, base, usage }
+}
+
+/// What a failed call cost, where its kind says so. Nothing is known of others: they stay charged at what was reserved.
+fn cost_of(code: FailureCode) -> Option<Usage> {
+    use FailureCode as F;
+    match code {
+        F::Unreachable | F::NotConfigured | F::CassetteMiss | F::Refused | F::RateLimited => Some(Usage::default()),
+        F::Timeout | F::Truncated | F::Empty | F::Protocol | F::Crashed | F::Lost => None,
+    }
+}

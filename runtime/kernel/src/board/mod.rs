@@ -1,0 +1,298 @@
+//! A board: one task's blueprint, state and everything decided so far.
+//!
+//! [`Board::step`] is the only way anything of a board changes (SPEC section 1). A step decides one record after the
+//! other and applies each before it decides the next; recovery applies the same records without deciding. So the
+//! journal alone is enough to rebuild a board, by construction.
+//!
+//! * `types.rs`: what can happen to a board, and what comes of it;
+//! * `decide.rs`: from an input to records;
+//! * `apply.rs`: what each record does to the board, live and in recovery.
+
+mod apply;
+mod decide;
+mod tokens;
+mod types;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::blueprint::Blueprint;
+use crate::breaker::Breaker;
+use crate::digest::{Digest, Hasher};
+use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
+use crate::json;
+use crate::ledger::Ledger;
+use crate::pipeline;
+use crate::plan::Plan;
+use crate::record::{Body, Created, Ended, Record};
+use crate::scheduler::Scheduler;
+use crate::state::State;
+use crate::view::{self, View};
+
+pub use crate::pipeline::ReplyBody;
+pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Proposal, Step, Verdict};
+
+use tokens::Tokens;
+
+/// How many rejections a worker's view shows.
+const FEEDBACK_MAX: usize = 3;
+
+/// A board.
+pub struct Board {
+    id: BoardId,
+    plan: Arc<Plan>,
+    hasher: Hasher,
+    state: State,
+    version: Version,
+    /// Seq and hash of the last record.
+    head: (Seq, Digest),
+    epoch: u64,
+    paused: bool,
+    ended: Option<Ended>,
+    scheduler: Scheduler,
+    breaker: Breaker,
+    ledger: Ledger,
+    /// Whether a budget has ever not sufficed.
+    short: bool,
+    /// Workers whose invocations are used up.
+    exhausted: BTreeSet<WorkerName>,
+    /// Whether an invocation was ever given up.
+    gave_up: bool,
+    tokens: Tokens,
+    /// The last rejections of each worker since its last commit, oldest first.
+    feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
+    /// What the last signal carried, for the invocations it wakes.
+    signal: Option<Value>,
+    /// The time of the last record; recorded time never goes back.
+    last_at: Timestamp,
+    /// Recorded running time, without pauses and downtime.
+    running_ms: u64,
+}
+
+impl Board {
+    /// Makes a new board; the step holds `created` and whatever starts at once.
+    ///
+    /// # Errors
+    /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
+    /// state with it breaks the state schema or an invariant.
+    pub fn create(genesis: Genesis) -> Result<(Self, Step), BoardError> {
+        let Genesis { board, blueprint, mut request, salt, at } = genesis;
+        json::normalise(&mut request);
+        let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
+        let plan = Plan::compile(Arc::new(blueprint)).map_err(BoardError::BadBlueprint)?;
+        let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
+        if !violations.is_empty() {
+            return Err(BoardError::BadRequest(violations));
+        }
+        let hasher = Hasher::new(&salt);
+        let state = State::new(initial(&plan.blueprint, &request), &hasher);
+        let violations = pipeline::check_initial(&plan, &state);
+        if !violations.is_empty() {
+            return Err(BoardError::BadRequest(violations));
+        }
+        let created = Created {
+            format: crate::record::FORMAT,
+            board: board.clone(),
+            name: plan.blueprint.name.clone(),
+            state: state.digest(),
+            blueprint: stored,
+            request,
+            salt,
+        };
+        let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
+        let mut made = Self::new(board, plan, hasher, state, &record);
+        let mut step = Step::default();
+        step.records.push(record);
+        made.start(at, &mut step);
+        Ok((made, step))
+    }
+
+    /// Rebuilds a board from all its records, in order. Decides nothing: what is recorded happens again.
+    ///
+    /// # Errors
+    /// [`BoardError::BadRecord`] naming the first record that cannot be read or does not fit what came before.
+    pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
+        let mut records = records.into_iter();
+        let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
+        let mut board = Self::from_created(first)?;
+        for record in records {
+            board.fold(record)?;
+        }
+        Ok(board)
+    }
+
+    /// Applies one stored record.
+    ///
+    /// # Errors
+    /// [`BoardError::BadRecord`].
+    pub fn fold(&mut self, record: &Record) -> Result<(), BoardError> {
+        let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
+        if record.seq != self.head.0.next() {
+            return Err(bad(format!("its number does not follow {}", self.head.0)));
+        }
+        record.check_chain(self.head.1).map_err(|error| bad(error.to_string()))?;
+        let body = record.body().map_err(|error| bad(error.to_string()))?;
+        self.apply(record.seq, record.at, &body, None).map_err(bad)?;
+        self.head = (record.seq, record.hash);
+        Ok(())
+    }
+
+    /// The board after its `created` record alone.
+    pub(crate) fn from_created(record: &Record) -> Result<Self, BoardError> {
+        let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
+        record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
+        let body = record.body().map_err(|error| bad(error.to_string()))?;
+        let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
+        let blueprint: Blueprint = serde_json::from_value(created.blueprint)
+            .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
+        let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
+        let hasher = Hasher::new(&created.salt);
+        let state = State::new(initial(&plan.blueprint, &created.request), &hasher);
+        if state.digest() != created.state {
+            return Err(bad("the initial state is not the one it names".to_owned()));
+        }
+        Ok(Self::new(created.board, plan, hasher, state, record))
+    }
+
+    fn new(id: BoardId, plan: Plan, hasher: Hasher, state: State, created: &Record) -> Self {
+        Self {
+            id,
+            plan: Arc::new(plan),
+            hasher,
+            state,
+            version: Version(0),
+            head: (created.seq, created.hash),
+            epoch: 0,
+            paused: false,
+            ended: None,
+            scheduler: Scheduler::default(),
+            breaker: Breaker::default(),
+            ledger: Ledger::default(),
+            short: false,
+            exhausted: BTreeSet::new(),
+            gave_up: false,
+            tokens: Tokens::default(),
+            feedback: BTreeMap::new(),
+            signal: None,
+            last_at: created.at,
+            running_ms: 0,
+        }
+    }
+
+    /// Its id.
+    pub const fn id(&self) -> &BoardId {
+        &self.id
+    }
+
+    /// Its blueprint.
+    pub fn blueprint(&self) -> &Arc<Blueprint> {
+        &self.plan.blueprint
+    }
+
+    /// Its compiled blueprint.
+    pub const fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The committed document.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// How many commits made it.
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Seq and hash of the last record.
+    pub const fn head(&self) -> (Seq, Digest) {
+        self.head
+    }
+
+    /// Counts owners: 0 for the process that made it.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// How it ended, if it has.
+    pub const fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Whether dispatching is suspended.
+    pub const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Queue and open invocations.
+    pub const fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// The breakers.
+    pub const fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// The accounts.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Recorded running time in milliseconds, without pauses and downtime.
+    pub const fn running_ms(&self) -> u64 {
+        self.running_ms
+    }
+
+    /// When the next tick is due: a call's deadline, or the end of the board's running time.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let left = self.plan.blueprint.limits.wall.as_ms().saturating_sub(self.running_ms);
+        let wall = (!self.paused && !self.scheduler.open().is_empty()).then(|| self.last_at.plus_ms(left));
+        self.scheduler.deadline().into_iter().chain(wall).min()
+    }
+
+    /// What a worker would be shown now, for people who want to know; none if there is no such worker.
+    pub fn preview(&self, worker: &WorkerName) -> Option<View> {
+        let seat = self.plan.seats.get(worker)?;
+        let trigger = serde_json::json!({"kind": "preview"});
+        let feedback: Vec<_> = self.feedback_of(worker).into_iter().map(|(_, shown)| shown).collect();
+        Some(view::compile(&view::Inputs {
+            worker: &seat.worker,
+            contract: &seat.contract,
+            schema: &self.plan.schema,
+            state: &self.state,
+            trigger: &trigger,
+            feedback: &feedback,
+            budget: seat.worker.view.budget,
+        }))
+    }
+
+    fn feedback_of(&self, worker: &WorkerName) -> Vec<(Seq, Value)> {
+        self.feedback.get(worker).map(|recent| recent.iter().cloned().collect()).unwrap_or_default()
+    }
+}
+
+/// The document a board starts from.
+fn initial(blueprint: &Blueprint, request: &Value) -> Value {
+    let mut document = match blueprint.state.initial.clone() {
+        Value::Object(members) => members,
+        // A document that is no object has no place for a request; the linter says so.
+        other => return other,
+    };
+    if !request.is_null() {
+        document.insert("request".to_owned(), request.clone());
+    }
+    let mut document = Value::Object(document);
+    json::normalise(&mut document);
+    document
+}
+
+/// An object with these members.
+fn object<const N: usize>(members: [(&str, Value); N]) -> Map<String, Value> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,255 @@
+//! What can happen to a board, and what comes of it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::blueprint::Blueprint;
+use crate::digest::{Digest, Salt};
+use crate::failure::FailureCode;
+use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::ledger::Usage;
+use crate::pipeline::ReplyBody;
+use crate::record::{Ended, Record};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::view::Prompt;
+
+/// What a new board is made of.
+#[derive(Clone, Debug)]
+pub struct Genesis {
+    /// Its id, never used before.
+    pub board: BoardId,
+    /// Its contract.
+    pub blueprint: Blueprint,
+    /// What the user asks.
+    pub request: Value,
+    /// Random bytes; zeros where digests should compare between boards.
+    pub salt: Salt,
+    /// Now.
+    pub at: Timestamp,
+}
+
+/// Something that happens to a board.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A worker's reply, or a direct proposal.
+    Propose(Proposal),
+    /// An attempt ended without a proposal.
+    AgentFailed {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Which attempt of it.
+        attempt: u32,
+        /// Why.
+        code: FailureCode,
+        /// For people.
+        message: String,
+        /// What the call cost, if known.
+        usage: Option<Usage>,
+    },
+    /// Time has passed.
+    Tick,
+    /// A signal, or somebody asking for a manual rule by its name.
+    Signal {
+        /// Its name.
+        name: String,
+        /// What it carries.
+        value: Value,
+    },
+    /// Dispatch no more; calls under way may still answer.
+    Pause,
+    /// Dispatch again.
+    Resume,
+    /// End the board.
+    Cancel,
+    /// The board's actors kept failing: end it as failed.
+    Meltdown,
+    /// A process takes the board over: what was under way is lost.
+    TakeOver {
+        /// The new owner's number, greater than any before.
+        epoch: u64,
+        /// The new owner's random name.
+        writer: String,
+    },
+}
+
+/// A patch and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// Where it comes from.
+    pub from: From,
+    /// In whose name.
+    pub worker: WorkerName,
+    /// The patch, or an envelope around it.
+    pub reply: ReplyBody,
+    /// What the call cost, if it was one and if that is known.
+    pub usage: Option<Usage>,
+}
+
+/// Where a proposal comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum From {
+    /// An attempt of an invocation. Base and read set are those of its `invoked` record.
+    Attempt {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Which attempt of it.
+        attempt: u32,
+    },
+    /// Nobody was asked: an administrator, `patchboard kernel`.
+    Direct {
+        /// For recognising a repetition.
+        token: Option<Token>,
+        /// The version it was written against; the current one if absent.
+        base: Option<Version>,
+    },
+}
+
+/// What became of a proposal.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// It changed the state.
+    Committed {
+        /// Its record.
+        seq: Seq,
+        /// The version it made.
+        version: Version,
+        /// The digest of the state it made.
+        state: Digest,
+    },
+    /// It would have changed nothing.
+    NoOp {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It was refused.
+    Rejected {
+        /// Its record.
+        seq: Seq,
+        /// Why, and what is allowed instead.
+        rejection: Rejection,
+    },
+    /// The same token with the same patch came before: the first outcome again; nothing was recorded.
+    Duplicate(Verdict),
+}
+
+/// What is remembered of a decided token.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Verdict {
+    /// It was committed.
+    Committed {
+        /// Its record.
+        seq: Seq,
+        /// The version it made.
+        version: Version,
+        /// The digest of the state it made.
+        state: Digest,
+    },
+    /// It changed nothing.
+    NoOp {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It was refused; the record has the violations.
+    Rejected {
+        /// Its record.
+        seq: Seq,
+        /// The stage that failed.
+        stage: Stage,
+        /// The first violation's code.
+        code: Code,
+    },
+}
+
+/// Everything one input caused, to be made durable before anything of it is visible or acted upon.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// To append, in this order, all or none. Empty: the input changed nothing.
+    pub records: Vec<Record>,
+    /// Texts that the records name by hash, to store with them.
+    pub blobs: Vec<Blob>,
+    /// To do once the records are durable.
+    pub effects: Vec<Effect>,
+    /// What became of the proposal, if the input was one.
+    pub outcome: Option<Outcome>,
+}
+
+/// A text stored by its SHA-256.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blob {
+    /// SHA-256 of the text.
+    pub hash: Digest,
+    /// The text.
+    pub text: Arc<str>,
+}
+
+/// Something to be done once a step is durable.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect {
+    /// Call the worker's agent.
+    Call {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Which attempt of it.
+        attempt: u32,
+        /// Whom.
+        worker: WorkerName,
+        /// Hash of what it is shown.
+        view: Digest,
+        /// What it is shown.
+        prompt: Arc<Prompt>,
+        /// The time it has, in milliseconds.
+        timeout_ms: u64,
+        /// How many attempts the worker had before this one on this board.
+        occurrence: u32,
+    },
+    /// Stop a call that is under way; its answer will be refused.
+    Cancel {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Its worker.
+        worker: WorkerName,
+    },
+    /// Send [`Input::Tick`] at this time, instead of at any time wished earlier.
+    WakeAt(Timestamp),
+    /// The board has ended; a signal may wake a quiescent one.
+    Ended(Ended),
+}
+
+/// Why a board cannot be created or recovered.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum BoardError {
+    /// The request does not fit its schema, or makes an initial state that breaks the state schema or an invariant.
+    #[error("the request does not fit the blueprint: {}", list(.0))]
+    BadRequest(Vec<Violation>),
+    /// The blueprint cannot be compiled.
+    #[error("the blueprint cannot be used: {0}")]
+    BadBlueprint(String),
+    /// A record cannot be read or does not follow from those before it.
+    #[error("record {seq}: {message}")]
+    BadRecord {
+        /// Which.
+        seq: Seq,
+        /// Why.
+        message: String,
+    },
+}
+
+impl BoardError {
+    pub(super) fn bad(seq: Seq, message: impl Into<String>) -> Self {
+        Self::BadRecord { seq, message: message.into() }
+    }
+}
+
+fn list(violations: &[Violation]) -> String {
+    let each: Vec<_> = violations
+        .iter()
+        .map(|violation| match violation.pointer.as_str() {
+            "" => violation.message.clone(),
+            pointer => format!("{pointer}: {}", violation.message),
+        })
+        .collect();
+    each.join("; ")
+}

@@ -1,0 +1,403 @@
+//! Stops what goes wrong again and again (SPEC section 7).
+//!
+//! A branch is a rule and the worker it wakes. Counters move with the records of outcomes; [`Breaker::due`] says which
+//! move is due, and `Breaker::apply` makes it once it is recorded. Everything is a function of the records.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::{Action, Circuit};
+use crate::digest::{Digest, Hasher};
+use crate::event;
+use crate::id::{InvocationId, RuleName, WorkerName};
+use crate::rejection::coded;
+use crate::state::State;
+
+/// A rule and its worker; without a rule, what breakers themselves wake.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Branch {
+    /// The rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// The worker.
+    pub worker: WorkerName,
+}
+
+coded! {
+    /// What happened to a branch.
+    Change {
+        /// Its views get half their budget.
+        Reduced = "reduced",
+        /// It is stopped.
+        Opened = "opened",
+        /// It gets one try.
+        HalfOpened = "half_opened",
+        /// It works again.
+        Closed = "closed",
+    }
+}
+
+coded! {
+    /// Why a breaker moved.
+    Reason {
+        /// Too many rejections in a row.
+        Rejections = "rejections",
+        /// Too many proposals in a row that changed nothing.
+        NoOps = "no_ops",
+        /// What the branch writes returned to earlier values too often.
+        Cycles = "cycles",
+        /// A budget was used up.
+        Budget = "budget",
+        /// The cooldown is over.
+        Cooldown = "cooldown",
+        /// The probe was committed.
+        ProbeCommitted = "probe_committed",
+        /// The probe failed.
+        ProbeFailed = "probe_failed",
+    }
+}
+
+/// A move that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Why.
+    pub reason: Reason,
+    /// What the blueprint wants done about it; none where the move needs no policy.
+    pub action: Option<Action>,
+    /// What happens to the branch.
+    pub change: Change,
+}
+
+/// Where a branch stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Position {
+    /// It works.
+    #[default]
+    Closed,
+    /// It is stopped, since this many decisions of the board.
+    Open {
+        /// The board's decisions when it was stopped.
+        since: u64,
+    },
+    /// It gets one try.
+    HalfOpen {
+        /// The invocation that is the try, once there is one.
+        probe: Option<InvocationId>,
+    },
+}
+
+/// What an outcome was, as far as a breaker cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// A commit; the fingerprint of what it wrote.
+    Commit(Digest),
+    /// A proposal that changed nothing.
+    NoOp,
+    /// A rejection; whether it was the invocation's last attempt.
+    Rejection {
+        /// Whether it was.
+        is_final: bool,
+    },
+    /// An attempt without a proposal; whether it was the invocation's last attempt.
+    Failure {
+        /// Whether it was.
+        is_final: bool,
+    },
+}
+
+#[derive(Clone, Debug, Default)]
+struct Track {
+    position: Position,
+    /// Why views get half their budget, if they do.
+    reduced: Option<Reason>,
+    rejections: u32,
+    no_ops: u32,
+    /// What the last commits wrote, and whether each was a return to an earlier value.
+    recent: VecDeque<(Digest, bool)>,
+    /// The probe's outcome, while the move it causes is due.
+    probe: Option<Reason>,
+}
+
+/// The circuit breakers of one board.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    branches: BTreeMap<Branch, Track>,
+    /// Outcomes so far, of the whole board.
+    decisions: u64,
+}
+
+impl Breaker {
+    /// Where a branch stands.
+    pub fn position(&self, branch: &Branch) -> Position {
+        self.branches.get(branch).map_or(Position::Closed, |track| track.position)
+    }
+
+    /// Where every branch with a history stands.
+    pub fn positions(&self) -> impl Iterator<Item = (&Branch, Position)> {
+        self.branches.iter().map(|(branch, track)| (branch, track.position))
+    }
+
+    /// Whether the branch's views get half their budget.
+    pub fn is_reduced(&self, branch: &Branch) -> bool {
+        self.branches.get(branch).is_some_and(|track| track.reduced.is_some())
+    }
+
+    /// Whether an invocation of the branch may be dispatched.
+    pub fn admits(&self, branch: &Branch) -> bool {
+        match self.position(branch) {
+            Position::Closed | Position::HalfOpen { probe: None } => true,
+            Position::Open { .. } | Position::HalfOpen { probe: Some(_) } => false,
+        }
+    }
+
+    /// Whether any branch is stopped.
+    pub fn any_open(&self) -> bool {
+        self.branches.values().any(|track| matches!(track.position, Position::Open { .. }))
+    }
+
+    /// Notes that an invocation of the branch was dispatched.
+    pub(crate) fn dispatched(&mut self, branch: &Branch, invocation: InvocationId) {
+        if let Some(track) = self.branches.get_mut(branch)
+            && track.position == (Position::HalfOpen { probe: None })
+        {
+            track.position = Position::HalfOpen { probe: Some(invocation) };
+        }
+    }
+
+    /// Counts an outcome. `branch` is none for a direct proposal, which counts as a decision only.
+    pub(crate) fn hear(&mut self, policy: &Circuit, branch: Option<&Branch>, heard: Heard) {
+        self.decisions += 1;
+        let Some(branch) = branch else { return };
+        let track = self.branches.entry(branch.clone()).or_default();
+        let probing = matches!(track.position, Position::HalfOpen { .. });
+        match heard {
+            Heard::Commit(written) => {
+                track.rejections = 0;
+                track.no_ops = 0;
+                // A cycle is made of commits: they are no sign that it is over.
+                track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
+                let is_return = track.recent.iter().any(|(earlier, _)| *earlier == written);
+                track.recent.push_back((written, is_return));
+                while track.recent.len() > policy.cycles.window as usize {
+                    track.recent.pop_front();
+                }
+                track.probe = probing.then_some(Reason::ProbeCommitted);
+            }
+            Heard::NoOp => {
+                track.no_ops += 1;
+                track.probe = probing.then_some(Reason::ProbeFailed);
+            }
+            Heard::Rejection { is_final } => {
+                track.rejections += 1;
+                track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
+            }
+            Heard::Failure { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
+        }
+    }
+
+    /// The move of this branch that is due, if one is.
+    pub fn due(&self, policy: &Circuit, branch: &Branch) -> Option<Move> {
+        let track = self.branches.get(branch)?;
+        if let Position::Open { since } = track.position {
+            let over = self.decisions.saturating_sub(since) >= u64::from(policy.cooldown);
+            return over.then_some(Move { reason: Reason::Cooldown, action: None, change: Change::HalfOpened });
+        }
+        let returns = track.recent.iter().filter(|(_, is_return)| *is_return).count();
+        let tripped = if returns >= policy.cycles.repeats as usize {
+            Some((Reason::Cycles, &policy.cycles.then))
+        } else if track.no_ops >= policy.no_ops.limit {
+            Some((Reason::NoOps, &policy.no_ops.then))
+        } else if track.rejections >= policy.rejections.limit {
+            Some((Reason::Rejections, &policy.rejections.then))
+        } else {
+            None
+        };
+        if let Some((reason, action)) = tripped {
+            return Some(self.move_for(branch, reason, action.clone()));
+        }
+        track.probe.map(|reason| {
+            let change = if reason == Reason::ProbeCommitted { Change::Closed } else { Change::Opened };
+            Move { reason, action: None, change }
+        })
+    }
+
+    /// The move that an action means for a branch: what was reduced already is stopped.
+    pub fn move_for(&self, branch: &Branch, reason: Reason, action: Action) -> Move {
+        // A probe with less to see is no probe: what fails half open is stopped again.
+        let may_reduce = self.position(branch) == Position::Closed && !self.is_reduced(branch);
+        let change = match action {
+            Action::ReduceView if may_reduce => Change::Reduced,
+            Action::ReduceView | Action::StopBranch | Action::StopBoard | Action::Wake(_) => Change::Opened,
+        };
+        Move { reason, action: Some(action), change }
+    }
+
+    /// Branches whose cooldown is over.
+    pub fn cooled(&self, policy: &Circuit) -> Vec<Branch> {
+        let open = self.branches.iter().filter(|(_, track)| matches!(track.position, Position::Open { .. }));
+        open.map(|(branch, _)| branch).filter(|branch| self.due(policy, branch).is_some()).cloned().collect()
+    }
+
+    /// Makes a recorded move.
+    pub(crate) fn apply(&mut self, branch: &Branch, change: Change, reason: Reason) {
+        let since = self.decisions;
+        let track = self.branches.entry(branch.clone()).or_default();
+        track.probe = None;
+        track.rejections = 0;
+        track.no_ops = 0;
+        match change {
+            Change::Reduced => {
+                track.recent.clear();
+                track.reduced = Some(reason);
+            }
+            Change::Opened => {
+                track.recent.clear();
+                track.position = Position::Open { since };
+            }
+            Change::HalfOpened => track.position = Position::HalfOpen { probe: None },
+            Change::Closed => {
+                track.position = Position::Closed;
+                track.reduced = None;
+            }
+        }
+    }
+}
+
+/// The fingerprint of what a commit wrote: the places, and what the new state holds there.
+///
+/// A return of this fingerprint is a return of the branch's own region to an earlier value, whatever other workers
+/// write beside it; appending always makes a new place, so progress never looks like a return.
+pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State) -> Digest {
+    let places: BTreeMap<String, serde_json::Value> = changes
+        .iter()
+        .map(|change| {
+            let now = state.get(&change.path).map_or(serde_json::Value::Null, |value| serde_json::json!([value]));
+            (change.path.to_string(), now)
+        })
+        .collect();
+    hasher.document(&serde_json::json!(places))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blueprint::{Cycles, Streak};
+
+    fn branch() -> Branch {
+        Branch { rule: Some("r".into()), worker: "w".into() }
+    }
+
+    fn written(value: u8) -> Heard {
+        Heard::Commit(Digest([value; 32]))
+    }
+
+    #[test]
+    fn rejections_in_a_row_first_reduce_the_view_and_then_stop_the_branch() {
+        let policy = Circuit::default();
+        let mut breaker = Breaker::default();
+        let mut changes = Vec::new();
+        for _ in 0..6 {
+            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+            if let Some(due) = breaker.due(&policy, &branch()) {
+                changes.push(due.change);
+                breaker.apply(&branch(), due.change, due.reason);
+            }
+        }
+        assert_eq!(changes, [Change::Reduced, Change::Opened]);
+        assert!(!breaker.admits(&branch()));
+    }
+
+    #[test]
+    fn a_commit_ends_a_streak() {
+        let policy = Circuit::default();
+        let mut breaker = Breaker::default();
+        for value in 0..10 {
+            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+            breaker.hear(&policy, Some(&branch()), written(value));
+            assert_eq!(breaker.due(&policy, &branch()), None);
+        }
+    }
+
+    #[test]
+    fn oscillations_of_every_period_up_to_half_the_window_are_cycles() {
+        let policy = Circuit::default();
+        for period in 2..=8_u8 {
+            let mut breaker = Breaker::default();
+            let tripped_after = (0..40_u8).find(|turn| {
+                breaker.hear(&policy, Some(&branch()), written(turn % period));
+                breaker.due(&policy, &branch()).is_some_and(|due| due.reason == Reason::Cycles)
+            });
+            assert_eq!(tripped_after, Some(period + 1), "period {period}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_that_goes_on_with_less_to_see_is_stopped() {
+        let cycles = Cycles { then: Action::ReduceView, ..Cycles::default() };
+        let policy = Circuit { cycles, ..Circuit::default() };
+        let mut breaker = Breaker::default();
+        let mut changes = Vec::new();
+        for turn in 0..12 {
+            breaker.hear(&policy, Some(&branch()), written(turn % 2));
+            if let Some(due) = breaker.due(&policy, &branch()).filter(|due| due.reason == Reason::Cycles) {
+                changes.push((turn, due.change));
+                breaker.apply(&branch(), due.change, due.reason);
+            }
+        }
+        assert_eq!(changes, [(3, Change::Reduced), (7, Change::Opened)]);
+    }
+
+    #[test]
+    fn an_open_branch_gets_one_probe_after_its_cooldown() {
+        let policy = Circuit {
+            no_ops: Streak { limit: 1, then: Action::StopBranch },
+            cycles: Cycles::default(),
+            cooldown: 3,
+            ..Circuit::default()
+        };
+        let mut breaker = Breaker::default();
+        breaker.hear(&policy, Some(&branch()), Heard::NoOp);
+        breaker.apply(&branch(), Change::Opened, Reason::NoOps);
+        for _ in 0..2 {
+            breaker.hear(&policy, None, Heard::NoOp);
+            assert!(breaker.cooled(&policy).is_empty());
+        }
+        breaker.hear(&policy, None, Heard::NoOp);
+        assert_eq!(breaker.cooled(&policy), [branch()]);
+        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        assert!(breaker.admits(&branch()));
+        breaker.dispatched(&branch(), InvocationId(9));
+        assert!(!breaker.admits(&branch()));
+        breaker.hear(&policy, Some(&branch()), written(1));
+        let due = breaker.due(&policy, &branch()).expect("the probe was committed");
+        assert_eq!((due.reason, due.change), (Reason::ProbeCommitted, Change::Closed));
+    }
+
+    #[test]
+    fn a_probe_that_is_rejected_to_the_end_stops_the_branch_again() {
+        let policy = Circuit::default();
+        let mut breaker = Breaker::default();
+        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.dispatched(&branch(), InvocationId(1));
+        for is_final in [false, false, true] {
+            breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final });
+        }
+        let due = breaker.due(&policy, &branch()).expect("the streak is too long");
+        assert_eq!(due.change, Change::Opened);
+    }
+
+    #[test]
+    fn a_probe_that_changes_nothing_stops_the_branch_again() {
+        let policy = Circuit { no_ops: Streak { limit: 5, then: Action::StopBranch }, ..Circuit::default() };
+        let mut breaker = Breaker::default();
+        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.dispatched(&branch(), InvocationId(1));
+        breaker.hear(&policy, Some(&branch()), Heard::NoOp);
+        let due = breaker.due(&policy, &branch()).expect("the probe failed");
+        assert_eq!((due.reason, due.change), (Reason::ProbeFailed, Change::Opened));
+    }
+}

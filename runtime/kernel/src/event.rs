@@ -1,0 +1,126 @@
+//! What a commit did, place by place: the only thing that rules see.
+
+use jsonptr::{PointerBuf, Token};
+use serde_json::Value;
+
+use crate::blueprint::EventOp;
+
+/// What one operation did to the place it names.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// The place, with a real index where the operation appended.
+    pub path: PointerBuf,
+    /// What was there, unless the operation made the place.
+    pub before: Option<Value>,
+    /// What is there now, unless the operation took it away.
+    pub after: Option<Value>,
+}
+
+/// One event: something at a place became different.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event<'a> {
+    /// How.
+    pub op: EventOp,
+    /// Where.
+    pub path: PointerBuf,
+    /// What is there now; for a removal, what was there.
+    pub value: &'a Value,
+}
+
+/// The events of a commit, operation by operation, each place before what lies below it.
+///
+/// A place above what was written has no event; every place below it that came, went or changed has one, so that
+/// replacing an empty array by three elements adds three (SPEC section 6).
+pub fn events(changes: &[Change]) -> Vec<Event<'_>> {
+    let mut events = Vec::new();
+    for change in changes {
+        compare(&change.path, change.before.as_ref(), change.after.as_ref(), &mut events);
+    }
+    events
+}
+
+/// Recursion is bounded by the depth of the state, which the blueprint limits.
+fn compare<'a>(path: &PointerBuf, before: Option<&'a Value>, after: Option<&'a Value>, events: &mut Vec<Event<'a>>) {
+    let (op, value) = match (before, after) {
+        (None, None) => return,
+        (None, Some(after)) => (EventOp::Add, after),
+        (Some(before), None) => (EventOp::Remove, before),
+        (Some(before), Some(after)) if before == after => return,
+        (Some(_), Some(after)) => (EventOp::Replace, after),
+    };
+    events.push(Event { op, path: path.clone(), value });
+    for token in children(before, after) {
+        let below = |value: Option<&'a Value>| value.and_then(|value| child(value, &token));
+        let mut place = path.clone();
+        place.push_back(Token::new(token.as_str()));
+        compare(&place, below(before), below(after), events);
+    }
+}
+
+/// The names of everything directly below either value: members in their order, then elements by index.
+fn children(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let mut names = std::collections::BTreeSet::new();
+    let mut length = 0;
+    for value in [before, after].into_iter().flatten() {
+        if let Some(members) = value.as_object() {
+            names.extend(members.keys().cloned());
+        }
+        length = length.max(value.as_array().map_or(0, Vec::len));
+    }
+    names.into_iter().chain((0..length).map(|index| index.to_string())).collect()
+}
+
+fn child<'a>(value: &'a Value, token: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(members) => members.get(token),
+        Value::Array(elements) => elements.get(token.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(before: Option<Value>, after: Option<Value>, expected: &[(EventOp, &str)]) {
+        let path = PointerBuf::parse("/x").expect("a pointer");
+        let changes = [Change { path, before, after }];
+        let found: Vec<_> = events(&changes).into_iter().map(|event| (event.op, event.path.to_string())).collect();
+        let expected: Vec<_> = expected.iter().map(|(op, path)| (*op, (*path).to_owned())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn replacing_an_empty_array_by_three_elements_adds_three() {
+        check(
+            Some(json!([])),
+            Some(json!([1, 2, 3])),
+            &[(EventOp::Replace, "/x"), (EventOp::Add, "/x/0"), (EventOp::Add, "/x/1"), (EventOp::Add, "/x/2")],
+        );
+    }
+
+    #[test]
+    fn writing_what_was_there_already_is_no_event() {
+        check(Some(json!({"a": 1})), Some(json!({"a": 1})), &[]);
+    }
+
+    #[test]
+    fn members_that_stay_have_no_event() {
+        check(
+            Some(json!({"a": 1, "b": 2, "c": 3})),
+            Some(json!({"a": 1, "b": 5, "d": 4})),
+            &[(EventOp::Replace, "/x"), (EventOp::Replace, "/x/b"), (EventOp::Remove, "/x/c"), (EventOp::Add, "/x/d")],
+        );
+    }
+
+    #[test]
+    fn removing_a_place_removes_what_was_below_it() {
+        check(
+            Some(json!({"a": [1]})),
+            None,
+            &[(EventOp::Remove, "/x"), (EventOp::Remove, "/x/a"), (EventOp::Remove, "/x/a/0")],
+        );
+    }
+}

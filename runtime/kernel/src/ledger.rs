@@ -1,0 +1,173 @@
+//! Counts what a board spends: reserved before a call, settled after it (SPEC section 8).
+//!
+//! A call that is never answered stays charged at its reservation, so that a crash or a retry neither hides a cost nor
+//! counts one twice.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::Blueprint;
+use crate::breaker::Branch;
+use crate::id::WorkerName;
+use crate::record::Resource;
+
+/// The largest integer that canonical JSON (RFC 8785) keeps exact, as all below it.
+const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// Tokens of one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Tokens of the prompt, cached ones included.
+    pub prompt: u64,
+    /// Tokens of the reply.
+    pub completion: u64,
+    /// Tokens of the prompt that the provider had cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached: u64,
+    /// Whether the figures are our estimate, because the provider gave none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// The same figures, none beyond what a record can hold exactly (2^53 − 1): a provider may say anything.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let bound = |tokens: u64| tokens.min(EXACT_MAX);
+        Self {
+            prompt: bound(self.prompt),
+            completion: bound(self.completion),
+            cached: bound(self.cached),
+            estimated: self.estimated,
+        }
+    }
+
+    /// Prompt and reply.
+    pub const fn total(self) -> u64 {
+        self.prompt.saturating_add(self.completion)
+    }
+}
+
+/// What one worker, one branch or a whole board has spent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Account {
+    /// Calls made.
+    pub calls: u64,
+    /// Tokens of calls that are over.
+    pub spent: u64,
+    /// Tokens set aside for calls under way.
+    pub reserved: u64,
+    /// Of the spent: tokens of prompts.
+    pub prompt: u64,
+    /// Of the spent: tokens of replies.
+    pub completion: u64,
+    /// Of the prompts: tokens the provider had cached.
+    pub cached: u64,
+    /// Recorded time between calls and their outcomes, in milliseconds.
+    pub running_ms: u64,
+}
+
+impl Account {
+    /// What counts against a budget.
+    pub const fn committed(&self) -> u64 {
+        self.spent.saturating_add(self.reserved)
+    }
+}
+
+/// The accounts of one board.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    board: Account,
+    workers: BTreeMap<WorkerName, Account>,
+    branches: BTreeMap<Branch, Account>,
+}
+
+/// A budget that does not suffice for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortfall {
+    /// Which budget.
+    pub resource: Resource,
+    /// What the call would need.
+    pub needed: u64,
+    /// What is left.
+    pub left: u64,
+    /// Whether calls under way hold so much that it may suffice once they are settled.
+    pub may_be_freed: bool,
+}
+
+impl Ledger {
+    /// The account of the board.
+    pub const fn board(&self) -> &Account {
+        &self.board
+    }
+
+    /// The accounts of the workers that were called.
+    pub const fn workers(&self) -> &BTreeMap<WorkerName, Account> {
+        &self.workers
+    }
+
+    /// The accounts of the branches that were called.
+    pub const fn branches(&self) -> &BTreeMap<Branch, Account> {
+        &self.branches
+    }
+
+    /// Whether a call that needs so many tokens can be afforded.
+    ///
+    /// # Errors
+    /// The first budget that does not suffice.
+    pub fn afford(&self, blueprint: &Blueprint, worker: &WorkerName, needed: u64) -> Result<(), Shortfall> {
+        let account = self.workers.get(worker).copied().unwrap_or_default();
+        let own = blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens);
+        let budgets = [
+            (Resource::WorkerTokens, own, account),
+            (Resource::BoardTokens, Some(blueprint.limits.tokens), self.board),
+        ];
+        for (resource, limit, account) in budgets {
+            let Some(limit) = limit else { continue };
+            let left = limit.saturating_sub(account.committed());
+            if needed > left {
+                let may_be_freed = needed <= limit.saturating_sub(account.spent);
+                return Err(Shortfall { resource, needed, left, may_be_freed });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets tokens aside for a call that is about to be made.
+    pub(crate) fn reserve(&mut self, branch: &Branch, tokens: u64) {
+        self.each(branch, |account| {
+            account.calls += 1;
+            account.reserved = account.reserved.saturating_add(tokens);
+        });
+    }
+
+    /// Ends a reservation: by what the call cost, or by the whole of it if nobody will ever know.
+    pub(crate) fn settle(&mut self, branch: &Branch, reserved: u64, usage: Option<Usage>, running_ms: u64) {
+        self.each(branch, |account| {
+            account.reserved = account.reserved.saturating_sub(reserved);
+            account.running_ms = account.running_ms.saturating_add(running_ms);
+            match usage {
+                Some(usage) => {
+                    account.spent = account.spent.saturating_add(usage.total());
+                    account.prompt = account.prompt.saturating_add(usage.prompt);
+                    account.completion = account.completion.saturating_add(usage.completion);
+                    account.cached = account.cached.saturating_add(usage.cached);
+                }
+                None => account.spent = account.spent.saturating_add(reserved),
+            }
+        });
+    }
+
+    fn each(&mut self, branch: &Branch, mut change: impl FnMut(&mut Account)) {
+        change(&mut self.board);
+        change(self.workers.entry(branch.worker.clone()).or_default());
+        change(self.branches.entry(branch.clone()).or_default());
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

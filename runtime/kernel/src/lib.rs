@@ -1,0 +1,41 @@
+//! The pure core of PatchBoard: what is allowed, what happened, what happens next.
+//!
+//! Owns every decision about a board. Knows no clock, no thread, no file, no socket and no randomness: time, salts and
+//! ids arrive as arguments, and everything it wants done is returned as data. The shell around it is
+//! `patchboard-runtime`.
+//!
+//! # Layout
+//!
+//! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`replay`] derives a run again.
+//! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
+//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
+//! * [`contract`], [`schema`], [`expr`]: who may write where, what a valid document is, what must hold.
+//! * [`json`], [`patch`], [`state`], [`digest`]: documents, their edits and their fingerprints.
+//! * [`record`]: the journal's entries and their hash chain.
+//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
+
+pub mod blueprint;
+pub mod board;
+pub mod breaker;
+pub mod canonical;
+pub mod contract;
+pub mod digest;
+pub mod event;
+pub mod expr;
+pub mod failure;
+pub mod id;
+pub mod json;
+pub mod ledger;
+pub mod lint;
+pub mod patch;
+pub mod pattern;
+pub mod pipeline;
+pub mod plan;
+pub mod record;
+pub mod rejection;
+pub mod replay;
+pub mod scheduler;
+pub mod schema;
+pub mod source;
+pub mod state;
+pub mod view;

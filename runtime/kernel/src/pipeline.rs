@@ -1,0 +1,299 @@
+//! The validation pipeline: syntax, authorization, freshness, application, schema, invariants (DESIGN section 4).
+//!
+//! A proposal passes all stages or stops at the first that fails, with every violation of that stage. Nothing here
+//! changes anything: what is accepted comes back as the state it would make. Reading a worker's reply is in
+//! `reply`.
+
+mod reply;
+
+use std::borrow::Cow;
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use crate::contract::Contract;
+use crate::digest::Hasher;
+use crate::event::Change;
+use crate::expr::{Allowance, Variables};
+use crate::id::WorkerName;
+use crate::patch::{self, Op};
+use crate::plan::{Plan, Seat};
+use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
+use crate::state::{Candidate, ResultLimits, State};
+
+pub use reply::{Reply, ReplyBody};
+
+/// The most instances an invariant is evaluated for.
+const INSTANCES_MAX: usize = 100_000;
+
+/// What the pipeline says of a proposal.
+#[derive(Clone)]
+pub enum Verdict {
+    /// It may be committed.
+    Accepted(Accepted),
+    /// It would change nothing.
+    NoOp(Reply),
+    /// It may not.
+    Rejected(Rejection),
+}
+
+/// An accepted proposal.
+#[derive(Clone)]
+pub struct Accepted {
+    /// What was proposed.
+    pub reply: Reply,
+    /// The state it makes, and how.
+    pub made: Made,
+}
+
+/// A state made by a patch.
+#[derive(Clone)]
+pub struct Made {
+    /// The state.
+    pub state: State,
+    /// What each operation did.
+    pub changes: Vec<Change>,
+}
+
+/// Judges a worker's reply against the committed state.
+pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, body: &ReplyBody) -> Verdict {
+    let seat = plan.seats.get(worker);
+    match judge_stages(plan, hasher, state, seat, worker, body) {
+        Ok(verdict) => verdict,
+        Err((mut rejection, written)) => {
+            if let Some(seat) = seat {
+                conceal(&mut rejection.violations, &seat.contract, &written);
+                let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
+                rejection.allowed = match rejection.stage {
+                    Stage::Syntax => seat.contract.allowed(&[], &plan.schema),
+                    _ => seat.contract.allowed(&near, &plan.schema),
+                };
+            }
+            Verdict::Rejected(rejection)
+        }
+    }
+}
+
+/// Applies a committed patch again, for recovery.
+///
+/// # Errors
+/// The violation of the first operation that does not apply.
+pub fn reapply(plan: &Plan, hasher: &Hasher, state: &State, patch: &Value) -> Result<Made, Violation> {
+    let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
+    let ops = patch::parse(patch, &unlimited).map_err(|mut violations| violations.remove(0))?;
+    let mut candidate = state.candidate();
+    let mut changes = Vec::new();
+    for op in &ops {
+        apply(&mut candidate, op, limits(plan), &mut changes)?;
+    }
+    Ok(Made { state: candidate.into_state(hasher), changes })
+}
+
+/// Checks schema and invariants of a state that no patch made: the initial one.
+pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
+    let violations = plan.schema.violations(state.root(), VIOLATIONS_MAX);
+    if violations.is_empty() {
+        check_invariants(plan, state, state.root(), &Value::Array(Vec::new()))
+    } else {
+        violations
+    }
+}
+
+/// A rejection, and the places the patch wrote, which its author may be shown.
+type Refused = (Rejection, Vec<PointerBuf>);
+
+/// The places where a candidate holds what the patch itself wrote. A place that came about by moving or copying, or
+/// that a later operation shifted, holds something else.
+fn own_places(ops: &[Op], changes: &[Change], made: &State) -> Vec<PointerBuf> {
+    let written = ops.iter().filter_map(|op| match op {
+        Op::Add(op) => Some(&op.value),
+        Op::Replace(op) => Some(&op.value),
+        Op::Remove(_) | Op::Move(_) | Op::Copy(_) | Op::Test(_) => None,
+    });
+    let written: Vec<_> = written.collect();
+    let places = changes.iter().map(|change| &change.path);
+    places.filter(|path| made.get(path).is_some_and(|value| written.contains(&value))).cloned().collect()
+}
+
+fn judge_stages(
+    plan: &Plan,
+    hasher: &Hasher,
+    state: &State,
+    seat: Option<&Seat>,
+    worker: &WorkerName,
+    body: &ReplyBody,
+) -> Result<Verdict, Refused> {
+    let defaults = crate::blueprint::PatchLimits::default();
+    let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
+    let refuse = |stage, violations| (Rejection::new(stage, violations), Vec::new());
+
+    let (reply, ops) = reply::read(body, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
+
+    let Some(seat) = seat else {
+        let message = format!("there is no worker {worker}");
+        return Err(refuse(Stage::Authorization, vec![Violation::new(Code::WrongWorker, "", message)]));
+    };
+
+    // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
+    // its application; a trouble of application waits until nothing is left to say about authorization.
+    let mut candidate = state.candidate();
+    let mut changes = Vec::new();
+    let mut unauthorized = Vec::new();
+    let mut inapplicable = Vec::new();
+    let mut broken = false;
+    for (index, op) in ops.iter().enumerate() {
+        let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
+        if violations.is_empty()
+            && !broken
+            && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes)
+        {
+            // After a failed test the rest can still be tried; after anything else it would fail by consequence.
+            broken = !matches!(op, Op::Test(_));
+            inapplicable.push(violation.at_op(index));
+        }
+        unauthorized.extend(violations);
+    }
+    if !unauthorized.is_empty() {
+        return Err(refuse(Stage::Authorization, unauthorized));
+    }
+    if !inapplicable.is_empty() {
+        return Err(refuse(Stage::Application, inapplicable));
+    }
+
+    let made = candidate.into_state(hasher);
+    if made.digest() == state.digest() {
+        return Ok(Verdict::NoOp(reply));
+    }
+    let written = || own_places(&ops, &changes, &made);
+    let violations = plan.schema.violations(made.root(), VIOLATIONS_MAX);
+    if !violations.is_empty() {
+        return Err((Rejection::new(Stage::Schema, violations), written()));
+    }
+    let violations = check_invariants(plan, &made, state.root(), &reply.patch);
+    if !violations.is_empty() {
+        return Err((Rejection::new(Stage::Invariant, violations), written()));
+    }
+    Ok(Verdict::Accepted(Accepted { reply, made: Made { state: made, changes } }))
+}
+
+fn limits(plan: &Plan) -> ResultLimits {
+    let limits = &plan.blueprint.limits;
+    ResultLimits { bytes: limits.state_bytes, depth: limits.depth }
+}
+
+/// Applies one operation and notes what it did.
+fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut Vec<Change>) -> Result<(), Violation> {
+    let effect = candidate.effect(op);
+    let taken = match op {
+        Op::Move(op) => Some((op.from.clone(), candidate.get(&op.from).cloned())),
+        Op::Remove(op) => Some((op.path.clone(), candidate.get(&op.path).cloned())),
+        Op::Add(_) | Op::Replace(_) | Op::Copy(_) | Op::Test(_) => None,
+    };
+    let overwritten = match effect.kind {
+        Some(crate::blueprint::GrantOp::Replace) => candidate.get(&effect.lands_at).cloned(),
+        _ => None,
+    };
+    candidate.apply(op, limits)?;
+    // What is moved out of what it then overwrites has its own change.
+    let overwritten = match (&taken, overwritten) {
+        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at)),
+        (_, overwritten) => overwritten,
+    };
+    if let Some((path, before)) = taken {
+        changes.push(Change { path, before, after: None });
+    }
+    if matches!(op, Op::Add(_) | Op::Replace(_) | Op::Move(_) | Op::Copy(_)) {
+        let after = candidate.get(&effect.lands_at).cloned();
+        changes.push(Change { path: effect.lands_at, before: overwritten, after });
+    }
+    Ok(())
+}
+
+/// `value`, which stood at `place`, without what stood at `from`, if that lies below.
+fn without(mut value: Value, from: &jsonptr::Pointer, place: &jsonptr::Pointer) -> Value {
+    let Some((parent, name)) = from.strip_prefix(place).and_then(|below| below.split_back()) else { return value };
+    match value.pointer_mut(parent.as_str()) {
+        Some(Value::Object(members)) => drop(members.remove(name.decoded().as_ref())),
+        Some(Value::Array(elements)) => {
+            if let Some(index) = name.decoded().parse().ok().filter(|index| *index < elements.len()) {
+                elements.remove(index);
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut allowance = Allowance::new();
+    let request = state.root().get("request").unwrap_or(&Value::Null);
+    let mut variables = Variables::from([
+        ("request", Cow::Borrowed(request)),
+        ("state", Cow::Borrowed(state.root())),
+        ("before", Cow::Borrowed(before)),
+        ("patch", Cow::Borrowed(patch)),
+    ]);
+    for invariant in &plan.invariants {
+        let places = match &invariant.each {
+            Some(pattern) => pattern.instances(state.root(), INSTANCES_MAX),
+            None => vec![PointerBuf::new()],
+        };
+        if places.len() == INSTANCES_MAX {
+            // What is not evaluated does not hold.
+            let message =
+                format!("{} has too many instances: fewer than {INSTANCES_MAX} can be checked", invariant.name);
+            violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
+        }
+        for place in places {
+            if invariant.each.is_some() {
+                let Some(instance) = state.get(&place) else { continue };
+                variables.insert("self", Cow::Borrowed(instance));
+            }
+            let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
+                Ok(true) => continue,
+                Ok(false) => ("does not hold", None),
+                Err(error) => ("cannot be evaluated", Some(error)),
+            };
+            let message = format!("{} {how}: {}", invariant.name, invariant.expr.source());
+            let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
+            // What went wrong in it speaks of what is there.
+            violation.found = trouble.map(|error| error.to_string().into());
+            violations.push(violation.by_rule(invariant.name.clone()));
+            if violations.len() >= VIOLATIONS_MAX {
+                return violations;
+            }
+        }
+        variables.remove("self");
+    }
+    violations
+}
+
+/// Takes out of violations what their worker may not see: it may see what it may read, and what it wrote itself
+/// (SPEC section 3).
+fn conceal(violations: &mut [Violation], contract: &Contract, written: &[PointerBuf]) {
+    for violation in violations {
+        let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
+        let own = written.iter().any(|path| place.starts_with(path));
+        let above = place.parent().map_or_else(PointerBuf::new, |parent| parent.to_buf());
+        match violation.code {
+            Code::TestFailed | Code::SchemaViolation
+                if violation.found.is_some() && !own && !contract.may_read(&place) =>
+            {
+                violation.found = None;
+                violation.message = match &violation.rule {
+                    Some(keyword) => format!("the value there breaks {keyword}"),
+                    None => "the value there is another".to_owned(),
+                };
+            }
+            Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
+            // How long an array is, or what kind of thing is there, shows what is there.
+            Code::PathNotFound | Code::IndexOutOfRange if !contract.may_read(&above) => {
+                violation.found = None;
+                violation.expected = None;
+                violation.message = "there is no such place".to_owned();
+            }
+            _ => {}
+        }
+    }
+}

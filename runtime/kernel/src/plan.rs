@@ -1,0 +1,181 @@
+//! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::blueprint::{Blueprint, EventOp, Trigger, Worker};
+use crate::contract::Contract;
+use crate::expr::Expr;
+use crate::id::{RuleName, WorkerName};
+use crate::pattern::Pattern;
+use crate::schema::Schema;
+
+/// The variables of a rule's condition (SPEC section 6).
+pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch"];
+/// The variables of an invariant that is evaluated once.
+pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
+/// The variables of an invariant that is evaluated for every instance of a pattern.
+pub const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self"];
+/// The variables of the `done` condition.
+pub const DONE_VARIABLES: &[&str] = &["request", "state"];
+
+/// A compiled blueprint.
+pub struct Plan {
+    /// What it was compiled from.
+    pub blueprint: Arc<Blueprint>,
+    /// The state schema.
+    pub schema: Schema,
+    /// The request's schema.
+    pub request: Schema,
+    /// The workers and their contracts.
+    pub seats: BTreeMap<WorkerName, Seat>,
+    /// The rules, in the blueprint's order.
+    pub rules: Vec<Rule>,
+    /// The invariants, in the blueprint's order.
+    pub invariants: Vec<Invariant>,
+    /// The condition under which the board is done.
+    pub done: Option<Expr>,
+}
+
+/// A worker and its compiled contract.
+pub struct Seat {
+    /// As the blueprint has it.
+    pub worker: Arc<Worker>,
+    /// What it may read and write.
+    pub contract: Contract,
+    /// The least its view can measure; reducing a view goes no lower.
+    pub view_minimum: u32,
+}
+
+/// A compiled rule.
+pub struct Rule {
+    /// Its name.
+    pub name: RuleName,
+    /// Whom it wakes.
+    pub run: WorkerName,
+    /// What it waits for.
+    pub wakes_on: WakesOn,
+    /// Its condition.
+    pub when: Option<Expr>,
+}
+
+/// What a compiled rule waits for.
+pub enum WakesOn {
+    /// The board's creation.
+    Start,
+    /// A signal of this name; a manual rule waits for its own name.
+    Signal(String),
+    /// A committed change.
+    Event {
+        /// The kind of change; none: any.
+        op: Option<EventOp>,
+        /// Where.
+        path: Pattern,
+    },
+    /// All of these rules have completed an invocation.
+    After(Vec<RuleName>),
+    /// A schedule; the daemon's clock turns it into signals.
+    Schedule,
+}
+
+/// A compiled invariant.
+pub struct Invariant {
+    /// Its name.
+    pub name: String,
+    /// The instances it is evaluated for, as `self`; none: once.
+    pub each: Option<Pattern>,
+    /// What must hold.
+    pub expr: Expr,
+}
+
+impl Plan {
+    /// Compiles a blueprint. [`crate::lint`] reports the same troubles, all of them and with positions.
+    ///
+    /// # Errors
+    /// The first thing that cannot be compiled, for people.
+    pub fn compile(blueprint: Arc<Blueprint>) -> Result<Self, String> {
+        let state = &blueprint.state;
+        let schema = Schema::compile(&state.schema, state.assert_formats)
+            .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
+        let request = Schema::compile(&blueprint.request, state.assert_formats)
+            .map_err(|error| format!("request{}: {error}", error.pointer))?;
+        let mut seats = BTreeMap::new();
+        for (name, worker) in &blueprint.workers {
+            // A grant that demands a person must never be committed without one.
+            if worker.writes.iter().any(|grant| grant.approval.is_some()) {
+                return Err(format!("workers.{name}: this version cannot ask a person for approval"));
+            }
+            // What is shown and judged are the operations that can be used.
+            let worker = worker.with_effective_ops();
+            let contract =
+                Contract::compile(&worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))?;
+            let view_minimum = crate::view::minimum(&worker, &contract, &schema);
+            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, view_minimum });
+        }
+        let mut rules = Vec::with_capacity(blueprint.rules.len());
+        for rule in &blueprint.rules {
+            let wrong = |what: String| format!("rule {}: {what}", rule.name);
+            if !seats.contains_key(&rule.run) {
+                return Err(wrong(format!("there is no worker {}", rule.run)));
+            }
+            let wakes_on = match &rule.trigger {
+                Trigger::Start => WakesOn::Start,
+                Trigger::Manual => WakesOn::Signal(rule.name.to_string()),
+                Trigger::Signal(name) => WakesOn::Signal(name.clone()),
+                Trigger::Event { op, path } => {
+                    let path = Pattern::parse(path).map_err(|error| wrong(error.to_string()))?;
+                    WakesOn::Event { op: *op, path }
+                }
+                Trigger::After(rules) => WakesOn::After(rules.clone()),
+                Trigger::Every(_) => WakesOn::Schedule,
+            };
+            let when = match &rule.when {
+                Some(source) => {
+                    Some(Expr::compile(source, CONDITION_VARIABLES).map_err(|error| wrong(error.to_string()))?)
+                }
+                None => None,
+            };
+            rules.push(Rule { name: rule.name.clone(), run: rule.run.clone(), wakes_on, when });
+        }
+        let mut invariants = Vec::with_capacity(blueprint.invariants.len());
+        for invariant in &blueprint.invariants {
+            let wrong = |what: String| format!("invariant {}: {what}", invariant.name);
+            let (each, variables) = match &invariant.each {
+                Some(path) => {
+                    (Some(Pattern::parse(path).map_err(|error| wrong(error.to_string()))?), INSTANCE_VARIABLES)
+                }
+                None => (None, INVARIANT_VARIABLES),
+            };
+            let expr = Expr::compile(&invariant.expr, variables).map_err(|error| wrong(error.to_string()))?;
+            invariants.push(Invariant { name: invariant.name.clone(), each, expr });
+        }
+        let done = match &blueprint.done {
+            Some(done) => Some(Expr::compile(&done.when, DONE_VARIABLES).map_err(|error| format!("done: {error}"))?),
+            None => None,
+        };
+        Ok(Self { blueprint, schema, request, seats, rules, invariants, done })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blueprint::GrantOp;
+
+    #[test]
+    fn a_seat_shows_only_the_operations_that_can_be_used() {
+        let blueprint = serde_json::json!({
+            "blueprint": 1, "name": "append", "state": {"schema": true, "initial": {"xs": []}},
+            "workers": {"writer": {"agent": "llm", "writes": [
+                {"path": "/xs/-"}, {"path": "/xs/-", "ops": ["copy", "add"]}, {"path": "/xs/*"},
+            ]}},
+        });
+        let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
+        let plan = Plan::compile(Arc::new(blueprint.clone())).expect("a plan");
+        let grants = &plan.seats.values().next().expect("a seat").worker.writes;
+        let ops: Vec<&[GrantOp]> = grants.iter().map(|grant| grant.ops.as_slice()).collect();
+        use GrantOp::{Add, Copy, Replace};
+        assert_eq!(ops, [[Add].as_slice(), &[Copy, Add], &[Add, Replace]]);
+        assert_eq!(*plan.blueprint, blueprint, "what was written is kept");
+    }
+}

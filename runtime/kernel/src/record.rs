@@ -1,0 +1,684 @@
+//! The journal's entries: their contents, their canonical form and their hash chain (SPEC section 10).
+//!
+//! A record has a *header*, canonical JSON of what the chain needs, and a *payload* of values that may hold people's
+//! data. The header holds a salted commitment to every value, so that a value can be erased later and the chain still
+//! verifies: `hash = SHA-256(hash of the record before ‖ exact header bytes)`, with 32 zero bytes before the first.
+//!
+//! Storage belongs to the runtime; what records do to a board is in [`crate::board`].
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::blueprint::Unit;
+use crate::breaker;
+use crate::canonical;
+use crate::digest::{Digest, Hasher, Salt, sha256};
+use crate::failure::FailureCode;
+use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
+use crate::ledger::Usage;
+use crate::rejection::{Code, Rejection, Stage, coded};
+
+/// The journal format this version writes, and the newest it reads.
+pub const FORMAT: u32 = 1;
+
+/// What the first record's hash is chained to.
+pub const GENESIS: Digest = Digest([0; 32]);
+
+coded! {
+    /// What a record records.
+    Kind {
+        /// The board came to be.
+        Created = "created",
+        /// A process took the board over.
+        Epoch = "epoch",
+        /// An invocation was put into the queue.
+        Scheduled = "scheduled",
+        /// An attempt of an invocation is about to be made.
+        Invoked = "invoked",
+        /// A proposal was committed.
+        Committed = "committed",
+        /// A proposal changed nothing.
+        NoOp = "no_op",
+        /// A proposal was refused.
+        Rejected = "rejected",
+        /// An attempt ended without a proposal.
+        Failed = "failed",
+        /// A proposal came that nobody waited for.
+        Late = "late",
+        /// A rule's condition had no truth value, so the rule did not fire.
+        Skipped = "skipped",
+        /// A breaker moved.
+        Breaker = "breaker",
+        /// A budget did not suffice.
+        Budget = "budget",
+        /// Dispatching was suspended.
+        Paused = "paused",
+        /// Dispatching goes on.
+        Resumed = "resumed",
+        /// Time passed, and something was due.
+        Tick = "tick",
+        /// A signal arrived.
+        Signal = "signal",
+        /// The board ended.
+        Ended = "ended",
+    }
+}
+
+/// The members of record bodies that are kept in the payload, whatever their kind. Everything that may hold what
+/// users, documents or models wrote belongs here.
+const VALUES: &[&str] =
+    &["blueprint", "intent", "message", "patch", "reads", "rejection", "reply", "request", "salt", "trigger", "value"];
+
+/// What a record says, by kind.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Body {
+    /// See [`Created`].
+    Created(Box<Created>),
+    /// See [`Epoch`].
+    Epoch(Epoch),
+    /// See [`Scheduled`].
+    Scheduled(Scheduled),
+    /// See [`Invoked`].
+    Invoked(Invoked),
+    /// See [`Committed`].
+    Committed(Committed),
+    /// See [`NoOp`].
+    NoOp(NoOp),
+    /// See [`Rejected`].
+    Rejected(Box<Rejected>),
+    /// See [`Failed`].
+    Failed(Failed),
+    /// See [`Late`].
+    Late(Late),
+    /// See [`Skipped`].
+    Skipped(Skipped),
+    /// See [`Breaker`].
+    Breaker(Breaker),
+    /// See [`Budget`].
+    Budget(Budget),
+    /// Dispatching was suspended.
+    Paused(Empty),
+    /// Dispatching goes on.
+    Resumed(Empty),
+    /// Time passed, and something was due.
+    Tick(Empty),
+    /// See [`Signal`].
+    Signal(Signal),
+    /// See [`Ended`].
+    Ended(Ended),
+}
+
+/// A body that says no more than its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The board came to be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Created {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The board.
+    pub board: BoardId,
+    /// The blueprint's name.
+    pub name: String,
+    /// Digest of the initial state.
+    pub state: Digest,
+    /// The accepted blueprint, fragments resolved and defaults spelled out.
+    pub blueprint: Value,
+    /// What the user asked.
+    pub request: Value,
+    /// What keeps this board's digests from being guessed.
+    pub salt: Salt,
+}
+
+/// A process took the board over; whatever was under way is lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Epoch {
+    /// Counts owners, from 1.
+    pub epoch: u64,
+    /// The owner's random name.
+    pub writer: String,
+}
+
+/// Why an invocation is wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Trigger {
+    /// The board began.
+    Start,
+    /// A commit did something to a place.
+    Event {
+        /// What it did.
+        op: crate::blueprint::EventOp,
+        /// Where, as a JSON Pointer.
+        path: String,
+        /// Which commit.
+        version: Version,
+    },
+    /// A signal, or somebody asking for the rule by name.
+    Signal {
+        /// Its name.
+        name: String,
+        /// The record that brought it.
+        seq: Seq,
+    },
+    /// The rules it waited for have completed.
+    After,
+    /// A breaker wakes the worker.
+    Breaker {
+        /// The stopped branch's rule.
+        rule: Option<RuleName>,
+        /// The stopped branch's worker.
+        worker: WorkerName,
+        /// Why it was stopped.
+        reason: breaker::Reason,
+    },
+}
+
+/// An invocation was put into the queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    /// Its number.
+    pub invocation: InvocationId,
+    /// The rule that wants it; none if a breaker does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// Whom it invokes.
+    pub worker: WorkerName,
+    /// Why.
+    pub trigger: Trigger,
+}
+
+/// An attempt is about to be made; everything its view depended on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invoked {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Which attempt of it, from 1.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: WorkerName,
+    /// Seq of the `scheduled` record.
+    pub cause: Seq,
+    /// The version the view was taken at; the base of what comes back.
+    pub base: Version,
+    /// The view budget in force.
+    pub budget: u32,
+    /// What the budget counts.
+    pub unit: Unit,
+    /// The view compiler's number ([`crate::view::COMPILER`]).
+    pub compiler: u32,
+    /// Seqs of the rejections the view shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feedback: Vec<Seq>,
+    /// Hash of the view's text; the text is a blob.
+    pub view: Digest,
+    /// Hash of the prompt; the prompt is a blob.
+    pub prompt: Digest,
+    /// Tokens reserved for the call.
+    pub reserved: u64,
+    /// When the attempt times out.
+    pub deadline: Timestamp,
+    /// The read set: JSON Pointers whose whole values the view showed.
+    pub reads: Vec<String>,
+}
+
+/// What every proposal's record says of where it came from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Author {
+    /// The worker in whose name it was made.
+    pub worker: WorkerName,
+    /// The attempt that made it; none for a direct proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    /// The idempotency token of a direct proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// The version it was written against.
+    pub base: Version,
+    /// What the call cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// An attempt of an invocation, as the records of its outcome name it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempt {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Which attempt of it, from 1.
+    pub number: u32,
+    /// Seq of the `scheduled` record, which holds the triggering event.
+    pub cause: Seq,
+    /// Hash of the view it was shown.
+    pub view: Digest,
+}
+
+/// A proposal was committed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Committed {
+    /// Where it came from.
+    pub by: Author,
+    /// The version it made.
+    pub version: Version,
+    /// Digest of the state it made.
+    pub state: Digest,
+    /// The patch (RFC 6902).
+    pub patch: Value,
+    /// What its author said it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+}
+
+/// A proposal changed nothing.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoOp {
+    /// Where it came from.
+    pub by: Author,
+    /// The patch (RFC 6902).
+    pub patch: Value,
+    /// What its author said it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+}
+
+/// A proposal was refused.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rejected {
+    /// Where it came from.
+    pub by: Author,
+    /// The stage that failed.
+    pub stage: Stage,
+    /// The first violation's code.
+    pub code: Code,
+    /// Whether this was the invocation's last attempt.
+    #[serde(rename = "final", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
+    /// All violations, and what is allowed instead.
+    pub rejection: Rejection,
+    /// The reply as it came.
+    pub reply: String,
+}
+
+/// An attempt ended without a proposal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failed {
+    /// Whose attempt it was.
+    pub by: Author,
+    /// Why.
+    pub code: FailureCode,
+    /// Whether the invocation ends with it.
+    #[serde(rename = "final", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
+    /// For people.
+    pub message: String,
+}
+
+/// A proposal that was refused before the pipeline: nobody waits for it any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Late {
+    /// The worker it came from.
+    pub worker: WorkerName,
+    /// The invocation it was for; none for a direct proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
+    /// The attempt it was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The token of a direct proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// `invocation_closed`, `wrong_worker`, `token_conflict` or `board_not_running`.
+    pub code: Code,
+    /// What the call cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// The reply as it came.
+    pub reply: String,
+}
+
+/// A rule's condition had no truth value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    /// The rule; none for the board's `done` condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// Why.
+    pub message: String,
+}
+
+/// A breaker moved.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    /// The branch's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// The branch's worker.
+    pub worker: WorkerName,
+    /// What happened to the branch.
+    pub change: breaker::Change,
+    /// Why.
+    pub reason: breaker::Reason,
+}
+
+coded! {
+    /// What ran out.
+    Resource {
+        /// Invocations of a worker.
+        Invocations = "invocations",
+        /// Tokens of a worker.
+        WorkerTokens = "worker_tokens",
+        /// Tokens of the board.
+        BoardTokens = "board_tokens",
+    }
+}
+
+/// A budget did not suffice, so the call was not made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The branch's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// The branch's worker.
+    pub worker: WorkerName,
+    /// The invocation that ends with it, if it was scheduled already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
+    /// What ran out.
+    pub resource: Resource,
+    /// How much the call would have needed.
+    pub needed: u64,
+    /// How much was left.
+    pub left: u64,
+}
+
+/// A signal arrived.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    pub value: Value,
+}
+
+coded! {
+    /// How a board ends (SPEC section 6).
+    End {
+        /// Its `done` condition holds.
+        Done = "done",
+        /// Nothing is queued, running or pending, and it is not done. A signal wakes it again.
+        Quiescent = "quiescent",
+        /// A breaker or a limit stopped it.
+        Stopped = "stopped",
+        /// It could not go on.
+        Failed = "failed",
+        /// Somebody cancelled it.
+        Cancelled = "cancelled",
+    }
+}
+
+coded! {
+    /// Why a board ended.
+    Cause {
+        /// The `done` condition holds.
+        Done = "done",
+        /// There was nothing left to do.
+        NothingToDo = "nothing_to_do",
+        /// There was nothing left to do, after invocations that were given up.
+        GaveUp = "gave_up",
+        /// A branch went in circles.
+        Cycles = "cycles",
+        /// Too many rejections in a row.
+        Rejections = "rejections",
+        /// Too many proposals in a row that changed nothing.
+        NoOps = "no_ops",
+        /// There was nothing left to do, and a breaker had stopped a branch. A signal may bring work to others.
+        Breaker = "breaker",
+        /// A budget was used up, and the blueprint stops the board for it.
+        Budget = "budget",
+        /// There was nothing left to do, and a budget had been used up. A signal may bring work to others.
+        Exhausted = "exhausted",
+        /// The limit of commits.
+        Commits = "commits",
+        /// The limit of running time.
+        Wall = "wall",
+        /// The board's actors kept failing.
+        Meltdown = "meltdown",
+        /// Somebody cancelled it.
+        Cancelled = "cancelled",
+    }
+}
+
+/// The board ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// How.
+    pub end: End,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl Ended {
+    /// Whether nothing takes it back. A board that merely stands still takes up work again when a signal or a direct
+    /// proposal brings some.
+    pub const fn is_final(self) -> bool {
+        match self.cause {
+            Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted => false,
+            Cause::Done
+            | Cause::Cycles
+            | Cause::Rejections
+            | Cause::NoOps
+            | Cause::Budget
+            | Cause::Commits
+            | Cause::Wall
+            | Cause::Meltdown
+            | Cause::Cancelled => true,
+        }
+    }
+}
+
+impl Body {
+    /// The kind of this body.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Created(_) => Kind::Created,
+            Self::Epoch(_) => Kind::Epoch,
+            Self::Scheduled(_) => Kind::Scheduled,
+            Self::Invoked(_) => Kind::Invoked,
+            Self::Committed(_) => Kind::Committed,
+            Self::NoOp(_) => Kind::NoOp,
+            Self::Rejected(_) => Kind::Rejected,
+            Self::Failed(_) => Kind::Failed,
+            Self::Late(_) => Kind::Late,
+            Self::Skipped(_) => Kind::Skipped,
+            Self::Breaker(_) => Kind::Breaker,
+            Self::Budget(_) => Kind::Budget,
+            Self::Paused(_) => Kind::Paused,
+            Self::Resumed(_) => Kind::Resumed,
+            Self::Tick(_) => Kind::Tick,
+            Self::Signal(_) => Kind::Signal,
+            Self::Ended(_) => Kind::Ended,
+        }
+    }
+}
+
+/// One entry of a board's journal, as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Its gapless number.
+    pub seq: Seq,
+    /// Its kind; also in the header.
+    pub kind: Kind,
+    /// When; also in the header.
+    pub at: Timestamp,
+    /// Canonical JSON (RFC 8785) of what the chain needs.
+    pub header: String,
+    /// A JSON object of the values the header commits to.
+    pub payload: String,
+    /// Chains the header to everything before it.
+    pub hash: Digest,
+}
+
+/// Why a stored record cannot be trusted or read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The header is not what the chain says it was.
+    #[error("the hash does not follow from the record before and the header")]
+    Hash,
+    /// The number, kind or time beside the header is not the header's.
+    #[error("{0} is not what the header says")]
+    Column(&'static str),
+    /// A value is not the one the header commits to.
+    #[error("the value of {0} is not the one the header commits to")]
+    Value(String),
+    /// A value that the header does not commit to, or one that is missing.
+    #[error("the payload does not hold exactly the values the header commits to: {0}")]
+    Values(String),
+    /// Header or payload are not what this version can read.
+    #[error("not readable: {0}")]
+    Unreadable(String),
+    /// The journal was written by a newer version.
+    #[error("the journal has format {0}, this version reads up to {FORMAT}: use a newer patchboard")]
+    NewerFormat(u64),
+}
+
+impl Record {
+    /// Seals a body as the record `seq`, after the record with the hash `previous`.
+    pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: &Body, hasher: &Hasher) -> Self {
+        let Value::Object(mut header) = serde_json::to_value(body).expect("bodies have string keys and finite numbers")
+        else {
+            unreachable!("a body is an object")
+        };
+        let mut payload = Map::new();
+        let mut commitments = Map::new();
+        for field in VALUES {
+            if let Some(value) = header.remove(*field) {
+                commitments.insert((*field).to_owned(), hasher.commitment(seq.0, field, &value).to_string().into());
+                payload.insert((*field).to_owned(), value);
+            }
+        }
+        header.insert("seq".into(), seq.0.into());
+        header.insert("at".into(), at.0.into());
+        if !commitments.is_empty() {
+            header.insert("values".into(), commitments.into());
+        }
+        let header = canonical::to_string(&Value::Object(header));
+        let hash = chain(previous, &header);
+        Self { seq, kind: body.kind(), at, header, payload: Value::Object(payload).to_string(), hash }
+    }
+
+    /// Checks the chain and the columns beside the header; needs no salt.
+    ///
+    /// # Errors
+    /// [`RecordError::Hash`], [`RecordError::Column`], [`RecordError::Unreadable`].
+    pub fn check_chain(&self, previous: Digest) -> Result<(), RecordError> {
+        if chain(previous, &self.header) != self.hash {
+            return Err(RecordError::Hash);
+        }
+        let header = object(&self.header)?;
+        let kind = header.get("kind").and_then(Value::as_str);
+        if kind != Some(self.kind.as_str()) {
+            return Err(RecordError::Column("kind"));
+        }
+        if header.get("seq").and_then(Value::as_u64) != Some(self.seq.0) {
+            return Err(RecordError::Column("seq"));
+        }
+        if header.get("at").and_then(Value::as_i64) != Some(self.at.0) {
+            return Err(RecordError::Column("at"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the payload holds exactly the values the header commits to.
+    ///
+    /// # Errors
+    /// [`RecordError::Value`], [`RecordError::Values`], [`RecordError::Unreadable`].
+    pub fn check_values(&self, hasher: &Hasher) -> Result<(), RecordError> {
+        let header = object(&self.header)?;
+        let none = Map::new();
+        let commitments = header.get("values").and_then(Value::as_object).unwrap_or(&none);
+        let payload = object(&self.payload)?;
+        if let Some(extra) = payload.keys().find(|field| !commitments.contains_key(*field)) {
+            return Err(RecordError::Values(format!("{extra} is not committed to")));
+        }
+        for (field, commitment) in commitments {
+            let Some(value) = payload.get(field) else {
+                return Err(RecordError::Values(format!("{field} is missing")));
+            };
+            let found = hasher.commitment(self.seq.0, field, value).to_string();
+            if commitment.as_str() != Some(found.as_str()) {
+                return Err(RecordError::Value(field.clone()));
+            }
+        }
+        // Another spelling of the same values is an alteration, too: there is one way to write them.
+        let rewritten = Value::Object(payload.clone()).to_string();
+        if rewritten != self.payload {
+            return Err(RecordError::Values("the same values are written otherwise".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What the record says.
+    ///
+    /// # Errors
+    /// [`RecordError::NewerFormat`], [`RecordError::Unreadable`].
+    pub fn body(&self) -> Result<Body, RecordError> {
+        let mut fields = object(&self.header)?;
+        for beside in ["seq", "at", "values"] {
+            fields.remove(beside);
+        }
+        if let Some(format) = fields.get("format").and_then(Value::as_u64)
+            && format > u64::from(FORMAT)
+        {
+            return Err(RecordError::NewerFormat(format));
+        }
+        fields.extend(object(&self.payload)?);
+        serde_json::from_value(Value::Object(fields)).map_err(|error| RecordError::Unreadable(error.to_string()))
+    }
+
+    /// The record as one JSON object, for export: the exact header and hash, and the payload.
+    pub fn to_json(&self) -> Value {
+        let payload = serde_json::from_str(&self.payload).unwrap_or_else(|_| Value::String(self.payload.clone()));
+        serde_json::json!({"header": self.header, "payload": payload, "hash": self.hash})
+    }
+}
+
+/// Header and payload of a record, merged for reading by people and scripts.
+///
+/// # Errors
+/// [`RecordError::Unreadable`].
+pub fn merged(record: &Record) -> Result<Map<String, Value>, RecordError> {
+    let mut fields = object(&record.header)?;
+    fields.remove("values");
+    fields.extend(object(&record.payload)?);
+    Ok(fields)
+}
+
+fn chain(previous: Digest, header: &str) -> Digest {
+    let mut bytes = Vec::with_capacity(32 + header.len());
+    bytes.extend_from_slice(&previous.0);
+    bytes.extend_from_slice(header.as_bytes());
+    sha256(&bytes)
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, RecordError> {
+    serde_json::from_str(text).map_err(|error| RecordError::Unreadable(error.to_string()))
+}

@@ -1,0 +1,261 @@
+//! Derives a run again from its records, and names the first that differs.
+//!
+//! Where recovery ([`Board::recover`]) applies what was recorded, a replay decides it again: it takes the inputs out of
+//! the records (proposals, failures, ticks, signals), steps a fresh board with them, and compares every byte of what
+//! comes out: state digests, view hashes, schedules, breaker moves, rejections.
+
+use crate::blueprint::Blueprint;
+use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody};
+use crate::id::{Seq, Version};
+use crate::pipeline::Reply;
+use crate::record::{Author, Body, End, Kind, Record};
+use crate::state::State;
+use crate::view;
+
+/// The first record that does not follow from those before it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("record {seq}: {what}")]
+pub struct Difference {
+    /// Which.
+    pub seq: Seq,
+    /// How it differs.
+    pub what: String,
+}
+
+/// What a replay found where nothing differed.
+pub struct Replayed {
+    /// The board as it stood after the last record.
+    pub board: Board,
+    /// Records read.
+    pub records: u64,
+    /// Of them commits.
+    pub commits: u64,
+    /// Views derived again.
+    pub views: u64,
+    /// Views that another compiler made, which this version cannot derive; they were taken as recorded.
+    pub views_skipped: u64,
+}
+
+/// Derives every record again, up to and including `to`.
+///
+/// # Errors
+/// The first record that cannot be read or that differs.
+pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Difference> {
+    let records = match to {
+        Some(to) => &records[..records.len().min(usize::try_from(to.0).unwrap_or(usize::MAX).saturating_add(1))],
+        None => records,
+    };
+    let first = records.first().ok_or_else(|| differs(Seq(0), "the journal of the board is empty"))?;
+    first.check_chain(crate::record::GENESIS).map_err(|error| differs(first.seq, error.to_string()))?;
+    let (mut board, step) = create(first)?;
+    let mut replayed = 0;
+    let mut views_skipped = 0;
+    let mut derived = step.records;
+    loop {
+        let batch = &records[replayed..records.len().min(replayed + derived.len())];
+        for (recorded, derived) in batch.iter().zip(&derived) {
+            compare(recorded, derived)?;
+        }
+        replayed += batch.len();
+        if to.is_none() && batch.len() < derived.len() {
+            let missing = &derived[batch.len()];
+            return Err(differs(missing.seq, format!("the journal ends inside a step: {} is missing", missing.kind)));
+        }
+        let Some(next) = records.get(replayed) else { break };
+        let foreign = foreign_batch(&records[replayed..])?;
+        if foreign.is_empty() {
+            let input = input(next)?;
+            derived = board.step(next.at, input).records;
+            if derived.is_empty() {
+                return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
+            }
+        } else {
+            for record in foreign {
+                board.fold(record).map_err(|error| differs(record.seq, error.to_string()))?;
+                views_skipped += u64::from(record.kind == Kind::Invoked);
+            }
+            replayed += foreign.len();
+            derived = Vec::new();
+        }
+    }
+    if to.is_some() && board.head().0 != records[records.len() - 1].seq {
+        // The cut fell into the middle of a step: rebuild exactly what was asked for.
+        board = Board::recover(records).map_err(|error| differs(Seq(0), error.to_string()))?;
+    }
+    let count = |kind| records.iter().filter(|record| record.kind == kind).count() as u64;
+    Ok(Replayed {
+        board,
+        records: records.len() as u64,
+        commits: count(Kind::Committed),
+        views: count(Kind::Invoked) - views_skipped,
+        views_skipped,
+    })
+}
+
+/// The state at a version.
+///
+/// # Errors
+/// [`BoardError::BadRecord`], also if there is no such version.
+pub fn state_at(records: &[Record], version: Version) -> Result<State, BoardError> {
+    board_at(records, version).map(|board| board.state().clone())
+}
+
+/// The board as it stood right after the commit that made a version.
+///
+/// # Errors
+/// [`BoardError::BadRecord`], also if there is no such version.
+pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardError> {
+    let (first, rest) = match records.split_first() {
+        Some(split) => split,
+        None => return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() }),
+    };
+    let mut board = Board::from_created(first)?;
+    for record in rest {
+        if board.version() == version {
+            break;
+        }
+        board.fold(record)?;
+    }
+    if board.version() == version {
+        return Ok(board);
+    }
+    let message = format!("there is no version {version}, the last one is {}", board.version());
+    Err(BoardError::BadRecord { seq: board.head().0, message })
+}
+
+fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
+    let bad = |what: String| differs(first.seq, what);
+    let Body::Created(created) = first.body().map_err(|error| bad(error.to_string()))? else {
+        return Err(bad("a journal begins with created".to_owned()));
+    };
+    let blueprint: Blueprint = serde_json::from_value(created.blueprint.clone())
+        .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
+    let genesis = Genesis {
+        board: created.board.clone(),
+        blueprint,
+        request: created.request.clone(),
+        salt: created.salt,
+        at: first.at,
+    };
+    Board::create(genesis).map_err(|error| bad(error.to_string()))
+}
+
+fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
+    let how = if recorded.kind != derived.kind {
+        format!("{} is recorded, {} follows from what came before", recorded.kind, derived.kind)
+    } else if recorded.at != derived.at {
+        format!("its time is {}, it follows that it was {}", recorded.at.0, derived.at.0)
+    } else if recorded.payload != derived.payload {
+        format!("its values are not those that follow: {}", first_difference(&recorded.payload, &derived.payload))
+    } else if recorded.header != derived.header {
+        format!("its header is not the one that follows: {}", first_difference(&recorded.header, &derived.header))
+    } else if recorded.hash != derived.hash {
+        "its hash does not follow from the record before and its header".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(differs(recorded.seq, how))
+}
+
+/// Both texts around the place where they part.
+fn first_difference(recorded: &str, derived: &str) -> String {
+    const AROUND: usize = 40;
+    let at = recorded.chars().zip(derived.chars()).take_while(|(recorded, derived)| recorded == derived).count();
+    let around = |text: &str| -> String { text.chars().skip(at.saturating_sub(AROUND / 2)).take(AROUND).collect() };
+    format!("…{}… is recorded, …{}… follows", around(recorded), around(derived))
+}
+
+/// The records of the next step, if another view compiler made one of its views; empty if this version can derive it.
+///
+/// Where the step ends is not recorded, and need not be: records that are folded together are then simply not derived.
+fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
+    let mut foreign = 0;
+    for (index, record) in records.iter().enumerate() {
+        if index > 0 && begins_step(record.kind) {
+            break;
+        }
+        if record.kind == Kind::Invoked {
+            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            if matches!(body, Body::Invoked(invoked) if invoked.compiler != view::COMPILER) {
+                foreign = index + 1;
+            }
+        }
+    }
+    Ok(&records[..foreign])
+}
+
+/// Whether records of this kind only ever come first in their step.
+const fn begins_step(kind: Kind) -> bool {
+    match kind {
+        Kind::Created
+        | Kind::Epoch
+        | Kind::Committed
+        | Kind::NoOp
+        | Kind::Rejected
+        | Kind::Late
+        | Kind::Paused
+        | Kind::Resumed
+        | Kind::Tick
+        | Kind::Signal => true,
+        Kind::Scheduled | Kind::Invoked | Kind::Failed | Kind::Skipped | Kind::Breaker | Kind::Budget | Kind::Ended => {
+            false
+        }
+    }
+}
+
+/// The input that a record answers.
+fn input(record: &Record) -> Result<Input, Difference> {
+    let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+    let json = |patch, intent| Reply { patch, intent }.to_body();
+    Ok(match body {
+        Body::Committed(committed) => propose(committed.by, json(committed.patch, committed.intent)),
+        Body::NoOp(no_op) => propose(no_op.by, json(no_op.patch, no_op.intent)),
+        Body::Rejected(rejected) => propose(rejected.by, ReplyBody::Text(rejected.reply)),
+        Body::Late(late) => {
+            let from = match (late.invocation, late.attempt) {
+                (Some(invocation), Some(attempt)) => From::Attempt { invocation, attempt },
+                _ => From::Direct { token: late.token, base: None },
+            };
+            let reply = ReplyBody::Text(late.reply);
+            Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage })
+        }
+        Body::Failed(failed) => {
+            let attempt = failed.by.attempt.ok_or_else(|| differs(record.seq, "it names no attempt"))?;
+            Input::AgentFailed {
+                invocation: attempt.invocation,
+                attempt: attempt.number,
+                code: failed.code,
+                message: failed.message,
+                usage: failed.by.usage,
+            }
+        }
+        Body::Epoch(epoch) => Input::TakeOver { epoch: epoch.epoch, writer: epoch.writer },
+        Body::Paused(_) => Input::Pause,
+        Body::Resumed(_) => Input::Resume,
+        Body::Tick(_) => Input::Tick,
+        Body::Signal(signal) => Input::Signal { name: signal.name, value: signal.value },
+        Body::Ended(ended) if ended.end == End::Cancelled => Input::Cancel,
+        Body::Ended(ended) if ended.end == End::Failed => Input::Meltdown,
+        Body::Created(_)
+        | Body::Scheduled(_)
+        | Body::Invoked(_)
+        | Body::Skipped(_)
+        | Body::Breaker(_)
+        | Body::Budget(_)
+        | Body::Ended(_) => {
+            return Err(differs(record.seq, format!("{} does not follow from what came before", record.kind)));
+        }
+    })
+}
+
+fn propose(by: Author, reply: ReplyBody) -> Input {
+    let from = match by.attempt {
+        Some(attempt) => From::Attempt { invocation: attempt.invocation, attempt: attempt.number },
+        None => From::Direct { token: by.token, base: Some(by.base) },
+    };
+    Input::Propose(Proposal { from, worker: by.worker, reply, usage: by.usage })
+}
+
+fn differs(seq: Seq, what: impl Into<String>) -> Difference {
+    Difference { seq, what: what.into() }
+}

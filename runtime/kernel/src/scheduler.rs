@@ -1,0 +1,347 @@
+//! Which invocations are wanted, queued and under way (SPEC section 6).
+//!
+//! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out) and the open
+//! invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Value, json};
+
+use crate::breaker::Branch;
+use crate::digest::Digest;
+use crate::event::Event;
+use crate::expr::{Allowance, Variables};
+use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
+use crate::plan::{Plan, Rule, WakesOn};
+use crate::record::{Invoked, Trigger};
+
+/// Something that may wake rules.
+pub enum Occasion<'a> {
+    /// The board began.
+    Start,
+    /// A commit.
+    Commit {
+        /// What it did.
+        events: &'a [Event<'a>],
+        /// The patch.
+        patch: &'a Value,
+        /// The state before it.
+        before: &'a Value,
+        /// Whose it was.
+        worker: &'a WorkerName,
+        /// The version it made.
+        version: Version,
+    },
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: &'a str,
+        /// What it carries.
+        value: &'a Value,
+        /// Its record.
+        seq: Seq,
+    },
+    /// A rule completed an invocation.
+    Completed,
+}
+
+/// A rule that fires, or that would if its condition had a truth value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Wish {
+    /// Invoke the rule's worker.
+    Invoke {
+        /// The rule.
+        rule: RuleName,
+        /// Its worker.
+        worker: WorkerName,
+        /// Why.
+        trigger: Trigger,
+    },
+    /// The condition could not be evaluated, so the rule does not fire.
+    Skip {
+        /// The rule.
+        rule: RuleName,
+        /// Why not.
+        message: String,
+    },
+}
+
+/// An invocation that waits for its turn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Queued {
+    /// Its number.
+    pub invocation: InvocationId,
+    /// The rule and the worker.
+    pub branch: Branch,
+    /// Seq of its `scheduled` record.
+    pub cause: Seq,
+    /// Why it is wanted.
+    pub trigger: Trigger,
+    /// What the signal carried, if one woke it.
+    pub value: Option<Value>,
+}
+
+/// An invocation under way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Open {
+    /// What was queued.
+    pub queued: Queued,
+    /// The current attempt, from 1.
+    pub attempt: u32,
+    /// How many attempts were lost with a process; they are not the agent's fault and have a limit of their own.
+    pub lost: u32,
+    /// Whether the attempt's call is under way; if not, the next attempt is due.
+    pub calling: bool,
+    /// The version its view was taken at.
+    pub base: Version,
+    /// Its view.
+    pub view: Digest,
+    /// Tokens set aside for it.
+    pub reserved: u64,
+    /// When the call was recorded.
+    pub since: Timestamp,
+    /// When it times out.
+    pub deadline: Timestamp,
+}
+
+/// Queue and open invocations of one board.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduler {
+    queue: VecDeque<Queued>,
+    open: BTreeMap<InvocationId, Open>,
+    last: InvocationId,
+    /// Invocations ever scheduled, by worker.
+    scheduled: BTreeMap<WorkerName, u32>,
+    /// Attempts ever made, by worker, without those lost with a process.
+    attempts: BTreeMap<WorkerName, u32>,
+    /// Rules that have completed an invocation.
+    completed: BTreeSet<RuleName>,
+    /// `after` rules that have fired; they fire once.
+    fired: BTreeSet<RuleName>,
+}
+
+/// What the board must dispatch next.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Next {
+    /// The invocation.
+    pub queued: Queued,
+    /// The attempt to make, from 1.
+    pub attempt: u32,
+}
+
+impl Scheduler {
+    /// The number the next invocation gets.
+    pub const fn next_id(&self) -> InvocationId {
+        self.last.next()
+    }
+
+    /// Invocations that wait for their turn, in order.
+    pub const fn queue(&self) -> &VecDeque<Queued> {
+        &self.queue
+    }
+
+    /// Invocations under way.
+    pub const fn open(&self) -> &BTreeMap<InvocationId, Open> {
+        &self.open
+    }
+
+    /// Invocations of a worker that were ever scheduled.
+    pub fn scheduled_for(&self, worker: &WorkerName) -> u32 {
+        self.scheduled.get(worker).copied().unwrap_or(0)
+    }
+
+    /// Attempts of a worker that were ever made, without those lost with a process.
+    pub fn attempts_of(&self, worker: &WorkerName) -> u32 {
+        self.attempts.get(worker).copied().unwrap_or(0)
+    }
+
+    /// What to dispatch next: first attempts that are due again, then the queue's first whose branch is admitted,
+    /// while fewer than `concurrency` are under way.
+    pub fn next(&self, concurrency: u32, admits: impl Fn(&Branch) -> bool) -> Option<Next> {
+        let again = self.open.values().find(|open| !open.calling);
+        if let Some(open) = again {
+            return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });
+        }
+        if self.open.len() >= concurrency as usize {
+            return None;
+        }
+        let first = self.queue.iter().find(|queued| admits(&queued.branch))?;
+        Some(Next { queued: first.clone(), attempt: 1 })
+    }
+
+    /// The earliest time at which an open call times out.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.open.values().filter(|open| open.calling).map(|open| open.deadline).min()
+    }
+
+    /// Open calls whose time is over.
+    pub fn overdue(&self, now: Timestamp) -> Vec<InvocationId> {
+        let overdue = self.open.iter().filter(|(_, open)| open.calling && open.deadline <= now);
+        overdue.map(|(invocation, _)| *invocation).collect()
+    }
+
+    /// Applies a `scheduled` record.
+    pub(crate) fn enqueue(&mut self, queued: Queued, is_after: bool) {
+        self.last = queued.invocation;
+        *self.scheduled.entry(queued.branch.worker.clone()).or_default() += 1;
+        if is_after && let Some(rule) = &queued.branch.rule {
+            self.fired.insert(rule.clone());
+        }
+        self.queue.push_back(queued);
+    }
+
+    /// Applies an `invoked` record; none if it names no invocation that could be invoked.
+    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp) -> Option<&Open> {
+        let (queued, lost) = match self.open.get(&invoked.invocation) {
+            Some(open) => (open.queued.clone(), open.lost),
+            None => {
+                let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
+                (self.queue.remove(place)?, 0)
+            }
+        };
+        if queued.branch.worker != invoked.worker {
+            return None;
+        }
+        *self.attempts.entry(invoked.worker.clone()).or_default() += 1;
+        let open = Open {
+            queued,
+            attempt: invoked.attempt,
+            lost,
+            calling: true,
+            base: invoked.base,
+            view: invoked.view,
+            reserved: invoked.reserved,
+            since: at,
+            deadline: invoked.deadline,
+        };
+        self.open.insert(invoked.invocation, open);
+        self.open.get(&invoked.invocation)
+    }
+
+    /// Ends the current attempt, so that the next one is due.
+    pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.calling = false;
+        }
+    }
+
+    /// Counts the current attempt as lost: as far as its worker's agent is concerned, it was never made.
+    pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
+        let Some(open) = self.open.get_mut(&invocation) else { return };
+        open.lost += 1;
+        if let Some(attempts) = self.attempts.get_mut(&open.queued.branch.worker) {
+            *attempts = attempts.saturating_sub(1);
+        }
+    }
+
+    /// Closes an invocation, open or queued; `completed` if it did what it was for.
+    pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<Open> {
+        self.queue.retain(|queued| queued.invocation != invocation);
+        let open = self.open.remove(&invocation)?;
+        if completed && let Some(rule) = &open.queued.branch.rule {
+            self.completed.insert(rule.clone());
+        }
+        Some(open)
+    }
+
+    /// Empties queue and open invocations; returns the latter.
+    pub(crate) fn clear(&mut self) -> Vec<Open> {
+        self.queue.clear();
+        std::mem::take(&mut self.open).into_values().collect()
+    }
+}
+
+/// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
+pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occasion<'_>) -> Vec<Wish> {
+    let mut wishes = Wishes { wishes: Vec::new(), allowance: Allowance::new() };
+    match occasion {
+        Occasion::Start => {
+            for rule in &plan.rules {
+                if matches!(rule.wakes_on, WakesOn::Start) {
+                    wish(rule, Trigger::Start, state, &Value::Null, &Value::Null, None, &mut wishes);
+                }
+            }
+        }
+        Occasion::Signal { name, value, seq } => {
+            for rule in &plan.rules {
+                if matches!(&rule.wakes_on, WakesOn::Signal(wanted) if wanted == name) {
+                    let trigger = Trigger::Signal { name: (*name).to_owned(), seq: *seq };
+                    let event = json!({"op": "signal", "name": name});
+                    wish(rule, trigger, state, &event, value, None, &mut wishes);
+                }
+            }
+        }
+        Occasion::Completed => {
+            for rule in &plan.rules {
+                let WakesOn::After(awaited) = &rule.wakes_on else { continue };
+                let is_due = awaited.iter().all(|name| scheduler.completed.contains(name));
+                if is_due && !scheduler.fired.contains(&rule.name) {
+                    wish(rule, Trigger::After, state, &Value::Null, &Value::Null, None, &mut wishes);
+                }
+            }
+        }
+        Occasion::Commit { events, patch, before, worker, version } => {
+            for event in *events {
+                let decoded: Vec<_> = event.path.tokens().map(|token| token.decoded().into_owned()).collect();
+                let path: Vec<_> = decoded.iter().map(String::as_str).collect();
+                for rule in &plan.rules {
+                    let WakesOn::Event { op, path: pattern } = &rule.wakes_on else { continue };
+                    if op.is_some_and(|op| op != event.op) {
+                        continue;
+                    }
+                    let Some(captures) = pattern.captures(&path) else { continue };
+                    let shown = json!({
+                        "op": event.op, "path": event.path.as_str(), "captures": captures, "worker": worker,
+                        "version": version,
+                    });
+                    let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
+                    wish(rule, trigger, state, &shown, event.value, Some((before, patch)), &mut wishes);
+                }
+            }
+        }
+    }
+    wishes.wishes
+}
+
+/// The wishes of one occasion in the making.
+struct Wishes {
+    wishes: Vec<Wish>,
+    /// What all their conditions may take together.
+    allowance: Allowance,
+}
+
+fn wish(
+    rule: &Rule,
+    trigger: Trigger,
+    state: &Value,
+    event: &Value,
+    value: &Value,
+    commit: Option<(&Value, &Value)>,
+    wishes: &mut Wishes,
+) {
+    if let Some(when) = &rule.when {
+        let (before, patch) = commit.unwrap_or((state, &Value::Null));
+        let variables = Variables::from([
+            ("request", Cow::Borrowed(state.get("request").unwrap_or(&Value::Null))),
+            ("state", Cow::Borrowed(state)),
+            ("event", Cow::Borrowed(event)),
+            ("value", Cow::Borrowed(value)),
+            ("before", Cow::Borrowed(before)),
+            ("patch", Cow::Borrowed(patch)),
+        ]);
+        match when.evaluate_within(&variables, &mut wishes.allowance) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                // Said once for each rule, however many events there are.
+                let is_said = |wish: &Wish| matches!(wish, Wish::Skip { rule: said, .. } if *said == rule.name);
+                if !wishes.wishes.iter().any(is_said) {
+                    wishes.wishes.push(Wish::Skip { rule: rule.name.clone(), message: error.to_string() });
+                }
+                return;
+            }
+        }
+    }
+    wishes.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: rule.run.clone(), trigger });
+}

@@ -1,0 +1,314 @@
+//! Boards in corners that a run seldom comes to, each of them once a fault.
+
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::{Body, Cause, End, Kind, Record};
+use patchboard_kernel::rejection::Rejection;
+use patchboard_kernel::replay;
+use serde_json::{Value, json};
+
+/// A board, everything it has recorded, and the calls it has asked for.
+struct Played {
+    board: Board,
+    records: Vec<Record>,
+    calls: Vec<(InvocationId, u32, String)>,
+    now: i64,
+}
+
+impl Played {
+    /// A board with these members in its blueprint, beside a name and a permissive schema.
+    fn new(members: Value) -> Self {
+        let mut blueprint = json!({"blueprint": 1, "name": "played", "state": {"schema": {}, "initial": {"list": []}}});
+        let members = members.as_object().expect("members of a blueprint").clone();
+        blueprint.as_object_mut().expect("an object").extend(members);
+        let genesis = Genesis {
+            board: BoardId::from("played"),
+            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+            request: Value::Null,
+            salt: Salt::ZERO,
+            at: Timestamp(0),
+        };
+        let (board, step) = Board::create(genesis).expect("a board");
+        let mut played = Self { board, records: Vec::new(), calls: Vec::new(), now: 0 };
+        played.keep(&step);
+        played
+    }
+
+    fn keep(&mut self, step: &Step) {
+        self.records.extend(step.records.iter().cloned());
+        for effect in &step.effects {
+            if let Effect::Call { invocation, attempt, worker, .. } = effect {
+                self.calls.push((*invocation, *attempt, worker.to_string()));
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) -> Step {
+        self.now += 1;
+        let step = self.board.step(Timestamp(self.now), input);
+        self.keep(&step);
+        step
+    }
+
+    fn signal(&mut self) {
+        self.give(Input::Signal { name: "go".into(), value: Value::Null });
+    }
+
+    /// Answers the oldest call that has no answer yet.
+    fn answer(&mut self, reply: Value, usage: Option<Usage>) -> Outcome {
+        let (invocation, attempt, worker) = self.calls.remove(0);
+        let from = From::Attempt { invocation, attempt };
+        let reply = ReplyBody::Text(reply.to_string());
+        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage };
+        self.give(Input::Propose(proposal)).outcome.expect("an outcome")
+    }
+
+    fn direct(&mut self, worker: &str, reply: &str) -> Outcome {
+        let from = From::Direct { token: None, base: None };
+        let reply = ReplyBody::Text(reply.to_owned());
+        let proposal = Proposal { from, worker: worker.into(), reply, usage: None };
+        self.give(Input::Propose(proposal)).outcome.expect("an outcome")
+    }
+
+    fn rejection(&mut self, worker: &str, reply: Value) -> Rejection {
+        match self.direct(worker, &reply.to_string()) {
+            Outcome::Rejected { rejection, .. } => rejection,
+            other => panic!("{reply} was {other:?}"),
+        }
+    }
+
+    fn count(&self, kind: Kind) -> usize {
+        self.records.iter().filter(|record| record.kind == kind).count()
+    }
+
+    /// Recovery and replay come to the same board.
+    fn holds(&self) {
+        let recovered = Board::recover(&self.records).expect("the journal is enough");
+        assert_eq!(recovered.state().digest(), self.board.state().digest());
+        assert_eq!(recovered.ledger().board(), self.board.ledger().board());
+        assert_eq!(recovered.ended(), self.board.ended());
+        replay::replay(&self.records, None).expect("the run follows from its records");
+    }
+}
+
+fn appender(limits: Value) -> Value {
+    json!({"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}], "limits": limits})
+}
+
+fn append() -> Value {
+    json!([{"op": "add", "path": "/list/-", "value": 1}])
+}
+
+#[test]
+fn a_cost_beyond_all_numbers_is_recorded_so_that_it_can_be_read_back() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({}))},
+        "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
+    }));
+    let usage = Usage { prompt: u64::MAX, completion: 9_007_199_254_740_993, cached: 1, estimated: false };
+    assert!(matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn calls_under_way_may_finish_before_a_budget_is_said_to_be_short() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({"reply_tokens": 2000}))},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+        "limits": {"tokens": 5000},
+    }));
+    for _ in 0..6 {
+        played.signal();
+    }
+    assert_eq!(played.calls.len(), 2, "the others wait for what these leave");
+    let usage = Usage { prompt: 10, completion: 10, ..Usage::default() };
+    for _ in 0..6 {
+        assert!(matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }));
+    }
+    assert_eq!((played.count(Kind::Budget), played.count(Kind::Late)), (0, 0));
+    played.holds();
+}
+
+#[test]
+fn invocations_that_were_granted_run_though_further_ones_are_not() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({"invocations": 3}))},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    for _ in 0..6 {
+        played.signal();
+    }
+    assert_eq!((played.calls.len(), played.count(Kind::Budget)), (3, 1));
+    for _ in 0..3 {
+        assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
+    }
+    let ended = played.board.ended().expect("nothing is left");
+    assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Exhausted));
+    played.holds();
+}
+
+#[test]
+fn a_stopped_branch_does_not_keep_a_board_from_other_work() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({})), "v": appender(json!({}))},
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "w"},
+            {"name": "on", "trigger": {"signal": "on"}, "run": "v"},
+        ],
+    }));
+    for _ in 0..2 {
+        played.signal();
+        played.answer(json!([]), None);
+    }
+    let ended = played.board.ended().expect("its only branch with work is stopped");
+    assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
+    played.give(Input::Signal { name: "on".into(), value: Value::Null });
+    assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn what_has_ended_does_not_end_again() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({}))},
+        "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
+        "done": {"when": "size(state.list) > 0"},
+        "limits": {"commits": 1},
+    }));
+    played.answer(append(), None);
+    played.give(Input::TakeOver { epoch: 1, writer: "next".into() });
+    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Done));
+    assert_eq!(played.count(Kind::Ended), 1);
+    played.holds();
+}
+
+#[test]
+fn a_rule_that_cannot_decide_is_told_once_for_each_commit() {
+    let mut played = Played::new(json!({
+        "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/list", "ops": ["replace"]}]}},
+        "rules": [{"name": "odd", "trigger": {"op": "add", "path": "/list/*"}, "when": "value.kind == 'x'", "run": "w"}],
+    }));
+    let many: Vec<u32> = (0..1000).collect();
+    played.direct("w", &json!([{"op": "replace", "path": "/list", "value": many}]).to_string());
+    assert_eq!(played.count(Kind::Skipped), 1);
+    played.holds();
+}
+
+#[test]
+fn one_removal_wakes_a_rule_once() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"a": {"b": {"c": 1}}}},
+        "workers": {"w": {
+            "agent": "script", "script": [[]],
+            "writes": [{"path": "/a", "ops": ["move", "replace"]}, {"path": "/a/b", "ops": ["remove"]}],
+        }},
+        "rules": [{"name": "gone", "trigger": {"op": "remove", "path": "/a/b"}, "run": "w"}],
+    }));
+    let outcome = played.direct("w", r#"[{"op":"move","from":"/a/b","path":"/a"}]"#);
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(played.board.state().root(), &json!({"a": {"c": 1}}));
+    assert_eq!(played.count(Kind::Scheduled), 1);
+    played.holds();
+}
+
+#[test]
+fn numbers_that_grow_when_they_are_written_out_count_as_written_out() {
+    let mut played = Played::new(json!({
+        "workers": {"w": {
+            "agent": "script", "script": [[]],
+            "writes": [{"path": "/list", "ops": ["replace"]}],
+            "patch": {"max_bytes": 400},
+        }},
+    }));
+    let short = ["1e15"; 30].join(",");
+    let outcome = played.direct("w", &format!(r#"[{{"op":"replace","path":"/list","value":[{short}]}}]"#));
+    assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
+    let shorter = ["1e15"; 10].join(",");
+    let outcome = played.direct("w", &format!(r#"[{{"op":"replace","path":"/list","value":[{shorter}]}}]"#));
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    played.holds();
+}
+
+#[test]
+fn a_refusal_shows_nothing_that_its_worker_may_not_read() {
+    let secret = "nobody-may-read-this";
+    let mut played = Played::new(json!({
+        "state": {
+            "schema": {"properties": {
+                "public": {"type": "integer"},
+                "list": {"items": {"type": "string"}, "prefixItems": [{"type": "integer"}]},
+            }},
+            "initial": {"secret": secret, "public": 1, "list": [1, secret, secret]},
+        },
+        "workers": {"w": {
+            "agent": "script", "script": [[]],
+            "writes": [
+                {"path": "/public", "ops": ["move", "replace"]},
+                {"path": "/secret", "ops": ["remove"]},
+                {"path": "/list/*", "ops": ["remove", "replace"]},
+            ],
+        }},
+        "invariants": [{"name": "few", "expr": "state.public != 2 || state.public < state.secret"}],
+    }));
+    let attempts = [
+        json!([{"op": "move", "from": "/secret", "path": "/public"}]),
+        json!([{"op": "remove", "path": "/list/0"}]),
+        json!([{"op": "replace", "path": "/list/9", "value": 1}]),
+        json!([{"op": "replace", "path": "/public", "value": 2}]),
+    ];
+    for attempt in attempts {
+        let rejection = played.rejection("w", attempt.clone());
+        let shown = serde_json::to_string(&rejection).expect("JSON");
+        assert!(!shown.contains(secret), "{attempt} shows {shown}");
+        assert!(!shown.contains("3 elements"), "{attempt} shows {shown}");
+        assert!(rejection.violations.iter().all(|violation| violation.found.is_none()), "{attempt} shows {shown}");
+    }
+    // What it wrote itself it may be shown.
+    let rejection = played.rejection("w", json!([{"op": "replace", "path": "/public", "value": "mine"}]));
+    assert_eq!(rejection.violations[0].found, Some(json!("mine")));
+    played.holds();
+}
+
+#[test]
+fn invariants_of_one_proposal_share_their_steps() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"list": (0..120).collect::<Vec<_>>()}},
+        "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/list/-", "ops": ["add"]}]}},
+        "invariants": [{"name": "dear", "for": "/list/*",
+            "expr": "size(state.list) < 121 || state.list.all(x, state.list.all(y, x + y + self >= 0))"}],
+    }));
+    let rejection = played.rejection("w", append());
+    assert!(rejection.violations.len() <= 20);
+    let trouble = rejection.violations[0].rule.as_deref();
+    assert_eq!((rejection.code.as_str(), trouble), ("invariant_violated", Some("dear")));
+}
+
+#[test]
+fn a_journal_that_ends_inside_a_step_is_found() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({}))},
+        "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
+        "done": {"when": "size(state.list) > 0"},
+    }));
+    played.answer(append(), None);
+    played.records.pop();
+    let difference = replay::replay(&played.records, None).err().expect("the end is missing");
+    assert!(difference.what.contains("ended is missing"), "{difference}");
+}
+
+#[test]
+fn a_record_of_a_worker_that_does_not_exist_is_refused() {
+    let played = Played::new(json!({
+        "workers": {"w": appender(json!({}))},
+        "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
+    }));
+    let mut body = played.records[1].body().expect("it can be read");
+    let Body::Scheduled(scheduled) = &mut body else { panic!("the second record schedules") };
+    scheduled.worker = "ghost".into();
+    let first = played.records[0].clone();
+    let forged = Record::seal(first.hash, played.records[1].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
+    let error = Board::recover(&[first, forged]).err().expect("there is no such worker");
+    assert!(error.to_string().contains("ghost"), "{error}");
+}
