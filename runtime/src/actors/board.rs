@@ -1,0 +1,248 @@
+//! Supervises the actors of one board: restarts them together from the journal, gives up after too many failures.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::blueprint::Blueprint;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::kernel::{self, Beginning, KernelActor};
+use super::{Context, breaker, scheduler, stop, worker};
+use crate::journal::Claim;
+use crate::published::Published;
+use crate::runtime::{RestartPolicy, RuntimeError};
+
+pub(crate) enum Message {
+    /// Make the next generation of children.
+    Restart(Beginning),
+    /// Let the kernel decide what has reached it, then end.
+    Close(oneshot::Sender<()>),
+}
+
+pub(crate) struct Arguments {
+    pub(crate) context: Arc<Context>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) blueprint: Arc<Blueprint>,
+    pub(crate) beginning: Beginning,
+    pub(crate) claim: Claim,
+}
+
+pub(crate) struct State {
+    context: Arc<Context>,
+    published: Arc<Published>,
+    blueprint: Arc<Blueprint>,
+    /// None between a failure and the restart.
+    generation: Option<Generation>,
+    failures: Failures,
+    /// Set once the board is only brought to its end.
+    is_melting: bool,
+    _claim: Claim,
+}
+
+/// Children that were made together.
+struct Generation {
+    kernel: ActorRef<kernel::Message>,
+    others: Vec<ActorCell>,
+}
+
+pub(crate) struct BoardSupervisor;
+
+impl Actor for BoardSupervisor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        let Arguments { context, published, blueprint, beginning, claim } = arguments;
+        myself.cast(Message::Restart(beginning))?;
+        let failures = Failures { policy: context.options.restarts, recent: VecDeque::new() };
+        Ok(State { context, published, blueprint, generation: None, failures, is_melting: false, _claim: claim })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Restart(beginning) => {
+                let generation = Generation::start(&myself.get_cell(), state, beginning).await?;
+                state.published.open(generation.kernel.clone());
+                state.generation = Some(generation);
+            }
+            Message::Close(done) => {
+                state.published.shut();
+                if let Some(generation) = state.generation.take() {
+                    generation.drain().await;
+                }
+                state.published.gone(RuntimeError::Closed(state.published.board().clone()));
+                // Whoever asked may have stopped waiting.
+                let _ = done.send(());
+                myself.stop(None);
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<Message>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (child, error) = match event {
+            // Nobody stops a child of the present generation but its supervisor.
+            SupervisionEvent::ActorTerminated(child, _, reason) => (child, reason.unwrap_or_default().into()),
+            SupervisionEvent::ActorFailed(child, error) => (child, error),
+            _ => return Ok(()),
+        };
+        if state.generation.as_ref().is_some_and(|generation| generation.contains(&child)) {
+            state.child_failed(&myself, error).await;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    async fn child_failed(&mut self, myself: &ActorRef<Message>, error: ActorProcessingErr) {
+        self.published.shut();
+        if let Some(generation) = self.generation.take() {
+            generation.stop().await;
+        }
+        let board = self.published.board().clone();
+        let reason = error.to_string();
+        let cause = match error.downcast::<RuntimeError>() {
+            Ok(known) => *known,
+            Err(_) => RuntimeError::Crashed { board: board.clone(), reason: reason.clone() },
+        };
+        // A full disk is no fault of the board: it stops as it is and can be resumed when there is room.
+        let is_crash = matches!(cause, RuntimeError::Crashed { .. });
+        let pause =
+            if may_pass(&cause) && !self.is_melting { self.failures.next_restart(Instant::now()) } else { None };
+        if let Some(pause) = pause {
+            tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
+            let restart = move || Message::Restart(Beginning::Recover);
+            drop(myself.send_after(pause, restart));
+        } else if is_crash && !self.is_melting {
+            tracing::error!(%board, reason, "the board's actors failed too often; the board ends");
+            self.is_melting = true;
+            drop(myself.cast(Message::Restart(Beginning::MeltDown)));
+        } else {
+            tracing::error!(%board, reason, "the board is given up");
+            self.published.gone(cause);
+            myself.stop(None);
+        }
+    }
+}
+
+/// Whether a fresh start from the journal may help.
+const fn may_pass(cause: &RuntimeError) -> bool {
+    match cause {
+        RuntimeError::Journal(error) => error.is_passing(),
+        RuntimeError::Crashed { .. } | RuntimeError::Interrupted(_) => true,
+        RuntimeError::Board(_)
+        | RuntimeError::AlreadyRunning(_)
+        | RuntimeError::Closed(_)
+        | RuntimeError::Over(_)
+        | RuntimeError::Start(_) => false,
+    }
+}
+
+/// Remembers recent failures.
+struct Failures {
+    policy: RestartPolicy,
+    recent: VecDeque<Instant>,
+}
+
+impl Failures {
+    /// How long to wait before the restart after a failure now; none if there were too many.
+    fn next_restart(&mut self, now: Instant) -> Option<Duration> {
+        self.recent.push_back(now);
+        while self.recent.front().is_some_and(|failure| now.duration_since(*failure) > self.policy.window) {
+            self.recent.pop_front();
+        }
+        let count = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
+        if count > self.policy.max {
+            return None;
+        }
+        let doublings = count.checked_sub(2).map(|doublings| doublings.min(10));
+        Some(doublings.map_or(Duration::ZERO, |doublings| self.policy.backoff * 2_u32.pow(doublings)))
+    }
+}
+
+impl Generation {
+    async fn start(myself: &ActorCell, state: &State, beginning: Beginning) -> Result<Self, ActorProcessingErr> {
+        let context = &state.context;
+        let link = || myself.clone();
+        let arguments = (Arc::clone(context), Arc::clone(&state.published));
+        let (kernel, _) = Actor::spawn_linked(None, KernelActor, arguments, link()).await?;
+        let mut workers = std::collections::BTreeMap::new();
+        for name in state.blueprint.workers.keys() {
+            let arguments = worker::Arguments {
+                agent: Arc::clone(&context.options.agent),
+                kernel: kernel.clone(),
+                calls_max: state.blueprint.concurrency as usize,
+            };
+            let (worker, _) = Actor::spawn_linked(None, worker::WorkerActor, arguments, link()).await?;
+            workers.insert(name.clone(), worker);
+        }
+        let arguments = breaker::Arguments { workers: workers.clone() };
+        let (breaker, _) = Actor::spawn_linked(None, breaker::BreakerActor, arguments, link()).await?;
+        let mut others: Vec<_> = workers.values().map(ActorRef::get_cell).collect();
+        let arguments = scheduler::Arguments {
+            board: state.published.board().clone(),
+            blueprint: &state.blueprint,
+            clock: Arc::clone(&context.options.clock),
+            kernel: kernel.clone(),
+            workers,
+        };
+        let arguments = scheduler::State::new(arguments);
+        let (scheduler, _) = Actor::spawn_linked(None, scheduler::SchedulerActor, arguments, link()).await?;
+        others.extend([scheduler.get_cell(), breaker.get_cell()]);
+        kernel.cast(kernel::Message::Begin { beginning, scheduler, breaker })?;
+        Ok(Self { kernel, others })
+    }
+
+    fn contains(&self, child: &ActorCell) -> bool {
+        let id = child.get_id();
+        self.kernel.get_id() == id || self.others.iter().any(|other| other.get_id() == id)
+    }
+
+    /// Ends everything; what is queued is dropped.
+    async fn stop(self) {
+        stop(&self.kernel).await;
+        for actor in &self.others {
+            stop(actor).await;
+        }
+    }
+
+    /// Gives up the calls, lets the kernel decide what has reached it, and ends.
+    async fn drain(self) {
+        for actor in &self.others {
+            stop(actor).await;
+        }
+        if self.kernel.drain_and_wait(Some(super::STOPPING)).await.is_err() {
+            self.kernel.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_are_counted_within_the_window_and_come_slower_each_time() {
+        let policy = RestartPolicy { max: 4, window: Duration::from_secs(60), backoff: Duration::from_millis(20) };
+        let mut failures = Failures { policy, recent: VecDeque::new() };
+        let start = Instant::now();
+        let mut after = |seconds| failures.next_restart(start + Duration::from_secs(seconds)).map(|p| p.as_millis());
+        assert_eq!([after(0), after(1), after(2), after(3)], [Some(0), Some(20), Some(40), Some(80)]);
+        assert_eq!(after(4), None);
+        assert_eq!(after(100), Some(0), "the failures of the first seconds are forgotten");
+    }
+}

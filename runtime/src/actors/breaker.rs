@@ -1,0 +1,48 @@
+//! Withdraws the calls that the board does not want any more: those of stopped branches, overdue ones, all at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use patchboard_kernel::board::Effect;
+use patchboard_kernel::id::WorkerName;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::{Durable, worker};
+
+pub(crate) enum Message {
+    /// A step is durable.
+    Durable(Arc<Durable>),
+}
+
+pub(crate) struct Arguments {
+    pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
+}
+
+pub(crate) struct BreakerActor;
+
+impl Actor for BreakerActor {
+    type Msg = Message;
+    type State = BTreeMap<WorkerName, ActorRef<worker::Message>>;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<Self::State, ActorProcessingErr> {
+        Ok(arguments.workers)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        workers: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let Message::Durable(durable) = message;
+        for (order, effect) in durable.ordered() {
+            if let Effect::Cancel { invocation, worker } = effect
+                && let Some(worker) = workers.get(worker)
+            {
+                drop(worker.cast(worker::Message::Withdraw(order, *invocation)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! The supervision tree.
+//!
+//! ```text
+//! root
+//! ├── journal_writer      appends what several boards have queued, with one commit
+//! └── board               one per board; restarts its children together; a meltdown ends the board, nothing else
+//!     ├── kernel          owns the Board; one input at a time; append, publish, hand on, answer
+//!     ├── scheduler       delivers calls to the workers; arms the alarm that comes back as a tick
+//!     ├── breaker         withdraws calls of stopped branches
+//!     └── worker          one per worker; runs its agent's calls as tasks
+//! ```
+//!
+//! Actors deliver what the kernel crate has decided. They send and never ask each other, so none can wait for another
+//! in a circle; only edges outside the tree wait for answers. Actors have no names, because ractor's registry is shared
+//! by the whole process.
+//!
+//! **All children of a board restart together.** Whatever one of them knew, calls under way above all, is lost with
+//! it; the journal is the only memory, and taking the board over from it settles everything that was under way. Because
+//! each generation gets its addresses when it is made, no actor ever holds one that is out of date.
+
+pub(crate) mod board;
+pub(crate) mod breaker;
+pub(crate) mod journal_writer;
+pub(crate) mod kernel;
+pub(crate) mod root;
+pub(crate) mod scheduler;
+pub(crate) mod worker;
+
+use std::time::Duration;
+
+use patchboard_kernel::board::Effect;
+use patchboard_kernel::id::Seq;
+use ractor::ActorCell;
+
+use crate::journal::group::GroupCommit;
+use crate::runtime::Options;
+
+/// What all actors of a runtime share.
+pub(crate) struct Context {
+    pub(crate) journal: GroupCommit,
+    pub(crate) options: Options,
+}
+
+/// What is to be done now that a step is durable.
+pub(crate) struct Durable {
+    /// The board's last record.
+    pub(crate) seq: Seq,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl Durable {
+    /// The effects, each with its place among all effects of the board.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (Order, &Effect)> {
+        self.effects.iter().enumerate().map(|(index, effect)| (Order { seq: self.seq, index }, effect))
+    }
+}
+
+/// The place of an effect among all effects of a board. Calls and withdrawals reach a worker from two senders, so
+/// their order of arrival means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Order {
+    pub(crate) seq: Seq,
+    pub(crate) index: usize,
+}
+
+/// How long a stopped actor may take to finish what it is handling, before it is killed.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// Stops an actor and waits until it has ended. What it had queued is dropped.
+pub(crate) async fn stop(actor: &ActorCell) {
+    if actor.stop_and_wait(None, Some(STOPPING)).await.is_err() {
+        actor.kill();
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs the calls of one worker's agent, each as a task of its own, and brings the answers to the kernel.
+//!
+//! Never waits for an agent itself, so it can always be told to withdraw a call. How many calls may run is the board's
+//! decision; the limit here only makes sure of it. How long they may take is the board's decision too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use patchboard_kernel::board::{From, Input, Proposal, ReplyBody};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::InvocationId;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use super::{Order, kernel};
+use crate::agent::{Agent, Answer, Call, Failure, Reply};
+
+pub(crate) enum Message {
+    /// Call the agent.
+    Call(Order, Box<Call>),
+    /// Stop the invocation's call, if it was made before this.
+    Withdraw(Order, InvocationId),
+    /// A call has come to an end.
+    Answered(Order, Box<Call>, Answer),
+}
+
+pub(crate) struct Arguments {
+    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) kernel: ActorRef<kernel::Message>,
+    pub(crate) calls_max: usize,
+}
+
+pub(crate) struct State {
+    agent: Arc<dyn Agent>,
+    kernel: ActorRef<kernel::Message>,
+    places: Arc<Semaphore>,
+    running: BTreeMap<InvocationId, Running>,
+    /// Withdrawals that came before the call they are for.
+    early: BTreeMap<InvocationId, Order>,
+}
+
+struct Running {
+    order: Order,
+    _task: Task,
+}
+
+/// Ends with whoever holds it.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(crate) struct WorkerActor;
+
+impl Actor for WorkerActor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        let Arguments { agent, kernel, calls_max } = arguments;
+        let places = Arc::new(Semaphore::new(calls_max.max(1)));
+        Ok(State { agent, kernel, places, running: BTreeMap::new(), early: BTreeMap::new() })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Call(order, call) => state.call(&myself, order, call),
+            Message::Withdraw(order, invocation) => state.withdraw(order, invocation),
+            Message::Answered(order, call, answer) => state.answered(order, &call, answer),
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn call(&mut self, myself: &ActorRef<Message>, order: Order, call: Box<Call>) {
+        let withdrawn = self.early.remove(&call.invocation).is_some_and(|withdrawal| withdrawal > order);
+        // Calls come in order, so a withdrawal before this one has met its call long since.
+        self.early.retain(|_, withdrawal| *withdrawal > order);
+        if withdrawn {
+            return;
+        }
+        let invocation = call.invocation;
+        let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), order, call);
+        // An earlier attempt that is still running is over for the board; its task ends here.
+        self.running.insert(invocation, Running { order, _task: task });
+    }
+
+    fn withdraw(&mut self, order: Order, invocation: InvocationId) {
+        match self.running.get(&invocation) {
+            Some(running) if running.order < order => drop(self.running.remove(&invocation)),
+            Some(_) => {}
+            None => drop(self.early.insert(invocation, order)),
+        }
+    }
+
+    fn answered(&mut self, order: Order, call: &Call, answer: Answer) {
+        if self.running.get(&call.invocation).is_none_or(|running| running.order != order) {
+            // Withdrawn in the meantime.
+            return;
+        }
+        self.running.remove(&call.invocation);
+        let (invocation, attempt) = (call.invocation, call.attempt);
+        let input = match answer {
+            Ok(Reply { text, usage }) => Input::Propose(Proposal {
+                from: From::Attempt { invocation, attempt },
+                worker: call.worker.clone(),
+                reply: ReplyBody::Text(text),
+                usage,
+            }),
+            Err(Failure { code, message, usage }) => Input::AgentFailed { invocation, attempt, code, message, usage },
+        };
+        // If the kernel has ended, the supervisor starts everything afresh.
+        drop(self.kernel.cast(kernel::Message::Decide { input, asker: None }));
+    }
+}
+
+/// Runs a call as a task and reports its end. A panic of the agent is an answer like any other.
+fn run(
+    agent: Arc<dyn Agent>,
+    places: Arc<Semaphore>,
+    myself: ActorRef<Message>,
+    order: Order,
+    call: Box<Call>,
+) -> Task {
+    let watched = tokio::spawn(async move {
+        let called = call.clone();
+        let task = tokio::spawn(async move {
+            let _place = places.acquire().await;
+            agent.call(&called).await
+        });
+        let _task = Task(task.abort_handle());
+        let answer = task.await.unwrap_or_else(|error| {
+            let message = if error.is_panic() { "the agent panicked" } else { "the agent's task was ended" };
+            Err(Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None })
+        });
+        drop(myself.cast(Message::Answered(order, call, answer)));
+    });
+    Task(watched.abort_handle())
+}
+
+#[cfg(test)]
+mod tests;

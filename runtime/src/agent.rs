@@ -1,0 +1,76 @@
+//! What fills a worker's seat, as the runtime sees it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::view::Prompt;
+
+/// One attempt of one invocation, durable in the journal before anybody is called.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The board.
+    pub board: BoardId,
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Which attempt of it, from 1.
+    pub attempt: u32,
+    /// The idempotency token of the attempt.
+    pub token: Token,
+    /// The worker.
+    pub worker: WorkerName,
+    /// Its seat in the blueprint.
+    pub seat: Arc<Worker>,
+    /// The operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
+    pub model: Option<String>,
+    /// The hash of what it is shown; cassettes are keyed by it.
+    pub view_hash: Digest,
+    /// What it is shown.
+    pub prompt: Arc<Prompt>,
+    /// How many attempts this worker had before this one on this board; cassettes are keyed by it too.
+    pub occurrence: u32,
+    /// The time it has.
+    pub timeout: Duration,
+}
+
+/// An agent's answer: the text of a patch or of an envelope around one (SPEC section 4).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply {
+    /// Strict JSON, if the agent did well; the kernel judges.
+    pub text: String,
+    /// What it cost, if anything and if known.
+    pub usage: Option<Usage>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Failure {
+    /// Stable.
+    pub code: FailureCode,
+    /// For people; holds no secret.
+    pub message: String,
+    /// What the failed call cost, if known.
+    pub usage: Option<Usage>,
+}
+
+/// The answer to a call.
+pub type Answer = Result<Reply, Failure>;
+
+/// Fills seats. One agent may serve many workers and many calls at once.
+pub trait Agent: Send + Sync + 'static {
+    /// Answers one call. Dropping the future cancels the call.
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+    /// Told that the outcome of an answered call is durable, in the order of the journal. Recordings use it to hold the
+    /// next answer back until then, so that the order of answers is the order of records.
+    fn settled(&self, board: &BoardId, token: &Token) {
+        let _ = (board, token);
+    }
+}

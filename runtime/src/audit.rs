@@ -1,0 +1,222 @@
+//! Checks what is stored: every record's hash, values and texts, and that nothing is missing.
+//!
+//! Needs no running board. Whether the records also follow from each other is for `patchboard_kernel::replay`.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::digest::{Digest, Hasher, sha256};
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::{Body, Record, RecordError};
+
+use crate::journal::{BoardSummary, Head, Journal, JournalError};
+
+/// A journal in which nothing was found wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// Its last record; whoever keeps the hash elsewhere can detect truncation and rewriting later.
+    pub head: Head,
+    /// How many records it has.
+    pub records: u64,
+    /// How many different texts they name.
+    pub blobs: u64,
+    /// The record that has the expected hash, if one was given. Earlier than the head if the board went on since.
+    pub expected_at: Option<Seq>,
+}
+
+/// What is wrong with a journal.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The first record that cannot be trusted.
+    #[error("record {seq} cannot be trusted: {reason}")]
+    Record {
+        /// Its number.
+        seq: Seq,
+        /// Why.
+        reason: String,
+    },
+    /// The journal is sound in itself, but is not the one whose head was kept.
+    #[error("no record has the hash {expected}: the journal was cut off or rewritten; it now ends at {} with {}", .head.seq, .head.hash)]
+    Head {
+        /// The hash that was kept.
+        expected: Digest,
+        /// Where the journal ends.
+        head: Head,
+    },
+    /// The list of boards does not say of this one what its records say.
+    #[error("the list of boards does not agree with the records: {0}")]
+    Summary(String),
+    /// It could not be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Fault {
+    /// Stable name; messages may change, codes may not.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Record { .. } => "bad_record",
+            Self::Head { .. } => "wrong_head",
+            Self::Summary(_) => "bad_summary",
+            Self::Journal(error) => error.code(),
+        }
+    }
+}
+
+/// Records read at once.
+const PAGE: usize = 256;
+
+/// Checks all of a board's records. `expected_head`: a hash kept elsewhere that must be the head's or an earlier
+/// record's.
+///
+/// # Errors
+/// The first thing found wrong.
+pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
+    // Read first: a board that is being worked on may go on while its records are read, but not back.
+    let listed = journal.summary(board)?;
+    let mut walk = Walk::new(journal, board, expected_head);
+    let mut limit = PAGE;
+    loop {
+        let page = match journal.records(board, walk.last(), limit) {
+            Ok(page) => page,
+            // One by one, so that the first bad record is found and not the first bad page.
+            Err(JournalError::Corrupt { .. }) if limit > 1 => {
+                limit = 1;
+                continue;
+            }
+            Err(JournalError::Corrupt { what, .. }) => return Err(walk.fault(what)),
+            Err(error) => return Err(error.into()),
+        };
+        if page.is_empty() {
+            break;
+        }
+        for record in &page {
+            walk.record(record)?;
+            if let Some(listed) = &listed
+                && listed.head.seq == record.seq
+                && *listed != walk.summary
+            {
+                return Err(Fault::Summary(difference(listed, &walk.summary)));
+            }
+        }
+    }
+    let Some(listed) = listed else {
+        return Err(match walk.records {
+            0 => JournalError::NotFound(format!("board {board}")).into(),
+            _ => Fault::Summary(format!("board {board} is not in it")),
+        });
+    };
+    if walk.last() < Some(listed.head.seq) {
+        return Err(walk.fault(format!("it is missing; the list of boards says the last one is {}", listed.head.seq)));
+    }
+    journal.check_storage()?;
+    let head = walk.summary.head;
+    if let Some(expected) = expected_head
+        && walk.expected_at.is_none()
+    {
+        return Err(Fault::Head { expected, head });
+    }
+    Ok(Verified { head, records: walk.records, blobs: walk.texts.len() as u64, expected_at: walk.expected_at })
+}
+
+/// A walk over the records of one board, in order.
+struct Walk<'a> {
+    journal: &'a dyn Journal,
+    board: &'a BoardId,
+    expected: Option<Digest>,
+    expected_at: Option<Seq>,
+    /// From the first record on.
+    hasher: Option<Hasher>,
+    summary: BoardSummary,
+    records: u64,
+    texts: BTreeSet<Digest>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(journal: &'a dyn Journal, board: &'a BoardId, expected: Option<Digest>) -> Self {
+        let summary = BoardSummary::empty(board.clone());
+        let texts = BTreeSet::new();
+        Self { journal, board, expected, expected_at: None, hasher: None, summary, records: 0, texts }
+    }
+
+    fn last(&self) -> Option<Seq> {
+        (self.records > 0).then_some(self.summary.head.seq)
+    }
+
+    fn next(&self) -> Seq {
+        self.last().map(Seq::next).unwrap_or_default()
+    }
+
+    /// A fault of the record that comes next.
+    fn fault(&self, reason: impl Into<String>) -> Fault {
+        Fault::Record { seq: self.next(), reason: reason.into() }
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), Fault> {
+        let fault = |error: RecordError| self.fault(error.to_string());
+        if record.seq != self.next() {
+            return Err(self.fault(format!("it is missing; the next one stored is {}", record.seq)));
+        }
+        record.check_chain(self.summary.head.hash).map_err(fault)?;
+        // The values first, since a changed one may also be unreadable. But the salt is one of the first record's.
+        if let Some(hasher) = &self.hasher {
+            record.check_values(hasher).map_err(fault)?;
+        }
+        let body = record.body().map_err(fault)?;
+        if self.hasher.is_none() {
+            let Body::Created(created) = &body else { return Err(self.fault("a journal begins with created")) };
+            let hasher = Hasher::new(&created.salt);
+            record.check_values(&hasher).map_err(fault)?;
+            if created.board != *self.board {
+                return Err(self.fault(format!("it is of board {}", created.board)));
+            }
+            self.hasher = Some(hasher);
+        }
+        if let Body::Invoked(invoked) = &body {
+            self.text("view", invoked.view)?;
+            self.text("prompt", invoked.prompt)?;
+        }
+        self.summary.record_appended(record).map_err(|error| self.fault(error.to_string()))?;
+        self.records += 1;
+        if self.expected == Some(record.hash) {
+            self.expected_at = Some(record.seq);
+        }
+        Ok(())
+    }
+
+    /// Checks a text that the next record names.
+    fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
+        if self.texts.contains(&hash) {
+            return Ok(());
+        }
+        match self.journal.blob(hash) {
+            Ok(Some(text)) if sha256(text.as_bytes()) == hash => {
+                self.texts.insert(hash);
+                Ok(())
+            }
+            Ok(Some(_)) => Err(self.fault(format!("the text of its {what} is not the one with the hash {hash}"))),
+            Ok(None) => Err(self.fault(format!("the text of its {what}, {hash}, is missing"))),
+            Err(JournalError::Corrupt { what: why, .. }) => Err(self.fault(format!("the text of its {what}: {why}"))),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What two summaries of one board differ in.
+fn difference(listed: &BoardSummary, derived: &BoardSummary) -> String {
+    let ended = |summary: &BoardSummary| summary.ended.map_or("not ended", |end| end.as_str());
+    let columns = [
+        ("name", listed.name.clone(), derived.name.clone()),
+        ("created_at", listed.created_at.0.to_string(), derived.created_at.0.to_string()),
+        ("updated_at", listed.updated_at.0.to_string(), derived.updated_at.0.to_string()),
+        ("epoch", listed.epoch.to_string(), derived.epoch.to_string()),
+        ("last_hash", listed.head.hash.to_string(), derived.head.hash.to_string()),
+        ("version", listed.version.to_string(), derived.version.to_string()),
+        ("ended", ended(listed).to_owned(), ended(derived).to_owned()),
+    ];
+    let differing = columns.into_iter().filter(|(_, listed, derived)| listed != derived);
+    let named = differing.map(|(name, listed, derived)| format!("{name} is {listed}, the records say {derived}"));
+    named.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

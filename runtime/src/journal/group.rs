@@ -1,0 +1,149 @@
+//! Lets the boards share commits to disk.
+//!
+//! Whoever finds the journal free appends at once, on the spot. Whoever finds it busy queues its batch, and the journal
+//! writer (`actors::journal_writer`) then appends all that is queued with one commit. So a lone board pays for no hop,
+//! and many boards pay for one sync together.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{Batch, Head, Journal, JournalError};
+
+/// Batches that may wait; further ones wait before they are queued.
+const QUEUE_MAX: usize = 1024;
+
+/// Batches that one commit takes at most.
+const GROUP_MAX: usize = 256;
+
+/// The journal as all boards of a runtime share it.
+pub(crate) struct GroupCommit {
+    journal: Arc<dyn Journal>,
+    /// Held by whoever is appending.
+    turn: tokio::sync::Mutex<()>,
+    queue: Mutex<VecDeque<Waiting>>,
+    places: Semaphore,
+    /// Tells the journal writer that something is queued.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Waiting {
+    batch: Batch,
+    answer: oneshot::Sender<Result<Head, JournalError>>,
+}
+
+impl GroupCommit {
+    /// `wake` must lead to a call of [`GroupCommit::flush`], soon.
+    pub(crate) fn new(journal: Arc<dyn Journal>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            journal,
+            turn: tokio::sync::Mutex::new(()),
+            queue: Mutex::new(VecDeque::new()),
+            places: Semaphore::new(QUEUE_MAX),
+            wake: Box::new(wake),
+        }
+    }
+
+    /// The journal, for reading.
+    pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
+        &self.journal
+    }
+
+    /// Appends one batch; answers when it is durable.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub(crate) async fn append(&self, batch: Batch) -> Result<Head, JournalError> {
+        if let Ok(turn) = self.turn.try_lock() {
+            let appended = self.journal.append(batch).await;
+            drop(turn);
+            // Whoever queued while this one was writing has woken the writer, which waited for the turn.
+            return appended;
+        }
+        let ended = || JournalError::Io("the journal writer has ended".to_owned());
+        let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
+        let (answer, answered) = oneshot::channel();
+        self.queue().push_back(Waiting { batch, answer });
+        (self.wake)();
+        answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Appends what is queued, until nothing is.
+    pub(crate) async fn flush(&self) {
+        let _turn = self.turn.lock().await;
+        loop {
+            // Boards that are ready to append get to queue before the commit is made, and share it.
+            tokio::task::yield_now().await;
+            let (batches, answers) = self.take_group();
+            if batches.is_empty() {
+                return;
+            }
+            tracing::trace!(batches = batches.len(), "group commit");
+            let appended = self.journal.append_all(batches).await;
+            for (answer, appended) in answers.into_iter().zip(appended) {
+                // A kernel that was stopped meanwhile needs no answer.
+                drop(answer.send(appended));
+            }
+        }
+    }
+
+    /// The next batches for one commit, in the order they came.
+    fn take_group(&self) -> (Vec<Batch>, Vec<oneshot::Sender<Result<Head, JournalError>>>) {
+        let mut queue = self.queue();
+        let count = queue.len().min(GROUP_MAX);
+        queue.drain(..count).map(|waiting| (waiting.batch, waiting.answer)).unzip()
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting>> {
+        // Nothing that can panic happens while it is held.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::sqlite::SqliteJournal;
+    use crate::journal::testing::Writer;
+
+    #[tokio::test]
+    async fn what_queues_while_one_writes_is_appended_together() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
+        let woken = Arc::new(tokio::sync::Notify::new());
+        let wake = Arc::clone(&woken);
+        let group = Arc::new(GroupCommit::new(journal.clone(), move || wake.notify_one()));
+        // As if a slow append were under way.
+        let turn = group.turn.lock().await;
+        let mut appends = tokio::task::JoinSet::new();
+        for number in 0..10 {
+            let group = Arc::clone(&group);
+            appends.spawn(async move { group.append(Writer::new(&format!("b{number}")).created()).await });
+        }
+        woken.notified().await;
+        while group.queue().len() < 10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(journal.boards().expect("read").is_empty());
+        let (batches, answers) = group.take_group();
+        assert_eq!(batches.len(), 10, "one commit takes all");
+        for (batch, answer) in batches.into_iter().zip(answers) {
+            group.queue().push_back(Waiting { batch, answer });
+        }
+        drop(turn);
+        group.flush().await;
+        while let Some(append) = appends.join_next().await {
+            append.expect("no panic").expect("appended");
+        }
+        assert_eq!(journal.boards().expect("read").len(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_lone_append_needs_no_writer() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
+        let group = GroupCommit::new(journal, || panic!("nobody is woken"));
+        group.append(Writer::new("b").created()).await.expect("appended");
+    }
+}

@@ -1,0 +1,131 @@
+//! The port to storage: an append-only journal per board, and the texts its records name by hash.
+//!
+//! Owns the rules every driver keeps. A batch is appended wholly or not at all, and only if the board's last record
+//! and epoch are what the writer believes they are, so that a process that has lost a board can no longer write to it.
+//! Taking a board over is itself an append. The SQLite driver is [`sqlite`]; `group` shares one commit among boards.
+
+pub mod error;
+pub(crate) mod group;
+pub mod sqlite;
+mod summary;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use patchboard_kernel::board::Blob;
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::Record;
+
+pub use self::error::JournalError;
+pub use self::summary::BoardSummary;
+
+/// A future that owns nothing but what it borrows.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The last record of a board.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Its number.
+    pub seq: Seq,
+    /// Its hash, which stands for everything before it too.
+    pub hash: Digest,
+}
+
+/// Records to append together, with the texts they name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// The board.
+    pub board: BoardId,
+    /// The writer's epoch: the board's own, or a higher one that an `epoch` record in this batch claims.
+    pub epoch: u64,
+    /// The board's last record as the writer knows it; `None`: there must be no such board.
+    pub expected: Option<Head>,
+    /// What to append, in order; not empty, and numbered from the one after `expected`.
+    pub records: Vec<Record>,
+    /// Texts the records name by hash. Those already stored are left as they are.
+    pub blobs: Vec<Blob>,
+}
+
+/// The right to run a board in this process; given up when dropped, or when the process dies.
+///
+/// It only keeps two processes from working against each other by mistake. What protects the data is the epoch.
+pub struct Claim {
+    _guard: Option<Box<dyn Send + Sync>>,
+}
+
+impl Claim {
+    /// A claim that lasts as long as `guard` does.
+    pub fn held_by(guard: impl Send + Sync + 'static) -> Self {
+        Self { _guard: Some(Box::new(guard)) }
+    }
+
+    /// A claim that excludes nobody.
+    pub const fn free() -> Self {
+        Self { _guard: None }
+    }
+}
+
+/// Stores journals. Reading never waits for writing.
+pub trait Journal: Send + Sync + 'static {
+    /// Appends batches of any boards with one commit to disk. Each succeeds or fails on its own, wholly or not at all;
+    /// `Ok` only when it is durable. One answer per batch, in the same order.
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>>;
+
+    /// Appends one batch.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`] if the board is not where the batch expects it; after any other error the batch may
+    /// nevertheless have been stored, so read the head before anything else.
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<Head, JournalError>> {
+        Box::pin(async move {
+            let missing = || JournalError::Io("the journal gave no answer".to_owned());
+            self.append_all(vec![batch]).await.pop().unwrap_or_else(|| Err(missing()))
+        })
+    }
+
+    /// The board's last record; `None` if there is no such board.
+    ///
+    /// # Errors
+    /// Storage.
+    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError>;
+
+    /// At most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a board that
+    /// does not exist.
+    ///
+    /// # Errors
+    /// Storage; [`JournalError::Corrupt`] with the record's number if a row is no record.
+    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError>;
+
+    /// A stored text by its hash, which is not checked here.
+    ///
+    /// # Errors
+    /// Storage; [`JournalError::Corrupt`] if it is not text.
+    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
+
+    /// What is known of a board without reading its journal.
+    ///
+    /// # Errors
+    /// Storage.
+    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError>;
+
+    /// All boards, the oldest first.
+    ///
+    /// # Errors
+    /// Storage.
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError>;
+
+    /// Claims the right to run a board. `force` takes it whoever holds it.
+    ///
+    /// # Errors
+    /// [`JournalError::Owned`] if somebody else holds it; storage.
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError>;
+
+    /// Lets the storage check its own structure.
+    ///
+    /// # Errors
+    /// [`JournalError::Corrupt`]; storage.
+    fn check_storage(&self) -> Result<(), JournalError>;
+}

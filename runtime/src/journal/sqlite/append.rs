@@ -1,0 +1,155 @@
+//! One transaction: several boards' batches, each checked against where its board stands and stored wholly or not at
+//! all.
+
+use std::time::Duration;
+
+use patchboard_kernel::record::{End, GENESIS, Kind, Record};
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::fault::sql_fault;
+use super::{load_summary, to_sql_number};
+use crate::journal::{Batch, BoardSummary, Head, JournalError};
+
+/// Stores the batches with one commit. The outer error stands for all of them.
+pub(super) fn append_group(
+    connection: &mut Connection,
+    batches: &[Batch],
+    patience: Duration,
+) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
+    connection.busy_timeout(patience).map_err(sql_fault)?;
+    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+    let mut answers = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let savepoint = transaction.savepoint().map_err(sql_fault)?;
+        match append_batch(&savepoint, batch) {
+            Ok(head) => {
+                savepoint.commit().map_err(sql_fault)?;
+                answers.push(Ok(head));
+            }
+            Err(error) => {
+                drop(savepoint);
+                // Some failures, a full disk for one, make SQLite give up the whole transaction.
+                if transaction.is_autocommit() {
+                    return Err(error);
+                }
+                answers.push(Err(error));
+            }
+        }
+    }
+    transaction.commit().map_err(sql_fault)?;
+    Ok(answers)
+}
+
+fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
+    check_form(batch)?;
+    let stored = load_summary(connection, &batch.board)?;
+    check_expectation(batch, stored.as_ref())?;
+    let mut summary = stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone()));
+    for record in &batch.records {
+        summary.record_appended(record).map_err(|error| bad_batch(batch, error.to_string()))?;
+        insert_record(connection, batch, record)?;
+    }
+    if summary.epoch != batch.epoch {
+        return Err(bad_batch(batch, format!("it leaves epoch {}, its writer has {}", summary.epoch, batch.epoch)));
+    }
+    for blob in &batch.blobs {
+        connection
+            .prepare_cached("INSERT INTO blobs (hash, bytes) VALUES (?1, ?2) ON CONFLICT (hash) DO NOTHING")
+            .and_then(|mut statement| statement.execute((blob.hash.to_string(), blob.text.as_bytes())))
+            .map_err(sql_fault)?;
+    }
+    store_summary(connection, &summary)?;
+    Ok(summary.head)
+}
+
+/// Refuses what no writer may send, whatever is stored: a wrong batch would be found only when the board is recovered.
+fn check_form(batch: &Batch) -> Result<(), JournalError> {
+    if batch.records.is_empty() {
+        return Err(bad_batch(batch, "it is empty"));
+    }
+    let mut seq = batch.expected.map(|head| head.seq.next()).unwrap_or_default();
+    let mut previous = batch.expected.map_or(GENESIS, |head| head.hash);
+    for record in &batch.records {
+        if record.seq != seq {
+            return Err(bad_batch(batch, format!("record {} comes where {seq} must", record.seq)));
+        }
+        if (record.kind == Kind::Created) != (seq.0 == 0) {
+            return Err(bad_batch(batch, format!("record {seq} is {}", record.kind)));
+        }
+        record.check_chain(previous).map_err(|error| bad_batch(batch, format!("record {seq}: {error}")))?;
+        seq = seq.next();
+        previous = record.hash;
+    }
+    Ok(())
+}
+
+/// The fence: whoever took the board over has appended to it, so the board is not where the old owner left it.
+fn check_expectation(batch: &Batch, stored: Option<&BoardSummary>) -> Result<(), JournalError> {
+    let fenced = |reason: String| JournalError::Fenced { board: batch.board.clone(), reason };
+    let (expected, stored) = match (batch.expected, stored) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return Err(fenced("it exists already".to_owned())),
+        (Some(_), None) => return Err(fenced("it does not exist".to_owned())),
+        (Some(expected), Some(stored)) => (expected, stored),
+    };
+    if stored.head != expected {
+        return Err(fenced(format!("its last record is {}, not {}", stored.head.seq, expected.seq)));
+    }
+    let claims = batch.records.iter().any(|record| record.kind == Kind::Epoch);
+    let is_owner = if claims { batch.epoch > stored.epoch } else { batch.epoch == stored.epoch };
+    if !is_owner {
+        return Err(fenced(format!("it is in epoch {}, the writer in {}", stored.epoch, batch.epoch)));
+    }
+    Ok(())
+}
+
+fn insert_record(connection: &Connection, batch: &Batch, record: &Record) -> Result<(), JournalError> {
+    let mut statement = connection
+        .prepare_cached(
+            "INSERT INTO records (board, seq, kind, at, header, payload, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )
+        .map_err(sql_fault)?;
+    let row = (
+        batch.board.as_str(),
+        to_sql_number(record.seq.0)?,
+        record.kind.as_str(),
+        record.at.0,
+        &record.header,
+        &record.payload,
+        record.hash.to_string(),
+    );
+    statement.execute(row).map_err(sql_fault)?;
+    Ok(())
+}
+
+fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), JournalError> {
+    let mut statement = connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO boards \
+             (board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )
+        .map_err(sql_fault)?;
+    let row = (
+        summary.id.as_str(),
+        &summary.name,
+        summary.created_at.0,
+        summary.updated_at.0,
+        to_sql_number(summary.epoch)?,
+        to_sql_number(summary.head.seq.0)?,
+        summary.head.hash.to_string(),
+        to_sql_number(summary.version.0)?,
+        summary.ended.map(End::as_str),
+    );
+    statement.execute(row).map_err(sql_fault)?;
+    Ok(())
+}
+
+/// The end with this code.
+pub(super) fn end_of_code(code: &str) -> Result<End, String> {
+    End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
+}
+
+fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
+    JournalError::BadBatch { board: batch.board.clone(), what: what.into() }
+}

@@ -1,0 +1,149 @@
+//! What a file of ours looks like, and how it is opened.
+//!
+//! `application_id` says that it is ours, `user_version` which format it has. Hashes are kept as text, so that
+//! `sqlite3` shows them as every other tool here prints them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::JournalError;
+use super::fault::sql_fault;
+
+/// "PBRD".
+const APPLICATION_ID: i64 = 0x5042_5244;
+
+/// The format of the tables below.
+pub(super) const USER_VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE boards (
+    board      TEXT    NOT NULL PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    epoch      INTEGER NOT NULL,
+    last_seq   INTEGER NOT NULL,
+    last_hash  TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    ended      TEXT
+) STRICT;
+CREATE TABLE records (
+    board   TEXT    NOT NULL,
+    seq     INTEGER NOT NULL,
+    kind    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    header  TEXT    NOT NULL,
+    payload TEXT    NOT NULL,
+    hash    TEXT    NOT NULL,
+    PRIMARY KEY (board, seq)
+) STRICT;
+CREATE TABLE blobs (
+    hash  TEXT NOT NULL PRIMARY KEY,
+    bytes BLOB NOT NULL
+) STRICT;
+";
+
+pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(sql_fault)?;
+    connection.busy_timeout(patience).map_err(sql_fault)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
+        .map_err(|error| opening_fault(path, error))?;
+    let is_fresh =
+        tables == 0 && pragma(&connection, "application_id")? == 0 && pragma(&connection, "user_version")? == 0;
+    if !is_fresh {
+        check_format(&connection, path)?;
+    }
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(sql_fault)?;
+    if mode != "wal" {
+        return Err(JournalError::Io(format!(
+            "{} is on a file system without shared memory, which write-ahead logging needs: use a local one",
+            path.display()
+        )));
+    }
+    if is_fresh {
+        make_tables(&mut connection).map_err(sql_fault)?;
+    }
+    // FULL: a commit that was answered is on the disk. Without it the last ones before a power cut could vanish.
+    connection
+        .execute_batch(
+            "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
+        )
+        .map_err(sql_fault)?;
+    Ok(connection)
+}
+
+pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = |connection: Connection| {
+        connection.busy_timeout(patience)?;
+        connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
+        connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        Ok(connection)
+    };
+    let connection = match Connection::open_with_flags(path, flags).and_then(open) {
+        // Reading a write-ahead log makes a file beside it. Where none can be made, nobody can be writing either.
+        Err(error) if is_unwritable(&error) && !has_log(path) => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(immutable_uri(path), flags).and_then(open)
+        }
+        opened => opened,
+    };
+    let connection = connection.map_err(|error| opening_fault(path, error))?;
+    check_format(&connection, path)?;
+    Ok(connection)
+}
+
+fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(TABLES)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", USER_VERSION)?;
+    transaction.commit()
+}
+
+fn check_format(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    if pragma(connection, "application_id")? != APPLICATION_ID {
+        return Err(JournalError::NotAJournal(path.display().to_string()));
+    }
+    let found = pragma(connection, "user_version")?;
+    if found > USER_VERSION {
+        return Err(JournalError::NewerFormat { found: found.unsigned_abs(), known: USER_VERSION.unsigned_abs() });
+    }
+    if found < USER_VERSION {
+        return Err(JournalError::Corrupt { seq: None, what: format!("there is no format {found}") });
+    }
+    Ok(())
+}
+
+fn pragma(connection: &Connection, name: &str) -> Result<i64, JournalError> {
+    connection.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_fault)
+}
+
+fn opening_fault(path: &Path, error: rusqlite::Error) -> JournalError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return JournalError::NotAJournal(path.display().to_string());
+    }
+    match sql_fault(error) {
+        JournalError::Io(what) => JournalError::Io(format!("{}: {what}", path.display())),
+        other => other,
+    }
+}
+
+fn is_unwritable(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+fn immutable_uri(path: &Path) -> String {
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{escaped}?immutable=1")
+}

@@ -1,0 +1,339 @@
+//! What an append promises, and what opening refuses.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::journal::testing::Writer;
+
+fn dir() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn open(dir: &TempDir) -> SqliteJournal {
+    SqliteJournal::open(dir.path()).expect("the journal opens")
+}
+
+/// Another program's connection to the file.
+fn shell(dir: &Path) -> Connection {
+    Connection::open(dir.join(FILE)).expect("the file opens")
+}
+
+#[tokio::test]
+async fn what_was_appended_is_there_after_reopening() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    let batches = [writer.created(), writer.signal("one"), writer.invoked("view")];
+    let journal = open(&dir);
+    for batch in batches.clone() {
+        journal.append(batch).await.expect("appended");
+    }
+    drop(journal);
+
+    let journal = open(&dir);
+    let records = journal.records(&"b".into(), None, 10).expect("read");
+    assert_eq!(records, batches.iter().flat_map(|batch| batch.records.clone()).collect::<Vec<_>>());
+    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+    let blob = &batches[2].blobs[0];
+    assert_eq!(journal.blob(blob.hash), Ok(Some(blob.text.to_string())));
+    let boards = journal.boards().expect("listed");
+    assert_eq!(
+        (boards.len(), boards[0].name.as_str(), boards[0].created_at),
+        (1, "test", Timestamp(1_700_000_000_000))
+    );
+}
+
+#[tokio::test]
+async fn records_come_in_pages() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    for text in ["1", "2", "3"] {
+        journal.append(writer.signal(text)).await.expect("appended");
+    }
+    let seqs = |after, limit| -> Vec<u64> {
+        journal.records(&"b".into(), after, limit).expect("read").iter().map(|record| record.seq.0).collect()
+    };
+    assert_eq!(seqs(None, 3), [0, 1, 2]);
+    assert_eq!(seqs(Some(Seq(2)), 3), [3]);
+    assert!(seqs(Some(Seq(3)), 3).is_empty());
+    assert_eq!(journal.records(&"none".into(), None, 3), Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_writer_whose_board_was_taken_over_is_fenced() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut old = Writer::new("b");
+    journal.append(old.created()).await.expect("appended");
+
+    let other_process = open(&dir);
+    let mut new = old.clone();
+    other_process.append(new.taken_over("new")).await.expect("taken over");
+
+    let fenced = journal.append(old.signal("from the old owner")).await;
+    assert_eq!(fenced.expect_err("refused").code(), "journal_fenced");
+    assert_eq!(journal.head(&"b".into()), Ok(new.head));
+    other_process.append(new.signal("from the new owner")).await.expect("the new owner goes on");
+}
+
+#[tokio::test]
+async fn an_epoch_that_is_not_the_boards_is_fenced() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    journal.append(writer.taken_over("a")).await.expect("taken over");
+    let mut batch = writer.signal("x");
+    batch.epoch = 0;
+    assert_eq!(journal.append(batch).await.expect_err("refused").code(), "journal_fenced");
+}
+
+#[tokio::test]
+async fn a_board_is_created_once() {
+    let dir = dir();
+    let journal = open(&dir);
+    journal.append(Writer::new("b").created()).await.expect("appended");
+    assert_eq!(journal.append(Writer::new("b").created()).await.expect_err("refused").code(), "journal_fenced");
+    let mut unborn = Writer::new("c");
+    drop(unborn.created());
+    assert_eq!(journal.append(unborn.signal("x")).await.expect_err("refused").code(), "journal_fenced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_32_appends_with_one_expectation_exactly_one_wins() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    open(&dir).append(writer.created()).await.expect("appended");
+    // Half of them through a second connection, as another process would.
+    let journals = [open(&dir), open(&dir)];
+    for round in 0..5 {
+        let mut rivals = tokio::task::JoinSet::new();
+        for rival in 0..32 {
+            let journal = journals[rival % 2].clone();
+            let mut writer = writer.clone();
+            rivals.spawn(async move {
+                let batch = writer.signal(&format!("{round}:{rival}"));
+                (journal.append(batch).await, writer)
+            });
+        }
+        let mut winners = Vec::new();
+        while let Some(rival) = rivals.join_next().await {
+            match rival.expect("no rival panics") {
+                (Ok(head), rival) => winners.push((head, rival)),
+                (Err(error), _) => assert_eq!(error.code(), "journal_fenced"),
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}");
+        writer = winners.remove(0).1;
+        assert_eq!(journals[0].head(&"b".into()), Ok(writer.head));
+    }
+}
+
+#[tokio::test]
+async fn in_a_group_every_batch_stands_for_itself() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writers: Vec<_> = (0..20).map(|board| Writer::new(&format!("b{board}"))).collect();
+    let created = writers.iter_mut().map(Writer::created).collect();
+    assert!(journal.append_all(created).await.iter().all(Result::is_ok));
+
+    let before_the_odd_ones: Vec<_> = writers.iter().map(|writer| writer.head).collect();
+    let mut batches: Vec<_> = writers.iter_mut().map(|writer| writer.invoked("view")).collect();
+    for batch in batches.iter_mut().skip(1).step_by(2) {
+        batch.expected = Some(Head { seq: Seq(0), hash: Digest([9; 32]) });
+    }
+    let answers = journal.append_all(batches).await;
+    for (board, answer) in answers.iter().enumerate() {
+        let head = journal.head(&writers[board].board).expect("read");
+        if board % 2 == 0 {
+            assert_eq!((answer.clone().ok(), head), (writers[board].head, writers[board].head));
+        } else {
+            assert!(answer.is_err());
+            assert_eq!(head, before_the_odd_ones[board]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_no_kernel_makes_is_refused() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let good = writer.signal("x");
+    let mut empty = good.clone();
+    empty.records.clear();
+    let mut gap = good.clone();
+    gap.records[0].seq = Seq(5);
+    let mut unchained = good.clone();
+    unchained.records[0].header.push(' ');
+    for bad in [empty, gap, unchained] {
+        assert_eq!(journal.append(bad).await.expect_err("refused").code(), "bad_batch");
+    }
+    journal.append(good).await.expect("the board is as it was");
+}
+
+#[tokio::test]
+async fn reading_goes_on_while_another_process_writes() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let shell = shell(dir.path());
+    shell.execute_batch("BEGIN IMMEDIATE; UPDATE boards SET name = 'unfinished'").expect("the other one writes");
+
+    let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    for journal in [&journal, &reader] {
+        assert_eq!(journal.records(&"b".into(), None, 9).expect("read").len(), 1);
+        assert_eq!(journal.boards().expect("read")[0].name, "test");
+    }
+}
+
+#[tokio::test]
+async fn an_append_waits_for_another_process_without_holding_up_the_thread() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let shell = shell(dir.path());
+    shell.execute_batch("BEGIN IMMEDIATE").expect("the other one writes");
+    // On one thread, the second future runs only if the first gives way.
+    let release = async { shell.execute_batch("ROLLBACK") };
+    let (appended, released) = tokio::join!(biased; journal.append(writer.signal("x")), release);
+    released.expect("released");
+    assert_eq!(appended.ok(), writer.head);
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let before = writer.clone();
+    let limit = |pages: u32| {
+        let connection = unpoisoned(journal.files.writer.as_ref().expect("opened for writing"));
+        connection.pragma_update(None, "max_page_count", pages).expect("set");
+    };
+    // SQLite takes the number of pages there are for the limit, if that is more.
+    limit(1);
+    let large = "x".repeat(1 << 20);
+    assert_eq!(journal.append(writer.signal(&large)).await, Err(JournalError::DiskFull));
+    assert_eq!(journal.head(&"b".into()), Ok(before.head));
+    limit(1 << 20);
+    writer = before;
+    journal.append(writer.signal(&large)).await.expect("there is room again");
+}
+
+#[test]
+fn opening_says_what_is_wrong_with_the_file() {
+    let code = |prepare: &dyn Fn(&Path)| {
+        let dir = dir();
+        prepare(&dir.path().join(FILE));
+        let writing = SqliteJournal::open(dir.path()).err().map(|error| error.code());
+        let reading = SqliteJournal::open_read_only(dir.path()).err().map(|error| error.code());
+        assert_eq!(writing, reading);
+        writing
+    };
+    let with_sql = |path: &Path, sql: &str| Connection::open(path).and_then(|c| c.execute_batch(sql)).expect("made");
+    let ours = |path: &Path, sql: &str| {
+        drop(SqliteJournal::open(path.parent().expect("in a directory")).expect("made"));
+        with_sql(path, sql);
+    };
+    assert_eq!(code(&|path| std::fs::write(path, "no database ".repeat(999)).expect("written")), Some("not_a_journal"));
+    assert_eq!(code(&|path| with_sql(path, "CREATE TABLE theirs (x)")), Some("not_a_journal"));
+    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 2")), Some("journal_newer"));
+    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 0")), Some("journal_corrupt"));
+    assert_eq!(code(&|path| ours(path, "")), None);
+}
+
+#[tokio::test]
+async fn a_journal_opened_for_reading_is_not_written_to() {
+    let dir = dir();
+    let missing = SqliteJournal::open_read_only(dir.path()).err();
+    assert_eq!(missing.map(|error| error.code()), Some("not_found"));
+    assert!(!dir.path().join(FILE).exists());
+
+    drop(open(&dir));
+    let journal = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    assert_eq!(journal.append(Writer::new("b").created()).await, Err(JournalError::ReadOnly));
+    assert_eq!(journal.claim(&"b".into(), true).err(), Some(JournalError::ReadOnly));
+}
+
+#[test]
+fn a_board_is_claimed_by_one_at_a_time() {
+    let dir = dir();
+    let (mine, theirs) = (open(&dir), open(&dir));
+    let board = BoardId::from("b");
+    let claim = mine.claim(&board, false).expect("free");
+    assert_eq!(theirs.claim(&board, false).err(), Some(JournalError::Owned { board: board.clone() }));
+    assert!(theirs.claim(&board, true).is_ok());
+    assert!(theirs.claim(&"other".into(), false).is_ok());
+    drop(claim);
+    assert!(theirs.claim(&board, false).is_ok());
+}
+
+#[test]
+fn a_boards_name_leads_to_no_other_directory() {
+    let dir = dir();
+    let journal = open(&dir);
+    for name in ["../x", "/tmp/x", "a/b", "", ".", &"x".repeat(200)] {
+        assert_eq!(journal.claim(&name.into(), false).err().map(|error| error.code()), Some("not_found"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn journals_are_shared_between_threads() {
+    let dir = dir();
+    let journal: Arc<dyn Journal> = Arc::new(open(&dir));
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let read = tokio::task::spawn_blocking({
+        let journal = Arc::clone(&journal);
+        move || journal.head(&"b".into())
+    });
+    assert_eq!(read.await.expect("no panic"), Ok(writer.head));
+}
+
+#[test]
+fn every_commit_is_synced_to_the_disk() {
+    let dir = dir();
+    let journal = open(&dir);
+    let writer = unpoisoned(journal.files.writer.as_ref().expect("opened for writing"));
+    let pragma = |name| -> String {
+        let text = |value: rusqlite::types::Value| match value {
+            rusqlite::types::Value::Text(text) => text,
+            other => format!("{other:?}"),
+        };
+        writer.pragma_query_value(None, name, |row| row.get(0).map(text)).expect("asked")
+    };
+    assert_eq!(pragma("synchronous"), "Integer(2)", "FULL");
+    assert_eq!(pragma("journal_mode"), "wal");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_journal_is_readable_where_nothing_can_be_written() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    open(&dir).append(writer.created()).await.expect("appended");
+    // SQLite follows no links, so it cannot make the file that readers share, as on a medium that is only for reading.
+    std::os::unix::fs::symlink("elsewhere", dir.path().join(format!("{FILE}-shm"))).expect("in the way");
+    let journal = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_its_owner_may_look_into_the_data_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = dir();
+    let data = dir.path().join("data");
+    drop(SqliteJournal::open(&data).expect("opened"));
+    assert_eq!(std::fs::metadata(data).expect("there").permissions().mode() & 0o777, 0o700);
+}

@@ -1,0 +1,97 @@
+//! What a list of boards shows, derived from the records and kept beside them.
+
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::record::{End, GENESIS, Kind, Record, RecordError};
+use serde::Deserialize;
+
+use super::Head;
+
+/// A board at a glance; a function of its records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoardSummary {
+    /// The board.
+    pub id: BoardId,
+    /// Its blueprint's name.
+    pub name: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its last record was written.
+    pub updated_at: Timestamp,
+    /// How often it was taken over.
+    pub epoch: u64,
+    /// Its last record.
+    pub head: Head,
+    /// Commits so far.
+    pub version: Version,
+    /// How it ended, if it has and nothing has woken it since.
+    pub ended: Option<End>,
+}
+
+/// The few header members a summary depends on.
+#[derive(Deserialize)]
+struct Header {
+    name: Option<String>,
+    epoch: Option<u64>,
+    version: Option<Version>,
+    end: Option<End>,
+}
+
+impl BoardSummary {
+    /// The summary of a board without records.
+    pub(crate) fn empty(id: BoardId) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            created_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
+            epoch: 0,
+            head: Head { seq: Seq(0), hash: GENESIS },
+            version: Version(0),
+            ended: None,
+        }
+    }
+
+    /// Takes the next record into account.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`] if the header lacks what a record of its kind must have.
+    pub(crate) fn record_appended(&mut self, record: &Record) -> Result<(), RecordError> {
+        let lacks =
+            |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));
+        let header =
+            || serde_json::from_str::<Header>(&record.header).map_err(|e| RecordError::Unreadable(e.to_string()));
+        match record.kind {
+            Kind::Created => {
+                self.name = header()?.name.ok_or_else(|| lacks("name"))?;
+                self.created_at = record.at;
+            }
+            Kind::Epoch => self.epoch = header()?.epoch.ok_or_else(|| lacks("epoch"))?,
+            Kind::Committed => {
+                self.version = header()?.version.ok_or_else(|| lacks("version"))?;
+                self.woken();
+            }
+            Kind::Signal => self.woken(),
+            Kind::Ended => self.ended = Some(header()?.end.ok_or_else(|| lacks("end"))?),
+            Kind::Scheduled
+            | Kind::Invoked
+            | Kind::NoOp
+            | Kind::Rejected
+            | Kind::Failed
+            | Kind::Late
+            | Kind::Skipped
+            | Kind::Breaker
+            | Kind::Budget
+            | Kind::Paused
+            | Kind::Resumed
+            | Kind::Tick => {}
+        }
+        self.updated_at = record.at;
+        self.head = Head { seq: record.seq, hash: record.hash };
+        Ok(())
+    }
+
+    /// A board that stood still has something to do again. One that has ended for good records nothing of the kind.
+    fn woken(&mut self) {
+        self.ended = None;
+    }
+}

@@ -1,0 +1,90 @@
+//! Journals of made-up records, for tests of storage. The records are sealed as the kernel seals them.
+
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::Unit;
+use patchboard_kernel::board::Blob;
+use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
+use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
+use serde_json::json;
+
+use super::{Batch, Head};
+
+/// Makes the records of one board, one batch after the other.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub(crate) board: BoardId,
+    pub(crate) epoch: u64,
+    pub(crate) head: Option<Head>,
+    hasher: Hasher,
+}
+
+impl Writer {
+    pub(crate) fn new(board: &str) -> Self {
+        Self { board: board.into(), epoch: 0, head: None, hasher: Hasher::new(&Salt([7; 32])) }
+    }
+
+    /// The board's first batch.
+    pub(crate) fn created(&mut self) -> Batch {
+        let created = Created {
+            format: FORMAT,
+            board: self.board.clone(),
+            name: "test".to_owned(),
+            state: sha256(b"state"),
+            blueprint: json!({"name": "test"}),
+            request: json!({"question": "why?"}),
+            salt: Salt([7; 32]),
+        };
+        self.batch(vec![Body::Created(Box::new(created))])
+    }
+
+    /// One signal carrying `value`.
+    pub(crate) fn signal(&mut self, value: &str) -> Batch {
+        self.batch(vec![Body::Signal(Signal { name: "s".to_owned(), value: json!(value) })])
+    }
+
+    /// Takes the board over.
+    pub(crate) fn taken_over(&mut self, writer: &str) -> Batch {
+        self.epoch += 1;
+        self.batch(vec![Body::Epoch(Epoch { epoch: self.epoch, writer: writer.to_owned() })])
+    }
+
+    /// An attempt with this view, and a prompt around it.
+    pub(crate) fn invoked(&mut self, view: &str) -> Batch {
+        let prompt = format!(r#"{{"system":"","user":"{view}"}}"#);
+        let invoked = Invoked {
+            invocation: InvocationId(1),
+            attempt: 1,
+            worker: "w".into(),
+            cause: Seq(0),
+            base: Version(0),
+            budget: 4000,
+            unit: Unit::Chars,
+            compiler: 1,
+            feedback: Vec::new(),
+            view: sha256(view.as_bytes()),
+            prompt: sha256(prompt.as_bytes()),
+            reserved: 0,
+            deadline: Timestamp(0),
+            reads: vec!["/a".to_owned()],
+        };
+        let mut batch = self.batch(vec![Body::Invoked(invoked)]);
+        batch.blobs = [view, &prompt].map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::from(text) }).into();
+        batch
+    }
+
+    fn batch(&mut self, bodies: Vec<Body>) -> Batch {
+        let expected = self.head;
+        let mut records = Vec::new();
+        for body in bodies {
+            let seq = self.head.map(|head| head.seq.next()).unwrap_or_default();
+            let previous = self.head.map_or(GENESIS, |head| head.hash);
+            let at = Timestamp(1_700_000_000_000 + i64::try_from(seq.0).expect("tests write few records"));
+            let record = Record::seal(previous, seq, at, &body, &self.hasher);
+            self.head = Some(Head { seq, hash: record.hash });
+            records.push(record);
+        }
+        Batch { board: self.board.clone(), epoch: self.epoch, expected, records, blobs: Vec::new() }
+    }
+}

@@ -1,0 +1,25 @@
+//! The imperative shell of PatchBoard: actors, journal, recovery.
+//!
+//! Owns time, storage, concurrency and failure. Decides nothing about a board: every decision is made by
+//! `patchboard_kernel::board::Board`, which this crate feeds one input at a time, whose records it makes durable, and
+//! whose effects it carries out. What fills the workers' seats is in `patchboard-agents`.
+//!
+//! # Layout
+//!
+//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; what readers see is in [`snapshot`] and
+//!   [`subscription`].
+//! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
+//! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
+//! * [`agent`]: the port to whatever fills a seat.
+//! * [`clock`], [`ids`]: time, names and randomness.
+
+mod actors;
+pub mod agent;
+pub mod audit;
+pub mod clock;
+pub mod ids;
+pub mod journal;
+mod published;
+pub mod runtime;
+pub mod snapshot;
+pub mod subscription;

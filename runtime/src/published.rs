@@ -1,0 +1,238 @@
+//! What a board has published, and the way to its kernel: all that readers and callers share with its actors.
+//!
+//! Outlives the actors, which are replaced when they fail; handles and subscriptions hold on to it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use dashmap::{DashMap, Entry};
+use patchboard_kernel::board::Input;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::{Ended, Record};
+use ractor::{ActorRef, MessagingErr};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+
+use crate::actors::board;
+use crate::actors::kernel::{Asker, Decided, Message};
+use crate::runtime::{Options, RuntimeError};
+use crate::snapshot::Snapshot;
+
+/// The boards of a runtime.
+#[derive(Default)]
+pub(crate) struct Boards(DashMap<BoardId, Arc<Published>>);
+
+impl Boards {
+    /// Adds a board, unless there is one with its id.
+    pub(crate) fn add(&self, published: Arc<Published>) -> Result<(), RuntimeError> {
+        match self.0.entry(published.board.clone()) {
+            Entry::Occupied(_) => Err(RuntimeError::AlreadyRunning(published.board.clone())),
+            Entry::Vacant(place) => {
+                place.insert(published);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes out this board, not another that has taken its place.
+    pub(crate) fn remove(&self, published: &Arc<Published>) {
+        self.0.remove_if(&published.board, |_, present| Arc::ptr_eq(present, published));
+    }
+
+    pub(crate) fn get(&self, board: &BoardId) -> Option<Arc<Published>> {
+        self.0.get(board).map(|entry| Arc::clone(&entry))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Published>> {
+        self.0.iter().map(|entry| Arc::clone(&entry)).collect()
+    }
+}
+
+/// One board.
+pub(crate) struct Published {
+    board: BoardId,
+    /// Empty until the board was recovered.
+    snapshot: ArcSwapOption<Snapshot>,
+    /// The records as they become durable; none once the board is gone.
+    stream: Mutex<Option<broadcast::Sender<Arc<Record>>>>,
+    status: watch::Sender<Status>,
+    door: watch::Sender<Door>,
+    admission: Arc<Semaphore>,
+    supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
+}
+
+/// Where a board stands, for those who wait for it.
+#[derive(Clone, Debug)]
+pub(crate) enum Status {
+    /// It is being recovered.
+    Starting,
+    /// It goes on.
+    Running,
+    /// It has ended. A quiescent one may go on again.
+    Ended(Ended),
+    /// It cannot go on here.
+    Gone(RuntimeError),
+}
+
+/// The way to the kernel.
+#[derive(Clone)]
+enum Door {
+    /// Its actors are being replaced.
+    Shut,
+    Open(ActorRef<Message>),
+    /// There will be none any more.
+    Gone(RuntimeError),
+}
+
+impl Published {
+    pub(crate) fn new(board: BoardId, options: &Options) -> Self {
+        let (sender, _) = broadcast::channel(options.subscription.max(1));
+        Self {
+            board,
+            snapshot: ArcSwapOption::empty(),
+            stream: Mutex::new(Some(sender)),
+            status: watch::Sender::new(Status::Starting),
+            door: watch::Sender::new(Door::Shut),
+            admission: Arc::new(Semaphore::new(options.admission.max(1))),
+            supervisor: watch::Sender::new(None),
+        }
+    }
+
+    pub(crate) const fn board(&self) -> &BoardId {
+        &self.board
+    }
+
+    pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.load_full()
+    }
+
+    /// The board's supervisor, once there is one; none if the board is gone.
+    pub(crate) async fn supervisor(&self) -> Option<ActorRef<board::Message>> {
+        let mut watched = self.supervisor.subscribe();
+        tokio::select! {
+            biased;
+            supervisor = watched.wait_for(Option::is_some) => supervisor.ok()?.clone(),
+            () = self.until_gone() => None,
+        }
+    }
+
+    // For the board's actors.
+
+    pub(crate) fn supervised_by(&self, supervisor: ActorRef<board::Message>) {
+        self.supervisor.send_replace(Some(supervisor));
+    }
+
+    /// Shows a board that is durable, and the records that made it so.
+    pub(crate) fn publish(&self, snapshot: Snapshot, records: Vec<Record>) {
+        let ended = snapshot.ended;
+        self.snapshot.store(Some(Arc::new(snapshot)));
+        if let Some(sender) = &*self.stream() {
+            for record in records {
+                // Nobody listens: nobody misses it.
+                drop(sender.send(Arc::new(record)));
+            }
+        }
+        self.status.send_if_modified(|status| {
+            let after = match (&*status, ended) {
+                // A board that is being recovered has ended, or not, only once it has been taken over.
+                (Status::Starting | Status::Gone(_), _) => return false,
+                (Status::Running | Status::Ended(_), Some(ended)) => Status::Ended(ended),
+                (Status::Running | Status::Ended(_), None) => Status::Running,
+            };
+            *status = after;
+            true
+        });
+    }
+
+    /// The board has been taken over and goes on, if it has not ended.
+    pub(crate) fn running(&self) {
+        let ended = self.snapshot.load().as_ref().and_then(|snapshot| snapshot.ended);
+        self.status.send_replace(ended.map_or(Status::Running, Status::Ended));
+    }
+
+    pub(crate) fn open(&self, kernel: ActorRef<Message>) {
+        self.door.send_replace(Door::Open(kernel));
+    }
+
+    pub(crate) fn shut(&self) {
+        self.door.send_replace(Door::Shut);
+    }
+
+    /// The board will not go on here. The first reason given stands.
+    pub(crate) fn gone(&self, reason: RuntimeError) {
+        self.door.send_if_modified(|door| {
+            let first = !matches!(door, Door::Gone(_));
+            if first {
+                *door = Door::Gone(reason.clone());
+            }
+            first
+        });
+        self.status.send_if_modified(|status| {
+            let is_open = matches!(status, Status::Starting | Status::Running);
+            if is_open {
+                *status = Status::Gone(reason);
+            }
+            is_open
+        });
+        *self.stream() = None;
+    }
+
+    // For callers.
+
+    /// The stream of records from now on; none if the board is gone.
+    pub(crate) fn listen(&self) -> Option<broadcast::Receiver<Arc<Record>>> {
+        self.stream().as_ref().map(broadcast::Sender::subscribe)
+    }
+
+    /// Whether the board will not go on here.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(*self.door.borrow(), Door::Gone(_))
+    }
+
+    async fn until_gone(&self) {
+        // An error means the same: there is no sender any more.
+        drop(self.door.subscribe().wait_for(|door| matches!(door, Door::Gone(_))).await);
+    }
+
+    /// Waits until the status is of a kind that `wanted` wants.
+    pub(crate) async fn status(&self, wanted: impl FnMut(&Status) -> bool) -> Status {
+        let mut watched = self.status.subscribe();
+        let status = watched.wait_for(wanted).await.map(|status| status.clone());
+        status.unwrap_or_else(|_| Status::Gone(RuntimeError::Closed(self.board.clone())))
+    }
+
+    /// Puts an input to the kernel and waits for what comes of it.
+    pub(crate) async fn ask(&self, input: Input) -> Result<Decided, RuntimeError> {
+        let closed = || RuntimeError::Closed(self.board.clone());
+        let place = Arc::clone(&self.admission).acquire_owned().await.map_err(|_| closed())?;
+        let (answer, answered) = oneshot::channel();
+        let mut message = Message::Decide { input, asker: Some(Asker { answer, _place: place }) };
+        let mut door = self.door.subscribe();
+        loop {
+            let open = door.wait_for(|door| !matches!(door, Door::Shut)).await.map_err(|_| closed())?.clone();
+            match open {
+                Door::Gone(reason) => return Err(reason),
+                Door::Open(kernel) => match kernel.send_message(message) {
+                    Ok(()) => break,
+                    // It has just ended and has not seen the message; the next one will.
+                    Err(MessagingErr::SendErr(unsent)) => message = unsent,
+                    Err(_) => return Err(RuntimeError::Interrupted(self.board.clone())),
+                },
+                Door::Shut => {}
+            }
+            door.changed().await.map_err(|_| closed())?;
+        }
+        answered.await.unwrap_or_else(|_| Err(RuntimeError::Interrupted(self.board.clone())))
+    }
+
+    /// Ends the kernel actor as a crash would.
+    pub(crate) fn kill_kernel(&self) {
+        if let Door::Open(kernel) = &*self.door.borrow() {
+            kernel.kill();
+        }
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<broadcast::Sender<Arc<Record>>>> {
+        // Nothing that can panic happens while it is held.
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

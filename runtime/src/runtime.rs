@@ -1,0 +1,410 @@
+//! Starts boards, finds them, and stops them.
+//!
+//! The face of this crate: everything outside talks to a [`Runtime`] and to the [`BoardHandle`]s it gives out, never to
+//! an actor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome, Proposal};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::{Body, Ended};
+use ractor::{Actor, ActorRef};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::actors::board::Arguments;
+use crate::actors::kernel::{Beginning, Decided};
+use crate::actors::root::{self, Root, WriterSlot};
+use crate::actors::{Context, board, journal_writer};
+use crate::agent::Agent;
+use crate::clock::{Clock, SystemClock};
+use crate::ids::{Ids, SystemIds};
+use crate::journal::group::GroupCommit;
+use crate::journal::{Batch, Journal, JournalError};
+use crate::published::{Boards, Published, Status};
+use crate::snapshot::Snapshot;
+use crate::subscription::Subscription;
+
+/// What a runtime is made of.
+#[derive(Clone)]
+pub struct Options {
+    /// Fills the seats of all boards.
+    pub agent: Arc<dyn Agent>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Makes ids, salts and writers' names.
+    pub ids: Arc<dyn Ids>,
+    /// How often a board's actors may fail.
+    pub restarts: RestartPolicy,
+    /// How many requests from outside may wait for one board; further ones wait before they are admitted.
+    pub admission: usize,
+    /// How many records a subscriber may fall behind before it has to catch up from the journal.
+    pub subscription: usize,
+}
+
+impl Options {
+    /// The machine's clock and randomness, and the default limits.
+    pub fn new(agent: Arc<dyn Agent>) -> Self {
+        Self {
+            agent,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SystemIds),
+            restarts: RestartPolicy::default(),
+            admission: 64,
+            subscription: 1024,
+        }
+    }
+}
+
+/// How often a board's actors may fail before the board is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestartPolicy {
+    /// So many restarts are made...
+    pub max: u32,
+    /// ...within this time; one more failure is the end.
+    pub window: Duration,
+    /// The pause before the second restart within the window; it doubles with each further one. The first is immediate.
+    pub backoff: Duration,
+}
+
+impl Default for RestartPolicy {
+    fn default() -> Self {
+        Self { max: 5, window: Duration::from_secs(60), backoff: Duration::from_millis(20) }
+    }
+}
+
+/// Why a board cannot be run, or a request to it has no answer.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// Storage.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The kernel cannot make or recover the board.
+    #[error(transparent)]
+    Board(#[from] BoardError),
+    /// The board is already running in this process.
+    #[error("board {0} is already running here")]
+    AlreadyRunning(BoardId),
+    /// The board is not running any more.
+    #[error("board {0} is not running: resume it first")]
+    Closed(BoardId),
+    /// The board has ended, so the request changes nothing.
+    #[error("board {0} has ended")]
+    Over(BoardId),
+    /// The board's actors failed while they held the request.
+    #[error("board {0} was interrupted; whether the request was recorded is not known: repeat it with the same token")]
+    Interrupted(BoardId),
+    /// The board's actors failed too often.
+    #[error("board {board} was given up after repeated failures, the last one: {reason}")]
+    Crashed {
+        /// The board.
+        board: BoardId,
+        /// The last failure.
+        reason: String,
+    },
+    /// The runtime itself could not be started.
+    #[error("the runtime cannot start: {0}")]
+    Start(String),
+}
+
+impl RuntimeError {
+    /// Stable name; messages may change, codes may not.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Journal(error) => error.code(),
+            Self::Board(BoardError::BadRequest(_)) => "bad_request",
+            Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
+            Self::Board(BoardError::BadRecord { .. }) => "bad_record",
+            Self::AlreadyRunning(_) => "already_running",
+            Self::Closed(_) => "board_closed",
+            Self::Over(_) => "board_over",
+            Self::Interrupted(_) => "interrupted",
+            Self::Crashed { .. } => "crashed",
+            Self::Start(_) => "start",
+        }
+    }
+}
+
+/// Runs boards. Dropped without [`Runtime::shutdown`], it ends as a crash would: nothing acknowledged is lost.
+pub struct Runtime {
+    context: Arc<Context>,
+    boards: Arc<Boards>,
+    root: ActorRef<root::Message>,
+}
+
+impl Runtime {
+    /// Starts the actors that all boards share.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Start`].
+    pub async fn start(journal: Arc<dyn Journal>, options: Options) -> Result<Self, RuntimeError> {
+        let writer: WriterSlot = Arc::new(ArcSwapOption::empty());
+        let wake = {
+            let writer = Arc::clone(&writer);
+            move || {
+                if let Some(writer) = &*writer.load() {
+                    // One that has ended is replaced, and its successor begins with what is queued.
+                    drop(writer.cast(journal_writer::Message::Flush));
+                }
+            }
+        };
+        let context = Arc::new(Context { journal: GroupCommit::new(journal, wake), options });
+        let boards = Arc::new(Boards::default());
+        let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
+        let spawned = Actor::spawn(None, Root, arguments).await;
+        let (root, _) = spawned.map_err(|error| RuntimeError::Start(error.to_string()))?;
+        Ok(Self { context, boards, root })
+    }
+
+    /// Makes a new board and runs it. `salt`: given only to make runs repeatable.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Board`] if blueprint and request make no board; storage.
+    pub async fn create(
+        &self,
+        blueprint: Blueprint,
+        request: Value,
+        salt: Option<Salt>,
+    ) -> Result<BoardHandle, RuntimeError> {
+        let options = &self.context.options;
+        let id = options.ids.board();
+        let salt = salt.unwrap_or_else(|| options.ids.salt());
+        let at = options.clock.now();
+        let (board, step) = Board::create(Genesis { board: id.clone(), blueprint, request, salt, at })?;
+        let claim = self.context.journal.journal().claim(&id, false)?;
+        let batch = Batch {
+            board: id.clone(),
+            epoch: board.epoch(),
+            expected: None,
+            records: step.records.clone(),
+            blobs: step.blobs,
+        };
+        self.context.journal.append(batch).await?;
+        let published = Arc::new(Published::new(id, options));
+        published.publish(Snapshot::of(&board, step.records.last()), step.records);
+        let blueprint = Arc::clone(board.blueprint());
+        let beginning = Beginning::Created(Box::new(board), step.effects);
+        self.open(Arguments { context: Arc::clone(&self.context), published, blueprint, beginning, claim }).await
+    }
+
+    /// Takes a board over from its journal and goes on with it. Calls that were under way are lost and made again.
+    ///
+    /// # Errors
+    /// [`JournalError::Owned`] if another process runs it; [`JournalError::NotFound`];
+    /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are no board; storage.
+    pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+        self.take_over(board, false).await
+    }
+
+    /// Like [`Runtime::resume`], also if another process seems to run the board. That one can write no more.
+    ///
+    /// # Errors
+    /// As [`Runtime::resume`], but never [`JournalError::Owned`].
+    pub async fn seize(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+        self.take_over(board, true).await
+    }
+
+    async fn take_over(&self, board: &BoardId, force: bool) -> Result<BoardHandle, RuntimeError> {
+        match self.boards.get(board) {
+            // It was given up and is on its way out.
+            Some(published) if published.is_gone() => self.close_board(published).await,
+            Some(_) => return Err(RuntimeError::AlreadyRunning(board.clone())),
+            None => {}
+        }
+        let journal = self.context.journal.journal();
+        let blueprint = Arc::new(blueprint_of(&**journal, board)?);
+        let claim = journal.claim(board, force)?;
+        let published = Arc::new(Published::new(board.clone(), &self.context.options));
+        let beginning = Beginning::Recover;
+        self.open(Arguments { context: Arc::clone(&self.context), published, blueprint, beginning, claim }).await
+    }
+
+    /// Starts a board's actors and waits until they have taken it on.
+    async fn open(&self, arguments: Arguments) -> Result<BoardHandle, RuntimeError> {
+        let published = Arc::clone(&arguments.published);
+        self.boards.add(Arc::clone(&published))?;
+        if self.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
+            self.boards.remove(&published);
+            return Err(RuntimeError::Closed(published.board().clone()));
+        }
+        match published.status(|status| !matches!(status, Status::Starting)).await {
+            Status::Gone(reason) => Err(reason),
+            Status::Starting | Status::Running | Status::Ended(_) => Ok(self.handle(published)),
+        }
+    }
+
+    /// A board that runs here.
+    pub fn board(&self, board: &BoardId) -> Option<BoardHandle> {
+        // One that is still being recovered has nothing to show yet.
+        self.boards
+            .get(board)
+            .filter(|published| published.snapshot().is_some())
+            .map(|published| self.handle(published))
+    }
+
+    /// The ids of the boards that run here, in order.
+    pub fn boards(&self) -> Vec<BoardId> {
+        let mut ids: Vec<_> = self.boards.all().iter().map(|published| published.board().clone()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// The last durable picture of a board that runs here.
+    pub fn snapshot(&self, board: &BoardId) -> Option<Arc<Snapshot>> {
+        self.boards.get(board)?.snapshot()
+    }
+
+    /// Stops one board: what has reached its kernel is decided and made durable, calls under way are given up. It can
+    /// be resumed.
+    pub async fn close(&self, board: &BoardId) {
+        if let Some(published) = self.boards.get(board) {
+            self.close_board(published).await;
+        }
+    }
+
+    /// Closes all boards and ends.
+    pub async fn shutdown(self) {
+        for published in self.boards.all() {
+            self.close_board(published).await;
+        }
+        // The journal writer has nothing left to do: every kernel has had its answer.
+        self.root.get_cell().stop_children_and_wait(None, None).await;
+        if let Err(error) = self.root.stop_and_wait(None, None).await {
+            tracing::debug!(%error, "the root actor had ended before");
+        }
+    }
+
+    async fn close_board(&self, published: Arc<Published>) {
+        if let Some(supervisor) = published.supervisor().await {
+            let (done, closed) = oneshot::channel();
+            if supervisor.cast(board::Message::Close(done)).is_ok() {
+                // Without an answer it has ended on its own.
+                drop(closed.await);
+            }
+            // The claim on the board ends with the supervisor.
+            drop(supervisor.wait(None).await);
+        }
+        self.boards.remove(&published);
+    }
+
+    fn handle(&self, published: Arc<Published>) -> BoardHandle {
+        BoardHandle { context: Arc::clone(&self.context), published }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.root.stop(None);
+    }
+}
+
+/// The blueprint in a board's first record.
+fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, RuntimeError> {
+    let first = journal.records(board, None, 1)?;
+    let Some(first) = first.first() else { return Err(JournalError::NotFound(format!("board {board}")).into()) };
+    let bad = |message: String| BoardError::BadRecord { seq: first.seq, message };
+    match first.body().map_err(|error| bad(error.to_string()))? {
+        Body::Created(created) => serde_json::from_value(created.blueprint)
+            .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")).into()),
+        other => Err(bad(format!("a journal begins with created, not {}", other.kind())).into()),
+    }
+}
+
+/// A board that runs here. Cheap to clone.
+#[derive(Clone)]
+pub struct BoardHandle {
+    context: Arc<Context>,
+    published: Arc<Published>,
+}
+
+impl BoardHandle {
+    /// The board.
+    pub fn id(&self) -> &BoardId {
+        self.published.board()
+    }
+
+    /// Its last durable picture.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.snapshot().expect("a handle is given out after the first snapshot")
+    }
+
+    /// Every durable record after `after` (`None`: from the first).
+    pub fn subscribe(&self, after: Option<Seq>) -> Subscription {
+        let journal = Arc::clone(self.context.journal.journal());
+        Subscription::new(journal, self.id().clone(), after, self.published.listen())
+    }
+
+    /// Puts a proposal to the kernel; answers once the outcome is durable.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Interrupted`], [`RuntimeError::Closed`]; storage, after which the proposal may nevertheless have
+    /// been recorded.
+    pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
+        let decided = self.published.ask(Input::Propose(proposal)).await?;
+        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+    }
+
+    /// Sends a signal, or asks for a manual rule by its name. Answers once it is durable.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Over`] if the board has ended for good; as [`BoardHandle::propose`].
+    pub async fn signal(&self, name: &str, value: Value) -> Result<(), RuntimeError> {
+        let decided = self.published.ask(Input::Signal { name: name.to_owned(), value }).await?;
+        if decided.recorded { Ok(()) } else { Err(RuntimeError::Over(self.id().clone())) }
+    }
+
+    /// Dispatches no more. A board that is paused already stays so.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::signal`].
+    pub async fn pause(&self) -> Result<(), RuntimeError> {
+        self.steer(Input::Pause).await
+    }
+
+    /// Dispatches again. A board that is not paused goes on as it did.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::signal`].
+    pub async fn resume(&self) -> Result<(), RuntimeError> {
+        self.steer(Input::Resume).await
+    }
+
+    /// Ends the board.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::signal`].
+    pub async fn cancel(&self) -> Result<(), RuntimeError> {
+        self.steer(Input::Cancel).await
+    }
+
+    async fn steer(&self, input: Input) -> Result<(), RuntimeError> {
+        let Decided { recorded, .. } = self.published.ask(input).await?;
+        let is_over = self.snapshot().ended.is_some_and(Ended::is_final);
+        if !recorded && is_over { Err(RuntimeError::Over(self.id().clone())) } else { Ok(()) }
+    }
+
+    /// Waits until the board has ended, or cannot go on.
+    ///
+    /// # Errors
+    /// What stopped it: storage, too many failures, or that it was closed.
+    pub async fn ended(&self) -> Result<Ended, RuntimeError> {
+        match self.published.status(|status| matches!(status, Status::Ended(_) | Status::Gone(_))).await {
+            Status::Ended(ended) => Ok(ended),
+            Status::Gone(reason) => Err(reason),
+            Status::Starting | Status::Running => Err(RuntimeError::Closed(self.id().clone())),
+        }
+    }
+
+    /// Ends the board's kernel actor as a crash would, for trying what happens then.
+    pub fn crash(&self) {
+        self.published.kill_kernel();
+    }
+}
+
+#[cfg(test)]
+mod tests;

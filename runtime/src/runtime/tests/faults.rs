@@ -1,0 +1,304 @@
+//! Agents, actors and journals that fail.
+
+use std::sync::Mutex;
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::record::Cause;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head};
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
+    let dir = dir();
+    let agent = agent(|call| {
+        assert!(call.attempt > 1, "the first attempt of each invocation panics");
+        replies(STEP)
+    });
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent).await;
+    let board = create(&runtime, five_steps()).await;
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    let records = assert_sound(&journal, board.id());
+    let failed: Vec<_> = records.iter().filter(|record| record.kind == Kind::Failed).collect();
+    assert_eq!(failed.len(), 5);
+    assert!(failed.iter().all(|record| record.header.contains(r#""code":"crashed""#)));
+    assert_eq!(count(&records, Kind::Epoch), 0, "no actor was restarted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_times_out_and_is_given_up() {
+    let dir = dir();
+    let agent = agent(|call| if call.attempt == 1 { never() } else { replies(STEP) });
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent).await;
+    let start = tokio::time::Instant::now();
+    let board = create(&runtime, five_steps()).await;
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(start.elapsed().as_secs(), 5 * 60, "each step waits for one deadline");
+    let records = assert_sound(&journal, board.id());
+    assert_eq!(count(&records, Kind::Failed), 5);
+    assert_eq!(count(&records, Kind::Late), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
+    let undisturbed = {
+        let dir = dir();
+        let runtime = runtime(sqlite(dir.path()), counting()).await;
+        let board = create(&runtime, five_steps()).await;
+        board.ended().await.expect("ended");
+        board.snapshot().state.digest()
+    };
+    let dir = dir();
+    let reached = Arc::new(Notify::new());
+    let agent = {
+        let reached = Arc::clone(&reached);
+        agent(move |call| {
+            // The third step hangs until the crash takes its call away.
+            if call.occurrence == 2 && call.attempt == 1 {
+                reached.notify_one();
+                return never();
+            }
+            replies(STEP)
+        })
+    };
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent).await;
+    let board = create(&runtime, five_steps()).await;
+    let mut subscription = board.subscribe(None);
+    reached.notified().await;
+    board.crash();
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.snapshot().state.digest(), undisturbed);
+
+    let records = assert_sound(&journal, board.id());
+    assert_eq!((count(&records, Kind::Epoch), count(&records, Kind::Failed)), (1, 1));
+    for record in &records {
+        let seen = subscription.next().await.expect("published").expect("read");
+        assert_eq!(*seen, *record);
+    }
+}
+
+/// A blueprint's agent that crashes the kernel of its own board whenever it is called.
+fn crashing(board: &Arc<Mutex<Option<BoardHandle>>>) -> Arc<dyn Agent> {
+    let board = Arc::clone(board);
+    agent(move |_| {
+        if let Some(board) = &*board.lock().expect("not poisoned") {
+            board.crash();
+        }
+        never()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
+    let dir = dir();
+    let handle = Arc::new(Mutex::new(None));
+    let journal = sqlite(dir.path());
+    let agent = {
+        let crashing = crashing(&handle);
+        agent(move |call| {
+            if call.seat.role == "crash" {
+                let crashing = Arc::clone(&crashing);
+                return Box::pin(async move { crashing.call(&call).await });
+            }
+            replies(STEP)
+        })
+    };
+    let runtime = runtime(journal.clone(), agent).await;
+    let mut bad = five_steps();
+    let walker = bad.workers.get_mut("walker").expect("a worker");
+    walker.role = "crash".to_owned();
+    walker.limits.attempts = 100;
+    let good = create(&runtime, steps(50)).await;
+    let bad = create(&runtime, bad).await;
+    *handle.lock().expect("not poisoned") = Some(bad.clone());
+    bad.crash();
+
+    assert_eq!(bad.ended().await.expect("ended"), Ended { end: End::Failed, cause: Cause::Meltdown });
+    assert_eq!(good.ended().await.expect("ended").end, End::Done);
+    let bad = assert_sound(&journal, bad.id());
+    assert_eq!(count(&bad, Kind::Epoch), 6, "five restarts, and one to end it");
+    assert_eq!(count(&assert_sound(&journal, good.id()), Kind::Epoch), 0);
+}
+
+/// A journal that fails, or waits, as it is told.
+#[derive(Clone)]
+struct Faulty {
+    inner: SqliteJournal,
+    /// What the next appends answer.
+    errors: Arc<Mutex<Vec<JournalError>>>,
+    /// Whether errors come before the append or after it, when it has succeeded.
+    after: bool,
+    /// Whoever holds its one permit keeps appends waiting.
+    gate: Arc<Semaphore>,
+    /// How many of the next appends panic.
+    panics: Arc<AtomicUsize>,
+}
+
+impl Faulty {
+    fn new(inner: SqliteJournal) -> Self {
+        Self { inner, errors: Arc::default(), after: false, gate: Arc::new(Semaphore::new(1)), panics: Arc::default() }
+    }
+
+    fn fail(&self, error: JournalError, times: usize) {
+        *self.errors.lock().expect("not poisoned") = vec![error; times];
+    }
+}
+
+impl Journal for Faulty {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        Box::pin(async move {
+            let _passing = self.gate.acquire().await.expect("never closed");
+            let left = self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            assert!(left.is_err(), "told to panic");
+            let count = batches.len();
+            let error = self.errors.lock().expect("not poisoned").pop();
+            match error {
+                None => self.inner.append_all(batches).await,
+                Some(error) => {
+                    if self.after {
+                        drop(self.inner.append_all(batches).await);
+                    }
+                    vec![Err(error); count]
+                }
+            }
+        })
+    }
+    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
+        self.inner.head(board)
+    }
+    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
+        self.inner.records(board, after, limit)
+    }
+    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.inner.blob(hash)
+    }
+    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+        self.inner.summary(board)
+    }
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
+        self.inner.boards()
+    }
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
+        self.inner.claim(board, force)
+    }
+    fn check_storage(&self) -> Result<(), JournalError> {
+        self.inner.check_storage()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
+    for after in [false, true] {
+        let dir = dir();
+        let journal = Faulty { after, ..Faulty::new(sqlite(dir.path())) };
+        let runtime = runtime(journal.clone(), agent(|_| never())).await;
+        let board = create(&runtime, five_steps()).await;
+        let before = board.snapshot();
+        let mut subscription = board.subscribe(Some(before.head.seq));
+        let nothing = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await;
+        assert!(nothing.is_err());
+        journal.fail(JournalError::Io("pulled out".to_owned()), 1);
+        let failed = board.propose(proposal("t", STEP)).await.expect_err("not acknowledged");
+        assert_eq!(failed.code(), "journal_io");
+        assert_eq!(before.version, Version(0));
+        // Whether the first one was stored or not, once it counts.
+        let again = board.propose(proposal("t", STEP)).await.expect("answered");
+        match after {
+            true => assert!(matches!(again, Outcome::Duplicate(_)), "{again:?}"),
+            false => assert!(matches!(again, Outcome::Committed { .. }), "{again:?}"),
+        }
+        assert_eq!(board.snapshot().version, Version(1));
+        let records = assert_sound(&journal, board.id());
+        for record in records.iter().filter(|record| record.seq > before.head.seq) {
+            // Also the one that was stored and not acknowledged.
+            assert_eq!(*subscription.next().await.expect("published").expect("read"), *record);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_whose_disk_stays_full_stops_and_can_be_resumed() {
+    let dir = dir();
+    let journal = Faulty::new(sqlite(dir.path()));
+    let runtime = runtime(journal.clone(), agent(|_| never())).await;
+    let board = create(&runtime, five_steps()).await;
+    journal.fail(JournalError::DiskFull, usize::from(u16::MAX));
+    drop(board.propose(proposal("t", STEP)).await.expect_err("not acknowledged"));
+    assert_eq!(board.ended().await, Err(JournalError::DiskFull.into()));
+    assert_eq!(count(&records(&journal, board.id()), Kind::Ended), 0, "the board itself has not failed");
+    assert_eq!(board.propose(proposal("t", STEP)).await.expect_err("gone").code(), "disk_full");
+
+    journal.fail(JournalError::DiskFull, 0);
+    let board = runtime.resume(board.id()).await.expect("resumed");
+    let outcome = board.propose(proposal("t", STEP)).await.expect("answered");
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    assert_sound(&journal, board.id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_seen_before_it_is_durable() {
+    let dir = dir();
+    let called = Arc::new(AtomicUsize::new(0));
+    let agent = {
+        let called = Arc::clone(&called);
+        agent(move |_| {
+            called.fetch_add(1, Ordering::SeqCst);
+            never()
+        })
+    };
+    let journal = Faulty::new(sqlite(dir.path()));
+    let runtime = runtime(journal.clone(), agent).await;
+    let board = create(&runtime, five_steps()).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let before = board.snapshot();
+    let mut subscription = board.subscribe(Some(before.head.seq));
+
+    let closed = journal.gate.acquire().await.expect("never closed");
+    let mut outcome = tokio::spawn({
+        let board = board.clone();
+        async move { board.propose(proposal("t", STEP)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!outcome.is_finished());
+    assert_eq!(board.snapshot().head, before.head);
+    assert_eq!(called.load(Ordering::SeqCst), 1);
+    let next = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await;
+    assert!(next.is_err(), "no record is published");
+
+    drop(closed);
+    let outcome = (&mut outcome).await.expect("no panic").expect("answered");
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(board.snapshot().version, Version(1));
+    let next = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await.expect("published at once");
+    assert_eq!(next.expect("the board goes on").expect("read").kind, Kind::Committed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_panics_costs_no_more_than_a_restart() {
+    let dir = dir();
+    let journal = Faulty::new(sqlite(dir.path()));
+    let runtime = runtime(journal.clone(), agent(|_| never())).await;
+    let boards = [create(&runtime, five_steps()).await, create(&runtime, five_steps()).await];
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    // The first append finds the journal free, the second one is the journal writer's; both panic.
+    let closed = journal.gate.acquire().await.expect("never closed");
+    journal.panics.store(2, Ordering::SeqCst);
+    let mut asked = tokio::task::JoinSet::new();
+    for board in boards.clone() {
+        asked.spawn(async move { board.propose(proposal("t", STEP)).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(closed);
+    while let Some(answer) = asked.join_next().await {
+        assert!(answer.expect("no panic").is_err());
+    }
+    assert_eq!(journal.panics.load(Ordering::SeqCst), 0);
+    for board in boards {
+        let outcome = board.propose(proposal("t", STEP)).await.expect("answered");
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
+}

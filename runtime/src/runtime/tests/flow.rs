@@ -1,0 +1,206 @@
+//! Boards on which nothing goes wrong.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_board_runs_until_it_is_done() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), counting()).await;
+    let board = create(&runtime, five_steps()).await;
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    let snapshot = board.snapshot();
+    assert_eq!(snapshot.state.root()["steps"], json!([1, 1, 1, 1, 1]));
+    assert_eq!((snapshot.version, snapshot.open, snapshot.queued), (Version(5), 0, 0));
+    assert_eq!(Ok(Some(snapshot.head)), journal.head(board.id()));
+    let listed = journal.summary(board.id()).expect("read").expect("listed");
+    assert_eq!((listed.version, listed.ended), (Version(5), Some(End::Done)));
+    assert_sound(&journal, board.id());
+    runtime.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_is_told_all_about_the_call() {
+    let dir = dir();
+    let (seen, mut calls) = tokio::sync::mpsc::unbounded_channel();
+    let agent = agent(move |call| {
+        drop(seen.send(call));
+        replies(STEP)
+    });
+    let runtime = runtime(sqlite(dir.path()), agent).await;
+    let mut blueprint = steps(2);
+    blueprint.models.insert("default".to_owned(), "local".to_owned());
+    let board = create(&runtime, blueprint.clone()).await;
+    board.ended().await.expect("ended");
+    for number in 0..2 {
+        let call = calls.recv().await.expect("called");
+        assert_eq!((call.attempt, call.occurrence, call.worker.as_str()), (1, number, "walker"));
+        assert_eq!(call.token.as_str(), format!("{}:1", call.invocation));
+        assert_eq!((&call.board, call.model.as_deref()), (board.id(), Some("local")));
+        assert_eq!(call.timeout, Duration::from_secs(60));
+        assert_eq!(*call.seat, blueprint.workers["walker"]);
+        let view = sqlite(dir.path()).blob(call.view_hash).expect("read");
+        assert!(view.is_some_and(|view| call.prompt.user.contains(&view)), "the view is stored and in the prompt");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_runs_with_the_same_inputs_make_the_same_records() {
+    struct Same;
+    impl Ids for Same {
+        fn board(&self) -> BoardId {
+            "b".into()
+        }
+        fn salt(&self) -> Salt {
+            Salt([1; 32])
+        }
+        fn writer(&self) -> String {
+            "w".to_owned()
+        }
+    }
+    let run = || async {
+        let dir = dir();
+        let journal = sqlite(dir.path());
+        let options = Options { ids: Arc::new(Same), ..options(counting()) };
+        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let board = runtime.create(five_steps(), Value::Null, None).await.expect("created");
+        board.ended().await.expect("ended");
+        records(&journal, board.id())
+    };
+    assert_eq!(run().await, run().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_subscriber_holds_nobody_up_and_misses_nothing() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let options = Options { subscription: 2, ..options(counting()) };
+    let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+    let board = create(&runtime, steps(40)).await;
+    let mut slow = board.subscribe(None);
+    let first = slow.next().await.expect("a record").expect("read");
+    assert_eq!(first.seq, Seq(0));
+    board.ended().await.expect("ended without the subscriber");
+
+    let mut late = board.subscribe(Some(Seq(7)));
+    runtime.close(board.id()).await;
+    for (subscription, from) in [(&mut slow, 1), (&mut late, 8)] {
+        let mut seen = Vec::new();
+        while let Some(record) = subscription.next().await {
+            seen.push(Record::clone(&record.expect("read")));
+        }
+        assert_eq!(seen, records(&journal, board.id())[from..]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proposal_is_answered_and_a_repeated_one_is_a_duplicate() {
+    let dir = dir();
+    let runtime = runtime(sqlite(dir.path()), agent(|_| never())).await;
+    let board = create(&runtime, five_steps()).await;
+    let first = board.propose(proposal("t", STEP)).await.expect("answered");
+    assert!(matches!(first, Outcome::Committed { version: Version(1), .. }), "{first:?}");
+    assert_eq!(board.snapshot().version, Version(1));
+    let again = board.propose(proposal("t", STEP)).await.expect("answered");
+    assert!(matches!(again, Outcome::Duplicate(_)), "{again:?}");
+    let refused = board.propose(proposal("u", "no patch")).await.expect("answered");
+    assert!(matches!(refused, Outcome::Rejected { .. }), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_board_calls_nobody_until_it_is_resumed() {
+    let dir = dir();
+    let called = Arc::new(AtomicUsize::new(0));
+    let agent = {
+        let called = Arc::clone(&called);
+        agent(move |_| {
+            // The first call lasts; it is under way as the board is paused.
+            match called.fetch_add(1, Ordering::SeqCst) {
+                0 => Box::pin(async {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(Reply { text: STEP.to_owned(), usage: None })
+                }),
+                _ => replies(STEP),
+            }
+        })
+    };
+    let runtime = runtime(sqlite(dir.path()), agent).await;
+    let board = create(&runtime, five_steps()).await;
+    board.pause().await.expect("paused");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!((called.load(Ordering::SeqCst), board.snapshot().version), (1, Version(1)));
+    assert!(board.snapshot().paused);
+    board.resume().await.expect("resumed");
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
+    let dir = dir();
+    let mut blueprint = five_steps();
+    blueprint.rules.retain(|rule| rule.name.as_str() == "kick");
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), counting()).await;
+    let board = create(&runtime, blueprint).await;
+    for version in 1..=5 {
+        assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
+        assert_eq!(journal.summary(board.id()).expect("read").expect("listed").ended, Some(End::Quiescent));
+        let mut records = board.subscribe(Some(board.snapshot().head.seq));
+        board.signal("kick", Value::Null).await.expect("woken");
+        until(&mut records, Kind::Ended).await;
+        assert_eq!(board.snapshot().version, Version(version));
+    }
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(board.signal("kick", Value::Null).await.expect_err("over").code(), "board_over");
+    assert_eq!(board.cancel().await.expect_err("over").code(), "board_over");
+    assert_sound(&journal, board.id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_board_gives_up_its_calls() {
+    struct Dropped(Arc<Notify>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let dir = dir();
+    let (called, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let agent = {
+        let (called, dropped) = (Arc::clone(&called), Arc::clone(&dropped));
+        agent(move |_| {
+            let (called, guard) = (Arc::clone(&called), Dropped(Arc::clone(&dropped)));
+            Box::pin(async move {
+                let _guard = guard;
+                called.notify_one();
+                std::future::pending().await
+            })
+        })
+    };
+    let runtime = runtime(sqlite(dir.path()), agent).await;
+    let board = create(&runtime, five_steps()).await;
+    called.notified().await;
+    board.cancel().await.expect("cancelled");
+    dropped.notified().await;
+    assert_eq!(board.ended().await.expect("ended").end, End::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_boards_run_side_by_side() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(counting())).await.expect("started");
+    let mut boards = Vec::new();
+    for _ in 0..16 {
+        boards.push(create(&runtime, steps(10)).await);
+    }
+    for board in &boards {
+        assert_eq!(board.ended().await.expect("ended").end, End::Done);
+        assert_sound(&journal, board.id());
+    }
+    let mut ids: Vec<_> = boards.iter().map(|board| board.id().clone()).collect();
+    ids.sort();
+    assert_eq!(runtime.boards(), ids);
+    runtime.shutdown().await;
+    assert_eq!(boards[0].propose(proposal("t", STEP)).await.expect_err("closed").code(), "board_closed");
+}

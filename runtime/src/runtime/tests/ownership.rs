@@ -1,0 +1,115 @@
+//! Who may run a board, and what is left when a runtime ends.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_board_is_run_by_one_process_at_a_time() {
+    let dir = dir();
+    let here = runtime(sqlite(dir.path()), agent(|_| never())).await;
+    let there = runtime(sqlite(dir.path()), counting()).await;
+    let board = create(&here, five_steps()).await;
+    let code = |resumed: Result<BoardHandle, RuntimeError>| resumed.err().map(|error| error.code());
+    assert_eq!(code(here.resume(board.id()).await), Some("already_running"));
+    assert_eq!(code(there.resume(board.id()).await), Some("board_owned"));
+    assert_eq!(code(there.resume(&"none".into()).await), Some("not_found"));
+
+    here.shutdown().await;
+    assert_eq!(board.ended().await.expect_err("closed").code(), "board_closed");
+    let board = there.resume(board.id()).await.expect("free");
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_sound(&sqlite(dir.path()), board.id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_owner_of_a_seized_board_can_write_no_more() {
+    let dir = dir();
+    let old = runtime(sqlite(dir.path()), agent(|_| never())).await;
+    let new = runtime(sqlite(dir.path()), counting()).await;
+    let theirs = create(&old, five_steps()).await;
+    let ours = new.seize(theirs.id()).await.expect("seized");
+    let refused = theirs.propose(proposal("t", STEP)).await.expect_err("fenced");
+    assert_eq!(refused.code(), "journal_fenced");
+    assert_eq!(theirs.ended().await.expect_err("given up").code(), "journal_fenced");
+    assert_eq!(ours.ended().await.expect("ended").end, End::Done);
+    assert_sound(&sqlite(dir.path()), ours.id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_lost_with_a_process_are_made_again() {
+    let dir = dir();
+    let called = Arc::new(Notify::new());
+    let agent = {
+        let called = Arc::clone(&called);
+        agent(move |_| {
+            called.notify_one();
+            never()
+        })
+    };
+    let crashed = runtime(sqlite(dir.path()), agent).await;
+    let board = create(&crashed, five_steps()).await;
+    let id = board.id().clone();
+    called.notified().await;
+    // Without a shutdown; the claim ends as the actors do.
+    crashed.root.stop(None);
+    crashed.root.get_cell().wait(None).await.expect("ended");
+    drop((crashed, board));
+
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), counting()).await;
+    let board = loop {
+        match runtime.resume(&id).await {
+            Ok(board) => break board,
+            Err(error) => assert_eq!(error.code(), "board_owned"),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    let records = assert_sound(&journal, &id);
+    let failed = records.iter().find(|record| record.kind == Kind::Failed).expect("the lost call is recorded");
+    assert!(failed.header.contains(r#""code":"lost""#), "{}", failed.header);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_decides_what_has_been_asked() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent(|_| never())).await;
+    let board = create(&runtime, steps(1000)).await;
+    let mut asked = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let board = board.clone();
+        asked.spawn(async move { board.propose(proposal(&format!("t{number}"), STEP)).await });
+    }
+    // All of them reach the mailbox, and none is answered yet.
+    tokio::task::yield_now().await;
+    runtime.shutdown().await;
+    let mut committed = 0;
+    while let Some(answer) = asked.join_next().await {
+        match answer.expect("no panic") {
+            Ok(outcome) => {
+                assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+                committed += 1;
+            }
+            Err(error) => assert_eq!(error.code(), "board_closed"),
+        }
+    }
+    assert_eq!(committed, 40);
+    assert_eq!(count(&assert_sound(&journal, board.id()), Kind::Committed), committed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_with_a_bad_record_is_not_run() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let first = runtime(journal.clone(), counting()).await;
+    let board = create(&first, five_steps()).await;
+    board.ended().await.expect("ended");
+    first.shutdown().await;
+    let shell = rusqlite::Connection::open(dir.path().join(crate::journal::sqlite::FILE)).expect("opened");
+    shell.execute("UPDATE records SET header = replace(header, '1', '2') WHERE seq = 4", ()).expect("changed");
+    let second = runtime(journal, counting()).await;
+    match second.resume(board.id()).await.err() {
+        Some(RuntimeError::Board(BoardError::BadRecord { seq: Seq(4), .. })) => {}
+        other => panic!("{other:?}"),
+    }
+}

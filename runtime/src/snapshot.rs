@@ -1,0 +1,64 @@
+//! What readers see of a board: an immutable picture of it after a durable step.
+
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::Board;
+use patchboard_kernel::id::{BoardId, Timestamp, Version};
+use patchboard_kernel::record::{Ended, Record};
+use patchboard_kernel::state::State;
+
+use crate::journal::Head;
+
+/// A board after a durable step. Nothing in it is ever taken back.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// The board.
+    pub board: BoardId,
+    /// Its blueprint.
+    pub blueprint: Arc<Blueprint>,
+    /// The committed document.
+    pub state: State,
+    /// Commits so far.
+    pub version: Version,
+    /// The last record.
+    pub head: Head,
+    /// The owner's number.
+    pub epoch: u64,
+    /// When the step was recorded.
+    pub at: Timestamp,
+    /// How it ended, if it has.
+    pub ended: Option<Ended>,
+    /// Whether dispatching is suspended.
+    pub paused: bool,
+    /// When the next tick is due.
+    pub wake_at: Option<Timestamp>,
+    /// Invocations under way.
+    pub open: usize,
+    /// Invocations waiting.
+    pub queued: usize,
+    /// Tokens spent.
+    pub tokens: u64,
+}
+
+impl Snapshot {
+    /// The board as it is. `last`: its last record.
+    pub(crate) fn of(board: &Board, last: Option<&Record>) -> Self {
+        let (seq, hash) = board.head();
+        Self {
+            board: board.id().clone(),
+            blueprint: Arc::clone(board.blueprint()),
+            state: board.state().clone(),
+            version: board.version(),
+            head: Head { seq, hash },
+            epoch: board.epoch(),
+            at: last.map(|record| record.at).unwrap_or_default(),
+            ended: board.ended(),
+            paused: board.is_paused(),
+            wake_at: board.wake_at(),
+            open: board.scheduler().open().len(),
+            queued: board.scheduler().queue().len(),
+            tokens: board.ledger().board().committed(),
+        }
+    }
+}
