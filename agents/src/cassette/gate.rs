@@ -1,0 +1,76 @@
+//! Lets answers through one at a time: the next one when the outcome of the last is in the journal.
+//!
+//! Without it two answers that are complete at almost the same time may overtake each other on their way to the kernel,
+//! and a recording would not say what happened. A runtime that never tells ([`Agent::settled`]) only slows answers down.
+//!
+//! [`Agent::settled`]: patchboard_runtime::agent::Agent::settled
+
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_runtime::agent::Call;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long an outcome is waited for if the runtime has told of any.
+const TOLD: Duration = Duration::from_secs(2);
+
+/// The same, as long as it has not.
+const UNTOLD: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The answer that was let through last, as long as its outcome is unknown, and when.
+    passed: Option<(BoardId, Token, Instant)>,
+    /// Whether the runtime has told of any outcome.
+    told: bool,
+}
+
+impl Gate {
+    /// Waits for the outcome of the answer before; from now on this one is waited for.
+    pub(super) async fn pass(&self, call: &Call) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let end = {
+                let mut state = self.state();
+                let patience = if state.told { TOLD } else { UNTOLD };
+                match &state.passed {
+                    Some((_, _, since)) if Instant::now() < *since + patience => *since + patience,
+                    Some(_) | None => {
+                        state.passed = Some((call.board.clone(), call.token.clone(), Instant::now()));
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = &mut changed => {}
+                () = tokio::time::sleep_until(end) => {}
+            }
+        }
+    }
+
+    /// The outcome of an answer is known.
+    pub(super) fn settled(&self, board: &BoardId, token: &Token) {
+        let mut state = self.state();
+        state.told = true;
+        if state.passed.as_ref().is_some_and(|(its_board, its_token, _)| its_board == board && its_token == token) {
+            state.passed = None;
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,286 @@
+//! Plays cassettes.
+//!
+//! Answers come in the recorded order, whatever the timing of the calls: an answer waits until all that were complete
+//! before it have been given, and the outcome of the last one is in the journal. In a run that follows its recording this
+//! never has to be cut short, because whatever was answered earlier was asked for without knowing this answer; a board
+//! that goes on in another process says what it has had already ([`Player::answered_before`]). A run that has left its
+//! recording (another program version) may never ask for an earlier answer; so when nothing has been asked or answered
+//! for a while and everybody waits, the first of those who wait is let through, and nothing before it is waited for again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use patchboard_kernel::digest::{Digest, Salt, sha256};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, Token, WorkerName};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use similar::TextDiff;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::gate::Gate;
+use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences};
+use crate::failure;
+
+/// How long nothing must have happened before a run is taken to wait for an answer that nobody will ask for.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// The same, once a call has missed: the run has left its recording for certain.
+const SETTLE_AFTER_MISS: Duration = Duration::from_millis(50);
+
+/// Lines of a difference that a miss shows.
+const DIFF_MAX: usize = 20;
+
+/// Entries of a worker that are compared with a view that is not recorded.
+const COMPARED_MAX: usize = 64;
+
+/// Answers from a recording.
+pub struct Player {
+    blueprint: String,
+    salt: Salt,
+    entries: BTreeMap<Key, Entry>,
+    state: Mutex<State>,
+    changed: Notify,
+    gate: Gate,
+}
+
+struct State {
+    occurrences: Occurrences,
+    /// Orders of the answers that later ones wait for; those that were given up while recording are never in it.
+    due: BTreeSet<u64>,
+    /// Orders of the answers that have not been given and that nobody waits for any more.
+    passed_over: BTreeSet<u64>,
+    /// Orders of the calls that wait.
+    waiting: BTreeSet<u64>,
+    last_change: Instant,
+    missed: bool,
+}
+
+impl Player {
+    /// Reads a cassette.
+    ///
+    /// # Errors
+    /// [`CassetteError::Io`], [`CassetteError::Form`].
+    pub fn open(path: &Path) -> Result<Self, CassetteError> {
+        let bytes = std::fs::read(path).map_err(|error| CassetteError::io(path, error))?;
+        Self::read(&bytes).map_err(|(line, message)| CassetteError::Form {
+            path: path.display().to_string(),
+            line,
+            message,
+        })
+    }
+
+    /// The name of the blueprint that was recorded.
+    pub fn blueprint(&self) -> &str {
+        &self.blueprint
+    }
+
+    /// SHA-256 of the file: with it as their board's salt, two runs of one cassette give the same records.
+    pub const fn salt(&self) -> Salt {
+        self.salt
+    }
+
+    /// How many recorded answers have not been given.
+    pub fn left(&self) -> usize {
+        let state = self.state();
+        state.due.len() + state.passed_over.len()
+    }
+
+    /// Takes note that a worker had its next answer to a view in a process before this one: the board that goes on will
+    /// not ask for it again. To be called for each of a board's answers, in their order, before any call; what is not
+    /// recorded here is passed by.
+    pub fn answered_before(&self, worker: &WorkerName, view: Digest) {
+        let mut state = self.state();
+        let key = state.occurrences.coming(worker, view);
+        if let Some(entry) = self.entries.get(&key) {
+            state.occurrences.count(&key);
+            state.due.remove(&entry.order);
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, (usize, String)> {
+        let text = std::str::from_utf8(bytes).map_err(|error| (1, format!("not UTF-8: {error}")))?;
+        let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+        let (first, number) = lines.next().ok_or((1, "the file is empty".to_owned()))?;
+        let header: Header =
+            serde_json::from_str(first).map_err(|error| (number, format!("this is no cassette: {error}")))?;
+        if header.cassette != FORMAT {
+            return Err((number, format!("cassette format {}; this version reads {FORMAT}", header.cassette)));
+        }
+        let mut entries = BTreeMap::new();
+        let mut due = BTreeSet::new();
+        for (line, number) in lines {
+            let entry: Entry = serde_json::from_str(line).map_err(|error| (number, error.to_string()))?;
+            let outcomes = [entry.reply.is_some(), entry.failure.is_some(), entry.cancelled];
+            if outcomes.iter().filter(|there| **there).count() != 1 {
+                return Err((number, "an entry has one of reply, failure and cancelled".into()));
+            }
+            if !entry.cancelled && !due.insert(entry.order) {
+                return Err((number, format!("a second entry with order {}", entry.order)));
+            }
+            let key = Key { worker: entry.worker.clone(), view: entry.view, occurrence: entry.occurrence };
+            if entries.insert(key, entry).is_some() {
+                return Err((number, "a second entry for the same worker, view and occurrence".into()));
+            }
+        }
+        let state = State {
+            occurrences: Occurrences::default(),
+            due,
+            passed_over: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            last_change: Instant::now(),
+            missed: false,
+        };
+        Ok(Self {
+            blueprint: header.blueprint,
+            salt: Salt(sha256(bytes).0),
+            entries,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            gate: Gate::default(),
+        })
+    }
+
+    async fn answer(&self, call: &Call) -> Answer {
+        let key = self.state().occurrences.of(call);
+        let Some(entry) = self.entries.get(&key) else {
+            let mut state = self.state();
+            state.missed = true;
+            state.last_change = Instant::now();
+            drop(state);
+            self.changed.notify_waiters();
+            return Err(failure(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
+        };
+        if entry.cancelled {
+            // The recorded run gave this call up; so does this one, unless it has left its recording.
+            tokio::time::sleep(call.timeout).await;
+            let message = format!("worker {} was answered nothing: the recorded run gave this call up", key.worker);
+            return Err(failure(FailureCode::CassetteMiss, message));
+        }
+        let turn = Turn::join(self, entry.order);
+        turn.come().await;
+        self.gate.pass(call).await;
+        drop(turn);
+        match (&entry.reply, &entry.failure) {
+            (Some(reply), _) => Ok(Reply { text: reply.text.clone(), usage: entry.usage }),
+            (None, Some(failure)) => {
+                Err(Failure { code: failure.code, message: failure.message.clone(), usage: entry.usage })
+            }
+            (None, None) => Err(failure(FailureCode::CassetteMiss, "the entry holds no answer")),
+        }
+    }
+
+    /// What to say of a call that is not recorded.
+    fn miss(&self, key: &Key, shown: &str) -> String {
+        let Key { worker, view, occurrence } = key;
+        let mine = || self.entries.values().filter(|entry| entry.worker == *worker);
+        let same = mine().filter(|entry| entry.view == *view).count();
+        if same > 0 {
+            return format!(
+                "worker {worker} saw view {view} for the {}. time, but the recording answers it only {same} time(s)",
+                u64::from(*occurrence) + 1,
+            );
+        }
+        let likeness = |entry: &&Entry| (TextDiff::from_lines(entry.shown.as_str(), shown).ratio() * 1000.0) as u32;
+        let nearest = mine().take(COMPARED_MAX).max_by_key(likeness);
+        let Some(nearest) = nearest else {
+            return format!("worker {worker} saw view {view}, but the recording holds no call of that worker");
+        };
+        let diff = TextDiff::from_lines(nearest.shown.as_str(), shown);
+        let diff = diff.unified_diff().context_radius(1).header("recorded", "now").to_string();
+        let total = diff.lines().count();
+        let mut lines: Vec<&str> = diff.lines().take(DIFF_MAX).collect();
+        let more = format!("… {} more lines", total.saturating_sub(DIFF_MAX));
+        if total > DIFF_MAX {
+            lines.push(&more);
+        }
+        format!(
+            "worker {worker} saw view {view}, which is not recorded; the nearest recorded is {} (order {}):\n{}",
+            nearest.view,
+            nearest.order,
+            lines.join("\n"),
+        )
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agent for Player {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(self.answer(call))
+    }
+
+    fn settled(&self, board: &BoardId, token: &Token) {
+        self.gate.settled(board, token);
+    }
+}
+
+/// A place in the recorded order; dropping it, whether its turn came or not, lets the next one go on.
+struct Turn<'a> {
+    player: &'a Player,
+    order: u64,
+}
+
+impl<'a> Turn<'a> {
+    fn join(player: &'a Player, order: u64) -> Self {
+        let mut state = player.state();
+        state.waiting.insert(order);
+        state.last_change = Instant::now();
+        drop(state);
+        player.changed.notify_waiters();
+        Self { player, order }
+    }
+
+    /// Waits until everything recorded earlier has been given, or until nobody can be expected to ask for it.
+    async fn come(&self) {
+        loop {
+            let mut changed = pin!(self.player.changed.notified());
+            changed.as_mut().enable();
+            let patience_ends = {
+                let mut state = self.player.state();
+                if state.due.first().is_none_or(|first| *first >= self.order) {
+                    return;
+                }
+                let settle = if state.missed { SETTLE_AFTER_MISS } else { SETTLE };
+                let end = state.last_change + settle;
+                let first_of_all = state.waiting.first() == Some(&self.order);
+                if first_of_all && Instant::now() >= end {
+                    // All of them at once: a run that went on from elsewhere would wait for each anew.
+                    let due = state.due.split_off(&self.order);
+                    let passed = std::mem::replace(&mut state.due, due);
+                    let is_first = state.passed_over.is_empty();
+                    state.passed_over.extend(passed);
+                    drop(state);
+                    if is_first {
+                        tracing::warn!(order = self.order, "earlier recorded answers were never asked for");
+                    }
+                    return;
+                }
+                end
+            };
+            tokio::select! {
+                () = &mut changed => {}
+                () = tokio::time::sleep_until(patience_ends.max(Instant::now() + Duration::from_millis(1))) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.player.state();
+        state.waiting.remove(&self.order);
+        state.due.remove(&self.order);
+        state.passed_over.remove(&self.order);
+        state.last_change = Instant::now();
+        drop(state);
+        self.player.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,155 @@
+//! Makes cassettes.
+
+use std::fs::{File, OpenOptions};
+use std::future::Future;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_runtime::agent::{Agent, Answer, Call};
+use serde::Serialize;
+
+use super::gate::Gate;
+use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, RecordedFailure, RecordedReply};
+
+/// Passes calls on to an agent and writes down what comes back, each entry in one piece before the answer is passed on.
+pub struct Recorder {
+    agent: Arc<dyn Agent>,
+    path: PathBuf,
+    tape: Mutex<Tape>,
+    gate: Gate,
+}
+
+struct Tape {
+    file: File,
+    occurrences: Occurrences,
+    next_order: u64,
+    broken: Option<io::Error>,
+}
+
+impl Recorder {
+    /// Records what `agent` answers into a new file.
+    ///
+    /// # Errors
+    /// [`CassetteError::Exists`], [`CassetteError::Io`].
+    pub fn create(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => Self::start(path, file, blueprint, agent),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(CassetteError::Exists { path: path.display().to_string() })
+            }
+            Err(error) => Err(CassetteError::io(path, error)),
+        }
+    }
+
+    /// The same, over a file that may exist.
+    ///
+    /// # Errors
+    /// [`CassetteError::Io`].
+    pub fn replace(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
+        let file = File::create(path).map_err(|error| CassetteError::io(path, error))?;
+        Self::start(path, file, blueprint, agent)
+    }
+
+    /// How many entries were written, once the run is over.
+    ///
+    /// # Errors
+    /// [`CassetteError::Io`], if an entry could not be written: the cassette is not complete.
+    pub fn finish(&self) -> Result<u64, CassetteError> {
+        let mut tape = self.tape();
+        let synced = tape.file.sync_all();
+        match tape.broken.take().map_or(synced, Err) {
+            Ok(()) => Ok(tape.next_order),
+            Err(error) => Err(CassetteError::io(&self.path, error)),
+        }
+    }
+
+    fn start(path: &Path, file: File, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
+        let mut tape = Tape { file, occurrences: Occurrences::default(), next_order: 0, broken: None };
+        tape.write(&Header { cassette: FORMAT, blueprint: blueprint.to_owned() });
+        match tape.broken.take() {
+            None => Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), gate: Gate::default() }),
+            Some(error) => Err(CassetteError::io(path, error)),
+        }
+    }
+
+    fn tape(&self) -> MutexGuard<'_, Tape> {
+        // Nothing panics while the lock is held; if it did, the tape would still be whole lines.
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agent for Recorder {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            let key = self.tape().occurrences.of(call);
+            let mut pending = Pending { recorder: self, call, key: Some(key) };
+            let answer = self.agent.call(call).await;
+            self.gate.pass(call).await;
+            pending.write(Some(&answer));
+            answer
+        })
+    }
+
+    fn settled(&self, board: &BoardId, token: &Token) {
+        self.gate.settled(board, token);
+        self.agent.settled(board, token);
+    }
+}
+
+/// A call under way; writes that it was given up if it is dropped before that is known.
+struct Pending<'a> {
+    recorder: &'a Recorder,
+    call: &'a Call,
+    key: Option<Key>,
+}
+
+impl Pending<'_> {
+    fn write(&mut self, answer: Option<&Answer>) {
+        let Some(Key { worker, view, occurrence }) = self.key.take() else { return };
+        let usage = match answer {
+            Some(Ok(reply)) => reply.usage,
+            Some(Err(failure)) => failure.usage,
+            None => None,
+        };
+        let reply = answer.and_then(|answer| answer.as_ref().ok());
+        let failure = answer.and_then(|answer| answer.as_ref().err());
+        let mut tape = self.recorder.tape();
+        let entry = Entry {
+            worker,
+            view,
+            occurrence,
+            order: tape.next_order,
+            shown: self.call.prompt.user.clone(),
+            reply: reply.map(|reply| RecordedReply { text: reply.text.clone() }),
+            failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
+            cancelled: answer.is_none(),
+            usage,
+        };
+        tape.next_order += 1;
+        tape.write(&entry);
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.write(None);
+    }
+}
+
+impl Tape {
+    /// Writes one line with one call, so that a crash leaves whole lines or one torn last line.
+    fn write(&mut self, line: &impl Serialize) {
+        let mut bytes = serde_json::to_vec(line).expect("entries are made of strings and numbers");
+        bytes.push(b'\n');
+        if self.broken.is_none()
+            && let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.flush())
+        {
+            // The run goes on, because its answers were paid for; `finish` tells.
+            tracing::error!(%error, "the cassette cannot be written");
+            self.broken = Some(error);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A program as an agent, asked over its standard input and output.
+//!
+//! Owns the protocol and the life of the process. Each call starts a fresh process: it gets one line of JSON on standard
+//! input, answers with one line on standard output, and is given [`GRACE`] to end by itself. A program therefore keeps
+//! no state across calls of its own. What it keeps elsewhere (a game, a session) the seat declares with `restart`: `fail`
+//! gives up a call that was lost with our process, `fresh` makes it again, and `replay` (a fresh process is told
+//! everything again) is refused by [`crate::seats`].
+//!
+//! ```text
+//! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…","system":"…"}
+//! ← [{"op":"add","path":"/claims/-","value":{…}}]      a patch, or an envelope, or {"error":"…"}
+//! ```
+//!
+//! No shell is involved. The process leads a group of its own, and whatever of the group is left when the call ends (by
+//! an answer, its time limit, or because nobody waits any more) is killed. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and
+//! the variables its configuration names, so no secret reaches it by accident. The last lines of its standard error
+//! explain a failure; at DEBUG all of it goes to the log, up to a limit.
+
+use std::io;
+use std::pin::pin;
+use std::process::Stdio;
+use std::time::Duration;
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, Command};
+
+use self::group::Group;
+use crate::config::{Environment, Program};
+use crate::{failure, one_line};
+
+mod group;
+
+/// The number of the protocol, sent with every request.
+pub const PROTOCOL: u32 = 1;
+
+/// How long a process may take to end after its answer, or after closing its standard output.
+pub const GRACE: Duration = Duration::from_millis(500);
+
+/// The variables of this process that every program sees.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// Bytes of standard error that go to the log; what comes after is read and forgotten.
+const LOGGED_MAX: usize = 64 * 1024;
+
+/// Characters of one line of standard error that are kept.
+const LINE_MAX: usize = 500;
+
+/// Starts programs and asks them.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    env: Vec<(&'static str, String)>,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    protocol: u32,
+    board: &'a str,
+    worker: &'a str,
+    invocation: u64,
+    attempt: u32,
+    token: &'a str,
+    view: &'a str,
+    system: &'a str,
+}
+
+/// What came out of a process's standard output.
+enum Output {
+    /// A line, without its end.
+    Line(Vec<u8>),
+    /// The beginning of a line that is too long.
+    TooLong,
+    /// Nothing.
+    Closed,
+}
+
+impl Runner {
+    /// A runner whose programs see `PATH`, `HOME`, `LANG` and `TMPDIR` of `env`.
+    pub fn new(env: &Environment) -> Self {
+        let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
+        Self { env: INHERITED.into_iter().filter_map(value).collect() }
+    }
+
+    /// Answers a call with a program, within the call's time.
+    pub async fn answer(&self, program: &Program, call: &Call) -> Answer {
+        match tokio::time::timeout(call.timeout, self.ask(program, call)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = call.timeout.as_secs_f64();
+                Err(failure(FailureCode::Timeout, format!("no answer from the program within {limit} s")))
+            }
+        }
+    }
+
+    async fn ask(&self, program: &Program, call: &Call) -> Answer {
+        let mut child = self.start(program)?;
+        let stdin = child.stdin().expect("standard input is a pipe");
+        let stdout = child.stdout().expect("standard output is a pipe");
+        let stderr = child.stderr().expect("standard error is a pipe");
+
+        let request = request(call);
+        let max = u64::from(call.seat.patch.max_bytes).saturating_mul(2);
+        let mut last_words = String::new();
+        let mut written = false;
+        let (output, status) = {
+            let mut write = pin!(write(stdin, &request));
+            let mut read = pin!(first_line(stdout, max));
+            let mut drain = pin!(drain(stderr, call.worker.as_str(), &mut last_words));
+            let mut drained = false;
+            let output = loop {
+                tokio::select! {
+                    output = &mut read => break output,
+                    // A program that answers without reading is within its rights.
+                    _ = &mut write, if !written => written = true,
+                    () = &mut drain, if !drained => drained = true,
+                }
+            };
+            // Its standard input is closed now at the latest, so one that waits for more ends.
+            let mut ended = pin!(tokio::time::timeout(GRACE, child.ended()));
+            let status = loop {
+                tokio::select! {
+                    status = &mut ended => break status.ok(),
+                    () = &mut drain, if !drained => drained = true,
+                }
+            };
+            if status.is_some() && !drained {
+                // What it said last is in the pipe already; whoever else holds the pipe open is not waited for.
+                drop(tokio::time::timeout(Duration::from_millis(50), &mut drain).await);
+            }
+            (output, status)
+        };
+        let exit = child.end().await;
+        match output {
+            Ok(Output::Line(line)) => read_reply(line),
+            Ok(Output::TooLong) => {
+                let message = format!("the program's line is longer than {max} bytes");
+                Err(failure(FailureCode::Protocol, message))
+            }
+            Ok(Output::Closed) => Err(silence(status.and(exit.ok()), &last_words)),
+            Err(error) => Err(failure(FailureCode::Crashed, format!("the program cannot be read: {error}"))),
+        }
+    }
+
+    fn start(&self, program: &Program) -> Result<Group, Failure> {
+        let Some((name, args)) = program.program.split_first() else {
+            return Err(failure(FailureCode::NotConfigured, "the program's command line is empty"));
+        };
+        let mut command = Command::new(name);
+        command
+            .args(args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (*name, value)))
+            .envs(&program.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(cwd) = &program.cwd {
+            command.current_dir(cwd);
+        }
+        Group::spawn(command).map_err(|error| {
+            let code = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
+                    FailureCode::NotConfigured
+                }
+                _ => FailureCode::Crashed,
+            };
+            let place = program.cwd.as_ref().map(|cwd| format!(" in {}", cwd.display())).unwrap_or_default();
+            failure(code, format!("cannot start {name}{place}: {error}"))
+        })
+    }
+}
+
+fn request(call: &Call) -> Vec<u8> {
+    let request = Request {
+        protocol: PROTOCOL,
+        board: call.board.as_str(),
+        worker: call.worker.as_str(),
+        invocation: call.invocation.0,
+        attempt: call.attempt,
+        token: call.token.as_str(),
+        view: &call.prompt.user,
+        system: &call.prompt.system,
+    };
+    let mut line = serde_json::to_vec(&request).expect("strings and numbers are JSON");
+    line.push(b'\n');
+    line
+}
+
+async fn write(mut stdin: ChildStdin, line: &[u8]) -> io::Result<()> {
+    stdin.write_all(line).await?;
+    stdin.shutdown().await
+}
+
+/// The first line that is not blank; at most `max` bytes of output are looked at.
+async fn first_line(stdout: impl AsyncRead + Unpin, max: u64) -> io::Result<Output> {
+    let mut bytes = BufReader::new(stdout.take(max.saturating_add(1)));
+    let mut seen = 0;
+    loop {
+        let mut line = Vec::new();
+        let read = bytes.read_until(b'\n', &mut line).await?;
+        seen += read as u64;
+        let ended = line.ends_with(b"\n");
+        if seen > max && !ended {
+            return Ok(Output::TooLong);
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(Output::Line(line.trim_ascii().to_vec()));
+        }
+        if !ended || seen > max {
+            return Ok(if seen > max { Output::TooLong } else { Output::Closed });
+        }
+    }
+}
+
+/// Reads standard error to its end, so that the program never waits for us to do so; keeps its last line.
+async fn drain(stderr: impl AsyncRead + Unpin, worker: &str, last: &mut String) {
+    let mut stderr = BufReader::new(stderr);
+    let mut logged = 0;
+    loop {
+        let mut line = Vec::new();
+        // A line without an end comes in pieces of this size.
+        let piece = (&mut stderr).take(LOGGED_MAX as u64).read_until(b'\n', &mut line).await;
+        if !matches!(piece, Ok(1..)) {
+            return;
+        }
+        let text = one_line(&String::from_utf8_lossy(&line), LINE_MAX);
+        if text.is_empty() {
+            continue;
+        }
+        if logged < LOGGED_MAX {
+            logged += line.len();
+            tracing::debug!(worker, stderr = %text, "a program says");
+        }
+        *last = text;
+    }
+}
+
+fn read_reply(line: Vec<u8>) -> Answer {
+    let Ok(text) = String::from_utf8(line) else {
+        return Err(failure(FailureCode::Protocol, "the program's line is not UTF-8"));
+    };
+    if let Ok(Value::Object(map)) = serde_json::from_str::<Value>(&text)
+        && let (1, Some(error)) = (map.len(), map.get("error"))
+    {
+        let why = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+        return Err(failure(FailureCode::Refused, format!("the program says: {}", one_line(&why, LINE_MAX))));
+    }
+    // Whether it is a patch at all is for the kernel to say, in words the program's author can read in the journal.
+    Ok(Reply { text, usage: None })
+}
+
+/// Why a process said nothing; `exit` is absent if it had to be killed.
+fn silence(exit: Option<std::process::ExitStatus>, last_words: &str) -> Failure {
+    let said = if last_words.is_empty() { String::new() } else { format!(": {last_words}") };
+    match exit {
+        Some(exit) if exit.success() => failure(FailureCode::Empty, format!("the program wrote nothing{said}")),
+        Some(exit) => failure(FailureCode::Crashed, format!("the program ended with {exit}{said}")),
+        None => failure(FailureCode::Empty, format!("the program closed its output and did not end{said}")),
+    }
+}

@@ -1,0 +1,505 @@
+//! The operator's configuration: which models and programs the seats of blueprints may be filled with.
+//!
+//! Owns the format of `patchboard.toml`, and how flags and the variables that everybody has (`OPENAI_BASE_URL`,
+//! `OPENAI_API_KEY`, `OPENAI_MODEL`) stand in for it. [`Environment::of_process`] is the only place in this crate that
+//! reads the process's environment. Blueprints refer to what is named here and can name nothing themselves
+//! (SPEC section 11). No key is ever in the file: it names the variable that holds one.
+//!
+//! ```toml
+//! [models.local]
+//! url = "http://127.0.0.1:18080/v1"
+//! model = "qwen2.5-coder-1.5b-instruct"
+//! seed = 7
+//!
+//! [models.default]
+//! url = "https://api.openai.com/v1"
+//! model = "gpt-4.1-mini"
+//! api_key_env = "OPENAI_API_KEY"
+//!
+//! [commands.counter]
+//! program = ["./count.py", "--strict"]
+//! env = { PYTHONUNBUFFERED = "1" }
+//! cwd = "tools"
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use patchboard_kernel::blueprint::{Blueprint, Worker};
+use reqwest::Url;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+/// The operator's name of the model that serves seats which name none.
+pub const DEFAULT_MODEL: &str = "default";
+
+/// The most tries one call may be given.
+const TRIES_MAX: u32 = 10;
+
+/// Where calls go when `OPENAI_API_KEY` is set and `OPENAI_BASE_URL` is not.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// What the operator offers.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Models by the operator's name for them.
+    #[serde(default)]
+    pub models: BTreeMap<String, Model>,
+    /// Programs by the operator's name for them.
+    #[serde(default)]
+    pub commands: BTreeMap<String, Program>,
+    /// The model that flags named; it serves every name that `models` does not hold.
+    #[serde(skip)]
+    pub any_model: Option<Model>,
+}
+
+/// A model behind an OpenAI-compatible chat endpoint.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Base of the endpoint, up to and without `/chat/completions`.
+    #[serde(deserialize_with = "endpoint")]
+    pub url: String,
+    /// The provider's name of the model.
+    pub model: String,
+    /// Name of the environment variable that holds the key; absent: no key is sent.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// Sampling temperature, 0 to 2.
+    #[serde(default, deserialize_with = "temperature")]
+    pub temperature: f64,
+    /// Sampling seed, for providers that know one.
+    #[serde(default)]
+    pub seed: Option<i64>,
+    /// Whether the form of the reply is imposed on the model.
+    #[serde(default)]
+    pub structured: Structured,
+    /// Requests one call may make: the first and its repetitions, 1 to 10.
+    #[serde(default = "default_tries", deserialize_with = "tries")]
+    pub max_tries: u32,
+    /// Headers to send along.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Whether the form of the reply is imposed on the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structured {
+    /// By a JSON Schema, as long as the server accepts one.
+    #[default]
+    JsonSchema,
+    /// Not at all: the prompt alone asks for it.
+    Off,
+}
+
+/// A program that answers calls; see [`crate::command`] for its protocol.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// The program and its arguments. One with a `/` in it is relative to the configuration's directory, one without
+    /// is looked for in `PATH`.
+    #[serde(deserialize_with = "program")]
+    pub program: Vec<String>,
+    /// Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Its working directory, relative to the configuration's directory; absent: that of this process.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+}
+
+/// What the command line says about models.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Flags {
+    /// `--model-url`.
+    pub model_url: Option<String>,
+    /// `--model`.
+    pub model: Option<String>,
+    /// `--api-key-env`.
+    pub api_key_env: Option<String>,
+}
+
+/// Environment variables, read once.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not TOML, or holds a key or value that does not belong there; the message gives line and column.
+    #[error("{path}: {message}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// What and where.
+        message: String,
+    },
+    /// Flags and environment do not make a model.
+    #[error("{0}")]
+    Flags(String),
+}
+
+impl Config {
+    /// Reads a file; relative paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`], [`ConfigError::Parse`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
+        let mut config = Self::parse(&text, &name)?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        for program in config.commands.values_mut() {
+            program.resolve(dir);
+        }
+        Ok(config)
+    }
+
+    /// Reads the text of a file called `name`; relative paths stay as they are.
+    ///
+    /// # Errors
+    /// [`ConfigError::Parse`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text)
+            .map_err(|error| ConfigError::Parse { path: name.to_owned(), message: error.to_string().trim_end().into() })
+    }
+
+    /// Adds what flags and environment say.
+    ///
+    /// Flags override single fields of `models.default` (or of what the environment says, if there is none), and the
+    /// result serves every model name that the file does not define: who names a model on the command line means it.
+    /// Without flags, `OPENAI_MODEL` with `OPENAI_BASE_URL` or `OPENAI_API_KEY` serves as `models.default` unless the
+    /// file has one. `OPENAI_API_KEY` is never sent to an address that a flag names: `--api-key-env` must say so.
+    ///
+    /// # Errors
+    /// [`ConfigError::Flags`], if a flag is given and what it lacks is nowhere else, or if an address is none.
+    pub fn with_flags(mut self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
+        let base_url = env.get("OPENAI_BASE_URL");
+        let key = env.get("OPENAI_API_KEY").map(|_| "OPENAI_API_KEY".to_owned());
+        let env_url = base_url.or(key.as_ref().map(|_| OPENAI_URL)).map(str::to_owned);
+        let env_model = env.get("OPENAI_MODEL").map(str::to_owned);
+
+        if *flags == Flags::default() {
+            if let (false, Some(url), Some(model)) = (self.models.contains_key(DEFAULT_MODEL), env_url, env_model) {
+                let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("OPENAI_BASE_URL: {why}")))?;
+                self.models.insert(DEFAULT_MODEL.into(), Model { api_key_env: key, ..Model::new(url, model) });
+            }
+            return Ok(self);
+        }
+
+        let base = self.models.get(DEFAULT_MODEL);
+        let missing = |what: &str, how: &str| ConfigError::Flags(format!("no {what} is named: {how}"));
+        let (url, default_key) = match (&flags.model_url, base, env_url) {
+            // A key belongs to the address it was configured with.
+            (Some(url), _, _) => (url.clone(), None),
+            (None, Some(base), _) => (base.url.clone(), base.api_key_env.clone()),
+            (None, None, Some(url)) => (url, key),
+            (None, None, None) => return Err(missing("address of a model", "give --model-url or OPENAI_BASE_URL")),
+        };
+        let model = flags
+            .model
+            .clone()
+            .or_else(|| base.map(|base| base.model.clone()))
+            .or(env_model)
+            .ok_or_else(|| missing("model", "give --model or OPENAI_MODEL"))?;
+        let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("--model-url: {why}")))?;
+        let mut chosen = match (base, &flags.model_url) {
+            // So do headers.
+            (Some(base), None) => base.clone(),
+            (Some(base), Some(_)) => Model { headers: BTreeMap::new(), ..base.clone() },
+            (None, _) => Model::new(url.clone(), model.clone()),
+        };
+        chosen.url = url;
+        chosen.model = model;
+        chosen.api_key_env = flags.api_key_env.clone().or(default_key);
+        self.models.insert(DEFAULT_MODEL.into(), chosen.clone());
+        self.any_model = Some(chosen);
+        Ok(self)
+    }
+
+    /// The model of this name; `None` as a name means [`DEFAULT_MODEL`].
+    pub fn model(&self, name: Option<&str>) -> Option<&Model> {
+        self.models.get(name.unwrap_or(DEFAULT_MODEL)).or(self.any_model.as_ref())
+    }
+}
+
+/// The operator's name of the model that serves a seat; `None`: none is named, so [`DEFAULT_MODEL`] does.
+///
+/// # Errors
+/// The blueprint's name that its `models` do not hold.
+pub fn operator_model<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<Option<&'b str>, &'b str> {
+    let key = seat.model.as_deref().unwrap_or(DEFAULT_MODEL);
+    match blueprint.models.get(key) {
+        Some(name) => Ok(Some(name)),
+        None if key == DEFAULT_MODEL => Ok(None),
+        None => Err(key),
+    }
+}
+
+impl Model {
+    /// A model with the defaults of the format.
+    pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            model: model.into(),
+            api_key_env: None,
+            temperature: 0.0,
+            seed: None,
+            structured: Structured::default(),
+            max_tries: default_tries(),
+            headers: BTreeMap::new(),
+        }
+    }
+}
+
+// By hand, because the values of headers and variables may be secret.
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("url", &self.url)
+            .field("model", &self.model)
+            .field("api_key_env", &self.api_key_env)
+            .field("temperature", &self.temperature)
+            .field("seed", &self.seed)
+            .field("structured", &self.structured)
+            .field("max_tries", &self.max_tries)
+            .field("headers", &self.headers.keys())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("program", &self.program)
+            .field("env", &self.env.keys())
+            .field("cwd", &self.cwd)
+            .finish()
+    }
+}
+
+impl Program {
+    /// A program without configured environment or directory.
+    pub const fn new(program: Vec<String>) -> Self {
+        Self { program, env: BTreeMap::new(), cwd: None }
+    }
+
+    fn resolve(&mut self, dir: &Path) {
+        // Absolute, because a relative program and a working directory together mean different files on different
+        // systems.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        if let Some(first) = self.program.first_mut().filter(|first| first.contains('/')) {
+            *first = dir.join(&*first).to_string_lossy().into_owned();
+        }
+        self.cwd = self.cwd.take().map(|cwd| dir.join(cwd));
+    }
+}
+
+impl Environment {
+    /// The variables of this process; those that are not Unicode are left out.
+    pub fn of_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self(std::env::vars_os().filter_map(text).collect())
+    }
+
+    /// The value of a variable; an empty one counts as unset.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+const fn default_tries() -> u32 {
+    3
+}
+
+fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    check_url(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// The address without a trailing slash, if it is one that a path can be appended to.
+fn check_url(text: &str) -> Result<String, String> {
+    // The text itself is not repeated: it may be a key in the wrong place.
+    let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("the address must begin with http:// or https://".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("credentials do not belong into the address; name a variable with api_key_env".into());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("the address must end with its path, like http://127.0.0.1:18080/v1".into());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    if (0.0..=2.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a temperature lies between 0 and 2")) }
+}
+
+fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let value = u32::deserialize(deserializer)?;
+    if (1..=TRIES_MAX).contains(&value) {
+        Ok(value)
+    } else {
+        Err(D::Error::custom(format!("max_tries lies between 1 and {TRIES_MAX}")))
+    }
+}
+
+fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(deserializer)?;
+    match words.first() {
+        Some(first) if !first.is_empty() => Ok(words),
+        Some(_) | None => Err(D::Error::custom("a program is a list that begins with its name")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_env() -> Environment {
+        Environment::default()
+    }
+
+    fn flags(url: Option<&str>, model: Option<&str>, key: Option<&str>) -> Flags {
+        Flags {
+            model_url: url.map(str::to_owned),
+            model: model.map(str::to_owned),
+            api_key_env: key.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_and_what_it_leaves_out_has_defaults() {
+        let text = "[models.local]\nurl = \"http://localhost:1/v1/\"\nmodel = \"m\"\n\
+                    [commands.c]\nprogram = [\"sh\", \"-c\"]\nenv = {A = \"b\"}\n";
+        let config = Config::parse(text, "patchboard.toml").expect("a good file");
+        assert_eq!(config.models["local"], Model::new("http://localhost:1/v1", "m"));
+        assert_eq!(config.models["local"].max_tries, 3);
+        assert_eq!(config.commands["c"].env["A"], "b");
+    }
+
+    #[test]
+    fn what_does_not_belong_in_a_file_is_refused_with_its_position() {
+        let model = "[models.a]\nurl = \"http://h\"\nmodel = \"m\"\n";
+        for (text, line, word) in [
+            (format!("{model}api_key = \"k\""), "line 4", "api_key"),
+            ("[model.a]".to_owned(), "line 1", "model"),
+            (format!("{model}max_tries = 0"), "line 4", "between 1 and 10"),
+            (format!("{model}temperature = -1.0"), "line 4", "temperature"),
+            (format!("{model}structured = \"yes\""), "line 4", "json_schema"),
+            ("[models.a]\nurl = \"ftp://h\"\nmodel = \"m\"".to_owned(), "line 2", "http://"),
+            ("[models.a]\nurl = \"http://u:p@h\"\nmodel = \"m\"".to_owned(), "line 2", "credentials"),
+            ("[commands.a]\nprogram = []".to_owned(), "line 2", "begins with its name"),
+            ("[commands.a]\nprogram = \"sh -c\"".to_owned(), "line 2", "sequence"),
+        ] {
+            let error = Config::parse(&text, "p.toml").expect_err("must be refused").to_string();
+            for part in ["p.toml", line, word] {
+                assert!(error.contains(part), "{part:?} is not in {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn relative_paths_are_relative_to_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("patchboard.toml");
+        let text = "[commands.a]\nprogram = [\"./a.sh\"]\ncwd = \"w\"\n[commands.b]\nprogram = [\"sh\"]\n";
+        std::fs::write(&path, text).expect("written");
+        let config = Config::read(&path).expect("a good file");
+        assert_eq!(Path::new(&config.commands["a"].program[0]), dir.path().join("./a.sh"));
+        assert_eq!(config.commands["a"].cwd, Some(dir.path().join("w")));
+        assert_eq!(config.commands["b"].program, ["sh"]);
+        let missing = Config::read(&dir.path().join("none.toml")).expect_err("no such file").to_string();
+        assert!(missing.contains("none.toml"), "{missing}");
+    }
+
+    #[test]
+    fn the_usual_variables_serve_as_the_default_model() {
+        let env = Environment::from_iter([("OPENAI_API_KEY", "k"), ("OPENAI_MODEL", "m")]);
+        let config = Config::default().with_flags(&Flags::default(), &env).expect("complete");
+        let model = config.model(None).expect("the default");
+        assert_eq!((model.url.as_str(), model.model.as_str()), (OPENAI_URL, "m"));
+        assert_eq!(model.api_key_env.as_deref(), Some("OPENAI_API_KEY"));
+        assert_eq!(config.model(Some("other")), None, "the environment is not an answer to every name");
+
+        let silent = Config::default().with_flags(&Flags::default(), &no_env()).expect("nothing asked for");
+        assert_eq!(silent.model(None), None);
+    }
+
+    #[test]
+    fn flags_serve_every_name_that_the_file_does_not_define() {
+        let text = "[models.default]\nurl = \"http://a\"\nmodel = \"m\"\napi_key_env = \"K\"\nseed = 5\n\
+                    [models.fixed]\nurl = \"http://c\"\nmodel = \"f\"\n";
+        let file = Config::parse(text, "p").expect("a good file");
+        let config = file.with_flags(&flags(None, Some("other"), None), &no_env()).expect("complete");
+        for name in [None, Some("default"), Some("unknown")] {
+            let model = config.model(name).expect("served");
+            assert_eq!((model.url.as_str(), model.model.as_str(), model.seed), ("http://a", "other", Some(5)));
+            assert_eq!(model.api_key_env.as_deref(), Some("K"));
+        }
+        assert_eq!(config.model(Some("fixed")).expect("served").model, "f");
+    }
+
+    #[test]
+    fn a_key_goes_only_where_it_was_configured_to_go() {
+        let env = Environment::from_iter([("OPENAI_API_KEY", "k"), ("OPENAI_MODEL", "m")]);
+        let elsewhere = flags(Some("http://elsewhere"), None, None);
+        let config = Config::default().with_flags(&elsewhere, &env).expect("complete");
+        assert_eq!(config.model(None).expect("served").api_key_env, None);
+        let named = flags(Some("http://elsewhere"), None, Some("OPENAI_API_KEY"));
+        let config = Config::default().with_flags(&named, &env).expect("complete");
+        assert_eq!(config.model(None).expect("served").api_key_env.as_deref(), Some("OPENAI_API_KEY"));
+    }
+
+    #[test]
+    fn incomplete_flags_say_what_is_missing() {
+        for (flags, word) in [
+            (flags(Some("http://h"), None, None), "--model "),
+            (flags(None, Some("m"), None), "--model-url"),
+            (flags(Some("h"), Some("m"), None), "not an address"),
+        ] {
+            let error = Config::default().with_flags(&flags, &no_env()).expect_err("incomplete").to_string();
+            assert!(error.contains(word), "{word:?} is not in {error}");
+        }
+    }
+
+    #[test]
+    fn debug_output_shows_no_values_that_may_be_secret() {
+        let mut model = Model::new("http://h", "m");
+        model.headers.insert("x-key".into(), "hush-header".into());
+        let mut program = Program::new(vec!["p".into()]);
+        program.env.insert("KEY".into(), "hush-env".into());
+        let env = Environment::from_iter([("K", "hush-process")]);
+        let shown = format!("{model:?} {program:?} {env:?}");
+        assert!(shown.contains("x-key") && shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What fills a worker's seat: language models, programs, scripts and recordings.
+//!
+//! Owns the implementations of [`patchboard_runtime::agent::Agent`] and the operator's configuration they are made
+//! from. Does not judge replies (the kernel does) and does not decide who is called when (the runtime delivers what the
+//! kernel decided).
+//!
+//! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
+//! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
+//! * [`llm`]: any OpenAI-compatible chat endpoint.
+//! * [`command`]: a program, asked over standard input and output.
+//! * [`script`]: replies written in the blueprint.
+//! * [`cassette`]: recordings of calls, and their playback.
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::Failure;
+
+pub mod cassette;
+pub mod command;
+pub mod config;
+pub mod llm;
+pub mod script;
+pub mod seats;
+
+/// A failure of which nothing is known to have been spent.
+fn failure(code: FailureCode, message: impl Into<String>) -> Failure {
+    Failure { code, message: message.into(), usage: None }
+}
+
+/// One line of at most `max` characters: control characters (terminal escapes among them) and runs of white space
+/// become one space each, because the text was written by strangers and is shown to people.
+fn one_line(text: &str, max: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut chars = words.flat_map(|word| std::iter::once(' ').chain(word.chars())).skip(1);
+    let mut line: String = chars.by_ref().take(max).collect();
+    if chars.next().is_some() {
+        line.pop();
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn foreign_text_becomes_one_bounded_line_without_control_characters() {
+        for (text, max, expected) in [
+            ("", 5, ""),
+            ("  a \n\t b\u{1b}[31m ", 20, "a b [31m"),
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abcde…"),
+            ("äöüäöü", 3, "äö…"),
+        ] {
+            assert_eq!(one_line(text, max), expected, "{text:?}");
+        }
+    }
+}

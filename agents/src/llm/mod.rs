@@ -1,0 +1,350 @@
+//! Any OpenAI-compatible chat endpoint as an agent.
+//!
+//! Owns one attempt: the request, its bounded repetition, and what the outcome is called. Repeated inside one attempt
+//! are only requests that certainly or probably did no work: no connection, status 408, 429 or 5xx. The waits between
+//! them grow with jitter; a wait that the server asks for is obeyed if it is at most [`WAIT_MAX`] and ends before the
+//! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
+//!
+//! A parameter that a server refuses by name with status 400 or 422 (the response format, `max_tokens`, the
+//! temperature) is left out or renamed, once, and that is remembered as long as the process lives.
+//!
+//! * [`schema`]: the form that replies are held to.
+//! * [`reply`]: reading answers.
+//! * [`transport`]: requests, TLS, time limits.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_openai::Client;
+use async_openai::error::OpenAIError;
+use backon::{ExponentialBuilder, Retryable as _};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::reply::{Completion, End};
+use self::transport::HttpFailure;
+use crate::config::{Model, Structured};
+use crate::{failure, one_line};
+
+pub mod reply;
+pub mod schema;
+pub mod transport;
+
+pub use self::transport::install_tls_provider;
+
+/// The longest wait that a server may ask for.
+pub const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The first wait of our own, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// The longest wait of our own, before jitter.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// Characters of a provider's message that are kept.
+const MESSAGE_MAX: usize = 300;
+
+/// A model behind a chat endpoint.
+pub struct Chat {
+    client: Client<transport::Endpoint>,
+    model: Model,
+    /// Texts that no message may show.
+    secrets: Vec<SecretString>,
+    refused: Refused,
+}
+
+/// What the server has refused by name.
+#[derive(Default)]
+struct Refused {
+    response_format: AtomicBool,
+    max_tokens: AtomicBool,
+    temperature: AtomicBool,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+impl Chat {
+    /// The model's agent; makes no request yet.
+    ///
+    /// # Errors
+    /// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
+    pub fn new(model: &Model, key: Option<SecretString>) -> Result<Self, String> {
+        let client = transport::connect(model, key.as_ref())?;
+        let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
+        let secrets = key.into_iter().chain(headers).collect();
+        Ok(Self { client, model: model.clone(), secrets, refused: Refused::default() })
+    }
+
+    async fn attempt(&self, call: &Call) -> Answer {
+        let deadline = Instant::now() + call.timeout;
+        loop {
+            let request = self.request(call);
+            match self.insist(&request, deadline).await {
+                Err(failure) if self.refused.learn(&failure, &request) => {
+                    let learnt = self.masked(&failure.to_string());
+                    tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
+                }
+                Err(failure) => return Err(self.name(&failure)),
+                Ok(answer) => return self.read(call, &answer),
+            }
+        }
+    }
+
+    fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
+        let limit = Some(call.seat.limits.reply_tokens);
+        let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
+        let shaped = match self.model.structured {
+            Structured::JsonSchema => !self.refused.response_format.load(Ordering::Relaxed),
+            Structured::Off => false,
+        };
+        let parts = [("system", &call.prompt.system), ("user", &call.prompt.user)];
+        Request {
+            model: &self.model.model,
+            messages: parts
+                .into_iter()
+                .filter(|(_, content)| !content.is_empty())
+                .map(|(role, content)| Message { role, content })
+                .collect(),
+            stream: false,
+            temperature: (!self.refused.temperature.load(Ordering::Relaxed)).then_some(self.model.temperature),
+            max_tokens: limit.filter(|_| !renamed),
+            max_completion_tokens: limit.filter(|_| renamed),
+            seed: self.model.seed,
+            response_format: shaped.then(|| {
+                // Not strict: strict mode knows no schema for a value of any type.
+                let schema = schema::of_reply(&call.seat);
+                json!({"type": "json_schema", "json_schema": {"name": "reply", "strict": false, "schema": schema}})
+            }),
+        }
+    }
+
+    /// Sends the request until it is answered, cannot be, or may not be sent again.
+    async fn insist(&self, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
+        let tries = usize::try_from(self.model.max_tries).unwrap_or(usize::MAX);
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(PAUSE_MIN)
+            .with_max_delay(PAUSE_MAX)
+            .with_max_times(tries.saturating_sub(1))
+            .with_jitter();
+        (|| self.send(request))
+            .retry(pauses)
+            .sleep(tokio::time::sleep)
+            .when(is_passing)
+            .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
+            .notify(|failure, pause| {
+                let why = self.masked(&failure.to_string());
+                tracing::debug!(model = %self.model.model, %why, pause_ms = pause.as_millis(), "asking again");
+            })
+            .await
+    }
+
+    async fn send(&self, request: &Request<'_>) -> Result<Value, HttpFailure> {
+        match self.client.chat().create_byot::<_, Value>(request).await {
+            Ok(answer) => Ok(answer),
+            Err(OpenAIError::Boxed(error)) => match error.downcast::<HttpFailure>() {
+                Ok(failure) => Err(*failure),
+                Err(other) => Err(HttpFailure::Broken(other.to_string())),
+            },
+            // The transport has read and checked the whole answer, so what is left is our own request.
+            Err(other) => Err(HttpFailure::Form(other.to_string())),
+        }
+    }
+
+    fn read(&self, call: &Call, answer: &Value) -> Answer {
+        let Some(completion) = Completion::read(answer) else {
+            return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
+        };
+        let usage = Some(completion.usage.unwrap_or_else(|| estimated(call, &completion.text)));
+        let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage });
+        let limit = call.seat.limits.reply_tokens;
+        match completion.end {
+            End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
+            End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),
+            End::Stopped => match reply::unfence(&completion.text) {
+                "" => fail(FailureCode::Empty, "the model wrote nothing"),
+                text => Ok(Reply { text: text.to_owned(), usage }),
+            },
+        }
+    }
+
+    /// What an exchange that came to nothing is called.
+    fn name(&self, error: &HttpFailure) -> Failure {
+        let code = match error {
+            HttpFailure::Connect(_) | HttpFailure::Broken(_) => FailureCode::Unreachable,
+            HttpFailure::Form(_) => FailureCode::Protocol,
+            HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
+            HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
+            HttpFailure::Status { status: 408 | 500.., .. } => FailureCode::Unreachable,
+            HttpFailure::Status { .. } => FailureCode::Refused,
+        };
+        let asked = match error {
+            HttpFailure::Status { retry_after: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs()),
+            _ => String::new(),
+        };
+        failure(code, self.masked(&error.to_string()) + &asked)
+    }
+
+    /// One line of bounded length without anything secret in it.
+    fn masked(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in self.secrets.iter().map(SecretString::expose_secret).filter(|secret| !secret.is_empty()) {
+            text = text.replace(secret, "***");
+        }
+        one_line(&mask_keys(&text), MESSAGE_MAX)
+    }
+}
+
+impl Agent for Chat {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            match tokio::time::timeout(call.timeout, self.attempt(call)).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let limit = call.timeout.as_secs_f64();
+                    Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
+                }
+            }
+        })
+    }
+}
+
+impl Refused {
+    /// Whether the failure names a parameter of the request that can be done without; from now on it is.
+    fn learn(&self, failure: &HttpFailure, sent: &Request<'_>) -> bool {
+        let HttpFailure::Status { status: 400 | 422, body, .. } = failure else { return false };
+        let body = body.to_ascii_lowercase();
+        let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
+        // Of the request that was sent, not of this memory: calls run side by side, and each must end its own loop.
+        let refused = if sent.max_tokens.is_some() && names(&["max_completion_tokens"]) {
+            &self.max_tokens
+        } else if sent.response_format.is_some()
+            && names(&["response_format", "response format", "json_schema", "json schema", "grammar", "structured"])
+        {
+            &self.response_format
+        } else if sent.temperature.is_some() && names(&["temperature"]) {
+            &self.temperature
+        } else {
+            return false;
+        };
+        refused.store(true, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Whether the same request may well be answered later.
+fn is_passing(failure: &HttpFailure) -> bool {
+    match failure {
+        HttpFailure::Connect(_) => true,
+        HttpFailure::Status { status: 429, body, .. } => !is_quota(body),
+        HttpFailure::Status { status, .. } => *status == 408 || *status >= 500,
+        // The request arrived, so it may have been paid for.
+        HttpFailure::Broken(_) | HttpFailure::Form(_) => false,
+    }
+}
+
+/// Whether a 429 means that there is no money left, which no waiting mends.
+fn is_quota(body: &str) -> bool {
+    body.contains("insufficient_quota")
+}
+
+/// How long to wait before asking again; `None`: not at all.
+fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
+    let wait = match failure {
+        HttpFailure::Status { retry_after: Some(asked), .. } => (*asked <= WAIT_MAX).then_some(*asked)?,
+        HttpFailure::Status { retry_after: None, .. }
+        | HttpFailure::Connect(_)
+        | HttpFailure::Broken(_)
+        | HttpFailure::Form(_) => pause,
+    };
+    (wait < left).then_some(wait)
+}
+
+fn estimated(call: &Call, reply: &str) -> Usage {
+    let prompt = call.prompt.system.chars().count() + call.prompt.user.chars().count();
+    Usage {
+        prompt: reply::estimate(prompt),
+        completion: reply::estimate(reply.chars().count()),
+        cached: 0,
+        estimated: true,
+    }
+}
+
+/// Hides words that look like keys, because providers repeat (parts of) other keys than ours in their messages.
+fn mask_keys(text: &str) -> String {
+    let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("sk-") {
+        let (before, key) = rest.split_at(start);
+        let end = key.find(|c| !is_key_char(c)).unwrap_or(key.len());
+        masked.push_str(before);
+        // `task-list` is a word, not a key.
+        let inside_word = before.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+        masked.push_str(if inside_word { &key[..end] } else { "sk-***" });
+        rest = &key[end..];
+    }
+    masked + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_foreign_messages_are_hidden_and_words_are_not() {
+        for (text, expected) in [
+            ("Incorrect API key provided: sk-abc***xyz. You", "Incorrect API key provided: sk-*** You"),
+            ("sk-1 and sk-2", "sk-*** and sk-***"),
+            ("the task-list of ask-me", "the task-list of ask-me"),
+            ("sk-", "sk-***"),
+            ("", ""),
+        ] {
+            assert_eq!(mask_keys(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_wait_never_passes_the_limit_or_the_end_of_the_call() {
+        let secs = Duration::from_secs;
+        let asked = |wait| HttpFailure::Status { status: 429, retry_after: wait, body: String::new() };
+        for (failure, left, expected) in [
+            (asked(Some(secs(20))), secs(60), Some(secs(20))),
+            (asked(Some(secs(21))), secs(60), None),
+            (asked(Some(secs(5))), secs(5), None),
+            (asked(Some(secs(5))), secs(6), Some(secs(5))),
+            (asked(None), secs(60), Some(secs(1))),
+            (asked(None), secs(1), None),
+            (HttpFailure::Connect("refused".into()), secs(60), Some(secs(1))),
+        ] {
+            assert_eq!(wait(&failure, secs(1), left), expected, "{failure:?} with {left:?} left");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a chat endpoint sends back, read with tolerance for what vendors leave out or add.
+//!
+//! Owns: where in the answer the text, the reason for its end and the token counts are; and [`unfence`], the only thing
+//! that is ever done to a model's text. The kernel reads the text strictly: prose around a patch is a rejection the
+//! model is told about, not something to guess at.
+
+use patchboard_kernel::ledger::Usage;
+use serde_json::Value;
+
+/// The first choice of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// What the model wrote; empty if nothing.
+    pub text: String,
+    /// Why it ended.
+    pub end: End,
+    /// What the provider says it cost.
+    pub usage: Option<Usage>,
+}
+
+/// Why a model ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// By itself, or for a reason unknown to us.
+    Stopped,
+    /// At the limit of the reply's tokens.
+    Length,
+    /// It, or a filter around it, would not answer; with the reason, if one is given.
+    Refused(String),
+}
+
+impl Completion {
+    /// Reads an answer; `None` if it has no choice in it.
+    pub fn read(answer: &Value) -> Option<Self> {
+        let choice = answer.pointer("/choices/0").filter(|choice| choice.is_object())?;
+        let message = &choice["message"];
+        let refusal = message["refusal"].as_str().filter(|why| !why.is_empty());
+        let end = match (choice["finish_reason"].as_str(), refusal) {
+            (Some("length"), _) => End::Length,
+            (Some("content_filter"), why) => End::Refused(why.unwrap_or("the provider's content filter").into()),
+            (_, Some(why)) => End::Refused(why.into()),
+            (_, None) => End::Stopped,
+        };
+        Some(Self { text: text(&message["content"]), end, usage: usage(&answer["usage"]) })
+    }
+}
+
+/// Content is a string, or, with some vendors, a list of parts.
+fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+fn usage(usage: &Value) -> Option<Usage> {
+    Some(Usage {
+        prompt: usage["prompt_tokens"].as_u64()?,
+        // A reply of no tokens has no count with some vendors.
+        completion: usage["completion_tokens"].as_u64().unwrap_or(0),
+        cached: usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0),
+        estimated: false,
+    })
+}
+
+/// Tokens of so many characters, estimated at four characters each, rounded up.
+pub const fn estimate(chars: usize) -> u64 {
+    (chars as u64).div_ceil(4)
+}
+
+/// The text without white space around it, and without a code fence around the whole of it.
+///
+/// A fence is taken off only if the first line is three backticks with nothing but a language's name after them, the
+/// last line is three backticks, and there is no third fence between. Everything else stays as it is.
+pub fn unfence(text: &str) -> &str {
+    let text = text.trim();
+    inside_fence(text).unwrap_or(text)
+}
+
+fn inside_fence(text: &str) -> Option<&str> {
+    let (info, rest) = text.strip_prefix("```")?.split_once('\n')?;
+    if !info.trim().chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+')) {
+        return None;
+    }
+    let inside = rest.strip_suffix("```")?;
+    // The closing fence has its line to itself; JSON has no line that begins with a backtick.
+    let own_line = inside.is_empty() || inside.trim_end_matches([' ', '\t']).ends_with('\n');
+    let another = inside.lines().any(|line| line.trim_start().starts_with("```"));
+    (own_line && !another).then(|| inside.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_fence_around_the_whole_text_is_taken_off() {
+        for (text, expected) in [
+            (" [] \n", "[]"),
+            ("```json\n[]\n```", "[]"),
+            ("```\n[\n]\n```\n", "[\n]"),
+            ("```json\r\n[]\r\n```", "[]"),
+            ("```json\n\n  []\n\n  ```", "[]"),
+            ("```\n```", ""),
+            // Everything below stays as it is.
+            ("Here:\n```json\n[]\n```", "Here:\n```json\n[]\n```"),
+            ("```json\n[]\n```\nDone.", "```json\n[]\n```\nDone."),
+            ("```json\n[]```", "```json\n[]```"),
+            ("```json\n[]\n```\n```json\n[]\n```", "```json\n[]\n```\n```json\n[]\n```"),
+            ("```see below\n[]\n```", "```see below\n[]\n```"),
+            ("```[]```", "```[]```"),
+            ("```", "```"),
+            ("", ""),
+        ] {
+            assert_eq!(unfence(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_whatever_a_vendor_leaves_out() {
+        let end = |answer: Value| Completion::read(&answer).expect("a choice").end;
+        let message = |text: Value| json!({"choices": [{"message": {"content": text}}]});
+        for (answer, text) in [
+            (message(json!("[]")), "[]"),
+            (message(json!(null)), ""),
+            (message(json!([{"type": "text", "text": "["}, {"type": "text", "text": "]"}])), "[]"),
+            (json!({"choices": [{}]}), ""),
+        ] {
+            let read = Completion::read(&answer).expect("a choice");
+            assert_eq!((read.text.as_str(), read.end, read.usage), (text, End::Stopped, None), "{answer}");
+        }
+        assert_eq!(end(json!({"choices": [{"finish_reason": "length"}]})), End::Length);
+        assert!(matches!(end(json!({"choices": [{"finish_reason": "content_filter"}]})), End::Refused(_)));
+        assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), End::Refused("no".into()));
+        for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
+            assert_eq!(Completion::read(&answer), None, "{answer}");
+        }
+    }
+
+    #[test]
+    fn token_counts_hold_what_the_provider_had_cached() {
+        let answer = json!({"choices": [{}], "usage": {"prompt_tokens": 9, "completion_tokens": 2,
+            "prompt_tokens_details": {"cached_tokens": 5}}});
+        let usage = Completion::read(&answer).expect("a choice").usage;
+        assert_eq!(usage, Some(Usage { prompt: 9, completion: 2, cached: 5, estimated: false }));
+        assert_eq!([0, 1, 4, 5].map(estimate), [0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,169 @@
+//! One agent for all seats: finds what fills a seat and passes the call on.
+//!
+//! Owns the choice by the seat's kind and the operator's configuration, and the words that tell an operator what is
+//! missing. [`Seats::check`] says them before a run; at a call they come as a failure with the code `not_configured`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::WorkerName;
+use patchboard_runtime::agent::{Agent, Answer, Call};
+use secrecy::SecretString;
+
+use crate::command::Runner;
+use crate::config::{Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
+use crate::failure;
+use crate::llm::Chat;
+use crate::script::{self, Script};
+
+/// Fills seats with the operator's models and programs, and with scripts.
+pub struct Seats {
+    config: Config,
+    inline: Inline,
+    keys: BTreeMap<String, SecretString>,
+    chats: BTreeMap<String, Slot>,
+    any_chat: Slot,
+    runner: Runner,
+}
+
+/// Whether programs written in a blueprint may be run (SPEC section 11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inline {
+    /// Only those that the operator's configuration names.
+    Refused,
+    /// Also those of the blueprint: its author is trusted with this machine.
+    Allowed,
+}
+
+/// Why a worker's seat cannot be filled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The worker.
+    pub worker: WorkerName,
+    /// What is missing, and how to supply it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}: {}", self.worker, self.message)
+    }
+}
+
+/// A model's agent, made when it is first needed: reading the system's certificates takes a while.
+type Slot = OnceLock<Result<Chat, String>>;
+
+impl Seats {
+    /// Seats filled from `config`; keys and the programs' basic variables are taken from `env`.
+    pub fn new(config: Config, env: &Environment, inline: Inline) -> Self {
+        let names = config.models.values().chain(&config.any_model).filter_map(|model| model.api_key_env.as_deref());
+        let keys = names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect();
+        let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
+        Self { config, inline, keys, chats, any_chat: OnceLock::new(), runner: Runner::new(env) }
+    }
+
+    /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
+    pub fn check(&self, blueprint: &Blueprint) -> Vec<Problem> {
+        let problem = |(name, seat): (&WorkerName, &Worker)| {
+            let message = self.seat_problem(blueprint, name, seat)?;
+            Some(Problem { worker: name.clone(), message })
+        };
+        blueprint.workers.iter().filter_map(problem).collect()
+    }
+
+    fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
+        match &seat.agent {
+            AgentKind::Llm => match operator_model(blueprint, seat) {
+                Ok(model) => self.chat(model).err(),
+                Err(key) => Some(format!("its model {key} is not among the blueprint's models")),
+            },
+            AgentKind::Command => self.program(name, seat).err(),
+            AgentKind::Script => script::problem(seat),
+            AgentKind::Human | AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_) => {
+                Some(unavailable(&seat.agent))
+            }
+        }
+    }
+
+    /// The agent of the operator's model of this name.
+    fn chat(&self, name: Option<&str>) -> Result<&Chat, String> {
+        let name = name.unwrap_or(DEFAULT_MODEL);
+        let Some(model) = self.config.model(Some(name)) else {
+            return Err(format!(
+                "no model {name} is configured: add [models.{name}] with url and model to patchboard.toml, or give \
+                 --model-url and --model{}",
+                if name == DEFAULT_MODEL { ", or set OPENAI_BASE_URL and OPENAI_MODEL" } else { "" },
+            ));
+        };
+        let slot = self.chats.get(name).unwrap_or(&self.any_chat);
+        let made = slot.get_or_init(|| self.connect(model));
+        made.as_ref().map_err(|why| format!("model {name} cannot be used: {why}"))
+    }
+
+    fn connect(&self, model: &Model) -> Result<Chat, String> {
+        let key = match &model.api_key_env {
+            None => None,
+            Some(variable) => match self.keys.get(variable) {
+                Some(key) => Some(key.clone()),
+                None => return Err(format!("set {variable}, which api_key_env says holds its key")),
+            },
+        };
+        Chat::new(model, key)
+    }
+
+    /// The program of a seat: written in it, or the operator's of the name it gives, or of the worker's own name.
+    fn program(&self, worker: &WorkerName, seat: &Worker) -> Result<Program, String> {
+        match seat.restart {
+            None | Some(Restart::Fail | Restart::Fresh) => {}
+            Some(Restart::Replay) => {
+                return Err("restart: replay is not available: every call starts a fresh process; use fail or fresh \
+                            if the program needs nothing of earlier calls"
+                    .into());
+            }
+        }
+        if !seat.program.is_empty() {
+            return match self.inline {
+                Inline::Allowed => Ok(Program::new(seat.program.clone())),
+                Inline::Refused => Err(format!(
+                    "it brings its own program: name one with [commands.{worker}] in patchboard.toml and remove \
+                     program, or, if you trust the blueprint with this machine, give --allow-inline"
+                )),
+            };
+        }
+        let name = seat.command.as_deref().unwrap_or(worker.as_str());
+        self.config.commands.get(name).cloned().ok_or_else(|| {
+            format!("no program {name} is configured: add [commands.{name}] with program to patchboard.toml")
+        })
+    }
+}
+
+impl Agent for Seats {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let not_configured = |message: String| -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+            Box::pin(std::future::ready(Err(failure(FailureCode::NotConfigured, message))))
+        };
+        match &call.seat.agent {
+            AgentKind::Llm => match self.chat(call.model.as_deref()) {
+                Ok(chat) => chat.call(call),
+                Err(message) => not_configured(message),
+            },
+            AgentKind::Command => match self.program(&call.worker, &call.seat) {
+                Ok(program) => Box::pin(async move { self.runner.answer(&program, call).await }),
+                Err(message) => not_configured(message),
+            },
+            AgentKind::Script => Script.call(call),
+            kind @ (AgentKind::Human | AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_)) => {
+                not_configured(unavailable(kind))
+            }
+        }
+    }
+}
+
+fn unavailable(kind: &AgentKind) -> String {
+    format!("this version cannot fill a seat of kind {kind}; it can fill llm, command and script")
+}

@@ -1,0 +1,318 @@
+//! Recordings made and played.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use patchboard_agents::cassette::{CassetteError, Player, Recorder};
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{call, seat};
+
+/// Answers with what it was shown, after a time that depends on it.
+struct Echo;
+
+impl Agent for Echo {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            let shown = &call.prompt.user;
+            let (first, rest) = shown.split_once(' ').unwrap_or((shown, ""));
+            tokio::time::sleep(Duration::from_millis(first.parse().unwrap_or(0))).await;
+            let usage = Some(Usage { prompt: 5, ..Usage::default() });
+            match rest {
+                "fail" => Err(Failure { code: FailureCode::Refused, message: "no".into(), usage }),
+                _ => Ok(Reply { text: format!("{shown}/{}", call.occurrence), usage }),
+            }
+        })
+    }
+}
+
+fn asked(worker: &str, shown: &str, occurrence: u32) -> Call {
+    call(worker, seat(json!({"agent": "llm"})), shown, occurrence)
+}
+
+fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("run.cassette");
+    (dir, path)
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("a file");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// Makes the calls side by side; gives the texts of the answers in the order in which they came, each settled when it
+/// came as a runtime would do.
+async fn race(agent: &Arc<dyn Agent>, calls: Vec<Call>) -> Vec<String> {
+    let came = Arc::new(Mutex::new(Vec::new()));
+    let tasks: Vec<_> = calls
+        .into_iter()
+        .map(|call| {
+            let (agent, came) = (Arc::clone(agent), Arc::clone(&came));
+            tokio::spawn(async move {
+                let answer = agent.call(&call).await;
+                let text = answer.map_or_else(|failure| failure.to_string(), |reply| reply.text);
+                // Whoever is let through before this is told of would come first.
+                tokio::time::sleep(Duration::from_millis(u64::from(call.occurrence) * 7 % 5)).await;
+                came.lock().expect("whole").push(text);
+                agent.settled(&call.board, &call.token);
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    Arc::into_inner(came).expect("all tasks have ended").into_inner().expect("whole")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_recorded_is_played_answer_for_answer() {
+    let (_dir, path) = place();
+    let recorder = Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file");
+    let calls = [asked("a", "0 x", 0), asked("a", "0 x", 1), asked("b", "0 x", 0), asked("b", "0 fail", 1)];
+    let mut recorded = Vec::new();
+    for call in &calls {
+        recorded.push(recorder.call(call).await);
+        recorder.settled(&call.board, &call.token);
+    }
+    assert_eq!(recorder.finish().expect("written"), 4);
+
+    let found = lines(&path);
+    assert_eq!(found[0], json!({"cassette": 1, "blueprint": "demo"}));
+    let view = sha256(b"0 x").to_string();
+    assert_eq!(
+        found[2],
+        json!({"worker": "a", "view": view, "occurrence": 1, "order": 1, "shown": "0 x",
+            "reply": {"text": "0 x/1"}, "usage": {"prompt": 5, "completion": 0}})
+    );
+    assert_eq!(found[4]["failure"], json!({"code": "refused", "message": "no"}));
+
+    let player = Player::open(&path).expect("a cassette");
+    assert_eq!(player.blueprint(), "demo");
+    assert_eq!(player.salt().0, sha256(&std::fs::read(&path).expect("a file")).0);
+    for (call, recorded) in calls.iter().zip(recorded) {
+        assert_eq!(player.call(call).await, recorded);
+        player.settled(&call.board, &call.token);
+    }
+    assert_eq!(player.left(), 0);
+}
+
+#[tokio::test]
+async fn answers_come_in_the_recorded_order_whatever_the_order_of_the_calls() {
+    let (_dir, path) = place();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    // The first is the slowest; the last two take the same time.
+    let shown = ["250", "200", "150", "100", "50", "50"];
+    let calls = || names.iter().zip(shown).zip(0..).map(|((name, shown), n)| asked(name, shown, n)).collect::<Vec<_>>();
+    let recorder: Arc<dyn Agent> = Arc::new(Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file"));
+    let recorded = race(&recorder, calls()).await;
+    let tape = lines(&path);
+    let orders = tape[1..].iter().map(|entry| entry["reply"]["text"].as_str().expect("a text").to_owned());
+    assert_eq!(recorded, orders.collect::<Vec<_>>(), "the order in the file is that of the outcomes");
+
+    for rotation in 0..names.len() {
+        let player: Arc<dyn Agent> = Arc::new(Player::open(&path).expect("a cassette"));
+        let mut calls = calls();
+        calls.rotate_left(rotation);
+        assert_eq!(race(&player, calls).await, recorded, "rotated by {rotation}");
+    }
+}
+
+/// A cassette whose entries are given as (worker, shown, order, outcome).
+fn written(path: &Path, entries: &[(&str, &str, u64, Value)]) {
+    let mut text = json!({"cassette": 1, "blueprint": "demo"}).to_string() + "\n";
+    for (worker, shown, order, outcome) in entries {
+        let mut entry = json!({"worker": worker, "view": sha256(shown.as_bytes()), "occurrence": 0, "order": order,
+            "shown": shown});
+        for (name, value) in outcome.as_object().expect("an object") {
+            entry[name] = value.clone();
+        }
+        text += &(entry.to_string() + "\n");
+    }
+    std::fs::write(path, text).expect("written");
+}
+
+fn reply(text: &str) -> Value {
+    json!({"reply": {"text": text}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_answer_that_nobody_asks_for_holds_nobody_back_for_ever() {
+    let (_dir, path) = place();
+    written(&path, &[("never", "x", 0, reply("0")), ("a", "x", 1, reply("1")), ("b", "x", 2, reply("2"))]);
+    let player: Arc<dyn Agent> = Arc::new(Player::open(&path).expect("a cassette"));
+    assert_eq!(race(&player, vec![asked("b", "x", 0), asked("a", "x", 0)]).await, ["1", "2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_passed_answers_over_waits_for_none_of_them_again() {
+    let (_dir, path) = place();
+    let entries: Vec<_> = (0..6).map(|order| if order < 3 { "never" } else { "a" }).zip(0..).collect();
+    let shown = ["0", "1", "2", "3", "4", "5"];
+    let entries: Vec<_> =
+        entries.iter().map(|(who, order)| (*who, shown[*order as usize], *order, reply("r"))).collect();
+    written(&path, &entries);
+    let player = Player::open(&path).expect("a cassette");
+    let mut waits = Vec::new();
+    for shown in &shown[3..] {
+        let call = asked("a", shown, 0);
+        let before = tokio::time::Instant::now();
+        player.call(&call).await.expect("a reply");
+        player.settled(&call.board, &call.token);
+        waits.push(before.elapsed() >= Duration::from_millis(10));
+    }
+    assert_eq!(waits, [true, false, false]);
+    assert_eq!(player.left(), 3, "nobody was given them");
+    let late = asked("never", "1", 0);
+    assert_eq!(player.call(&late).await.expect("a reply").text, "r", "they are there for whoever asks after all");
+    assert_eq!(player.left(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_goes_on_is_not_given_what_it_had_before_and_waits_for_nothing() {
+    let (_dir, path) = place();
+    let recorder = Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file");
+    for (worker, shown, occurrence) in [("a", "0 x", 0), ("b", "0 y", 0), ("a", "0 x", 1)] {
+        let call = asked(worker, shown, occurrence);
+        recorder.call(&call).await.expect("a reply");
+        recorder.settled(&call.board, &call.token);
+    }
+    recorder.finish().expect("written");
+    let player = Player::open(&path).expect("a cassette");
+    player.answered_before(&"a".into(), sha256(b"0 x"));
+    player.answered_before(&"b".into(), sha256(b"0 y"));
+    player.answered_before(&"b".into(), sha256(b"never recorded"));
+    assert_eq!(player.left(), 1);
+    let before = tokio::time::Instant::now();
+    assert_eq!(player.call(&asked("a", "0 x", 1)).await.expect("a reply").text, "0 x/1");
+    assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
+    assert_eq!(player.left(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_that_is_given_up_lets_the_others_go_on() {
+    let (_dir, path) = place();
+    written(&path, &[("a", "x", 0, reply("0")), ("b", "x", 1, reply("1")), ("c", "x", 2, reply("2"))]);
+    let player = Player::open(&path).expect("a cassette");
+    let (second, third) = (asked("b", "x", 0), asked("c", "x", 0));
+    let mut waiting = player.call(&second);
+    assert!(futures_are_pending(&mut waiting).await);
+    drop(waiting);
+    assert_eq!(player.left(), 2, "only the one given up is gone");
+    let first = asked("a", "x", 0);
+    assert_eq!(player.call(&first).await.expect("a reply").text, "0");
+    player.settled(&first.board, &first.token);
+    let before = tokio::time::Instant::now();
+    assert_eq!(player.call(&third).await.expect("a reply").text, "2");
+    assert!(before.elapsed() < Duration::from_millis(10), "nobody is left to wait for");
+}
+
+/// Polls once.
+async fn futures_are_pending(future: &mut Pin<Box<dyn Future<Output = Answer> + Send + '_>>) -> bool {
+    std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_pending())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_given_up_while_recording_is_not_answered_while_playing() {
+    let (_dir, path) = place();
+    let recorder = Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file");
+    let (slow, quick) = (asked("slow", "1000", 0), asked("quick", "1", 0));
+    let mut abandoned = recorder.call(&slow);
+    assert!(futures_are_pending(&mut abandoned).await);
+    recorder.call(&quick).await.expect("a reply");
+    drop(abandoned);
+    assert_eq!(lines(&path)[2]["cancelled"], true);
+
+    let player = Player::open(&path).expect("a cassette");
+    let mut waiting = player.call(&slow);
+    assert!(futures_are_pending(&mut waiting).await);
+    assert_eq!(player.call(&quick).await.expect("does not wait for the other").text, "1/0");
+    // A run that does not give it up has left its recording.
+    assert_eq!(waiting.await.expect_err("nothing recorded").code, FailureCode::CassetteMiss);
+}
+
+#[tokio::test]
+async fn a_miss_names_the_nearest_recorded_view_and_shows_the_difference() {
+    let (_dir, path) = place();
+    let far = "something\nelse\nentirely\n";
+    let near = "title\none\ntwo\nthree\nfour\n";
+    written(&path, &[("a", far, 0, reply("0")), ("a", near, 1, reply("1"))]);
+    let player = Player::open(&path).expect("a cassette");
+
+    let failure = player.call(&asked("a", "title\none\n2\nthree\nfour\n", 0)).await.expect_err("not recorded");
+    assert_eq!(failure.code, FailureCode::CassetteMiss);
+    for part in ["worker a", &sha256(b"title\none\n2\nthree\nfour\n").to_string(), &sha256(near.as_bytes()).to_string()]
+    {
+        assert!(failure.message.contains(part), "{part:?} is not in {failure}");
+    }
+    assert!(failure.message.contains("--- recorded\n+++ now\n@@ -2,3 +2,3 @@\n one\n-two\n+2\n three"), "{failure}");
+
+    let other: String = (0..100).map(|n| format!("line {n}\n")).collect();
+    let failure = player.call(&asked("a", &other, 0)).await.expect_err("not recorded");
+    assert!(failure.message.lines().count() <= 22, "{failure}");
+    assert!(failure.message.contains("more lines"), "{failure}");
+
+    player.call(&asked("a", far, 0)).await.expect("recorded once");
+    let failure = player.call(&asked("a", far, 1)).await.expect_err("not twice");
+    assert!(failure.message.contains("for the 2. time"), "{failure}");
+    let failure = player.call(&asked("b", far, 0)).await.expect_err("not recorded");
+    assert!(failure.message.contains("no call of that worker"), "{failure}");
+}
+
+#[test]
+fn a_recording_is_not_overwritten_unless_it_is_asked_for() {
+    let (_dir, path) = place();
+    written(&path, &[("a", "x", 0, reply("0"))]);
+    let error = Recorder::create(&path, "demo", Arc::new(Echo)).err().expect("refused");
+    assert!(matches!(error, CassetteError::Exists { .. }), "{error}");
+    assert_eq!(lines(&path).len(), 2, "and it is as it was");
+    Recorder::replace(&path, "demo", Arc::new(Echo)).expect("asked for");
+    assert_eq!(lines(&path).len(), 1);
+}
+
+#[test]
+fn what_is_no_cassette_is_refused_with_its_line() {
+    let (_dir, path) = place();
+    let header = r#"{"cassette":1,"blueprint":"b"}"#;
+    let view = sha256(b"x");
+    let entry = |order: u32, rest: &str| {
+        format!(r#"{{"worker":"w","view":"{view}","occurrence":{order},"order":{order},"shown":"x"{rest}}}"#)
+    };
+    let reply = r#","reply":{"text":"[]"}"#;
+    let (whole, neither) = (entry(0, reply), entry(0, ""));
+    for (text, line, words) in [
+        (String::new(), 1, "empty"),
+        ("[]".into(), 1, "no cassette"),
+        (r#"{"cassette":2,"blueprint":"b"}"#.into(), 1, "format 2"),
+        (format!("{header}\n{whole}\n{whole}"), 3, "second entry"),
+        (format!("{header}\n{neither}"), 2, "one of reply"),
+        (format!("{header}\n\n{}", &whole[..20]), 3, "EOF"),
+        (format!("{header}\n{}", entry(0, &format!("{reply},\"more\":1"))), 2, "more"),
+    ] {
+        std::fs::write(&path, &text).expect("written");
+        let error = Player::open(&path).err().expect("refused").to_string();
+        assert!(error.contains(&format!("line {line}")) && error.contains(words), "{error} for {text}");
+    }
+    assert!(matches!(Player::open(&path.join("none")).err(), Some(CassetteError::Io { .. })));
+}
+
+#[tokio::test]
+async fn a_runtime_that_tells_nothing_is_still_answered() {
+    let (_dir, path) = place();
+    written(&path, &[("a", "x", 0, reply("0")), ("b", "x", 1, reply("1"))]);
+    let player = Player::open(&path).expect("a cassette");
+    let (first, second) = (asked("a", "x", 0), asked("b", "x", 0));
+    let (one, two) = tokio::join!(player.call(&first), player.call(&second));
+    assert_eq!((one.expect("a reply").text, two.expect("a reply").text), ("0".into(), "1".into()));
+    // Telling of something unknown does no harm.
+    player.settled(&BoardId::from("other"), &Token::from("t"));
+}

@@ -1,0 +1,244 @@
+//! The chat agent against an endpoint that answers as servers do.
+
+use std::time::{Duration, Instant};
+
+use patchboard_agents::config::{Model, Structured};
+use patchboard_agents::llm::Chat;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Agent as _, Answer, Call};
+use serde_json::{Value, json};
+
+use crate::support::{Act, Endpoint, call, seat};
+
+const KEY: &str = "hush-key-0123456789";
+
+/// Asks an endpoint that does `acts`, with a key.
+async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
+    let endpoint = Endpoint::new(acts);
+    let mut model = Model::new(endpoint.url.clone(), "m");
+    let mut call = llm_call();
+    change(&mut model, &mut call);
+    let chat = Chat::new(&model, Some(KEY.into())).expect("a client");
+    let started = Instant::now();
+    let answer = chat.call(&call).await;
+    if let Err(failure) = &answer {
+        assert!(!failure.message.contains("hush"), "a secret is shown: {failure}");
+        assert!(failure.message.chars().count() <= 340, "too long: {failure}");
+    }
+    (answer, endpoint, started.elapsed())
+}
+
+fn llm_call() -> Call {
+    let seat = seat(json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 77}}));
+    call("w", seat, "What is shown.", 0)
+}
+
+fn keep(_: &mut Model, _: &mut Call) {}
+
+fn ok(content: &str) -> Act {
+    Act::complete(content, "stop", json!({"prompt_tokens": 12, "completion_tokens": 3}))
+}
+
+fn say(status: u16, body: &str) -> Act {
+    Act::Say(status, "retry-after-ms: 10\r\n", body.to_owned())
+}
+
+#[tokio::test]
+async fn a_call_sends_what_the_seat_and_the_configuration_say() {
+    let (answer, endpoint, _) = ask(vec![ok("[]")], |model, _| {
+        model.seed = Some(7);
+        model.headers.insert("X-Title".into(), "hush-header".into());
+    })
+    .await;
+    let reply = answer.expect("a reply");
+    assert_eq!(reply.text, "[]");
+    assert_eq!(reply.usage, Some(Usage { prompt: 12, completion: 3, cached: 0, estimated: false }));
+
+    let (head, body) = endpoint.requests().remove(0);
+    assert!(head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("authorization: bearer {KEY}\r\n")), "{head}");
+    assert!(head.contains("x-title: hush-header\r\n"), "{head}");
+    assert_eq!(body["model"], "m");
+    assert_eq!(body["messages"][0], json!({"role": "system", "content": "You are a test."}));
+    assert_eq!(body["messages"][1], json!({"role": "user", "content": "What is shown."}));
+    assert_eq!(
+        (&body["temperature"], &body["max_tokens"], &body["seed"], &body["stream"]),
+        (&json!(0.0), &json!(77), &json!(7), &json!(false))
+    );
+    assert_eq!(body["response_format"]["json_schema"]["strict"], false);
+    assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "array");
+}
+
+#[tokio::test]
+async fn no_key_and_no_form_are_sent_where_none_is_configured() {
+    let endpoint = Endpoint::new(vec![ok("[]")]);
+    let model = Model { structured: Structured::Off, ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, None).expect("a client");
+    chat.call(&llm_call()).await.expect("a reply");
+    let (head, body) = endpoint.requests().remove(0);
+    assert!(!head.contains("authorization"), "{head}");
+    assert_eq!(body.get("response_format"), None);
+    assert_eq!(body.get("seed"), None);
+}
+
+#[tokio::test]
+async fn cached_tokens_are_counted_and_missing_counts_are_estimated() {
+    let usage = json!({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}});
+    let (answer, ..) = ask(vec![Act::complete("[]", "stop", usage)], keep).await;
+    assert_eq!(answer.expect("a reply").usage.expect("usage").cached, 8);
+
+    let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", Value::Null)], keep).await;
+    // "You are a test." and "What is shown." are 29 characters.
+    let estimated = Usage { prompt: 8, completion: 2, cached: 0, estimated: true };
+    assert_eq!(answer.expect("a reply").usage, Some(estimated));
+}
+
+#[tokio::test]
+async fn a_fence_around_the_whole_reply_is_taken_off_and_prose_is_not() {
+    let (answer, ..) = ask(vec![ok("```json\n[]\n```\n")], keep).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    let (answer, ..) = ask(vec![ok("Sure: []")], keep).await;
+    assert_eq!(answer.expect("a reply").text, "Sure: []");
+}
+
+#[tokio::test]
+async fn what_passes_is_asked_again_within_the_attempt() {
+    let vllm = r#"{"object": "error", "message": "busy", "code": 429}"#;
+    for first in [
+        Act::Say(429, "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#.into()),
+        say(429, vllm),
+        say(500, r#"{"error": {"message": "oops", "code": 500}}"#),
+        say(502, "<html><body><h1>502 Bad Gateway</h1></body></html>"),
+        say(503, ""),
+        say(200, r#"{"error": {"message": "upstream", "code": 503}}"#),
+    ] {
+        let shown = format!("{first:?}");
+        let (answer, endpoint, _) = ask(vec![first, ok("[]")], keep).await;
+        assert_eq!(answer.expect(&shown).text, "[]");
+        assert_eq!(endpoint.requests().len(), 2, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_say_how_long_to_wait() {
+    let wait = Act::Say(429, "retry-after: 1\r\n", String::new());
+    let (answer, _, took) = ask(vec![wait, ok("[]")], keep).await;
+    answer.expect("a reply");
+    assert!(took >= Duration::from_secs(1), "waited only {took:?}");
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_we_will_ends_the_attempt_at_once() {
+    for (headers, timeout) in [("retry-after: 3600\r\n", 60), ("retry-after: 5\r\n", 4)] {
+        let acts = vec![Act::Say(429, headers, String::new()), ok("[]")];
+        let (answer, endpoint, took) = ask(acts, |_, call| call.timeout = Duration::from_secs(timeout)).await;
+        let failure = answer.expect_err("must fail");
+        assert_eq!(failure.code, FailureCode::RateLimited);
+        assert!(failure.message.contains("asks to wait"), "{failure}");
+        assert_eq!(endpoint.requests().len(), 1);
+        assert!(took < Duration::from_secs(3), "took {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
+    let long = format!(r#"{{"error": {{"message": "{}"}}}}"#, "no ".repeat(500));
+    let echo = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY} or sk-hush1234"}}}}"#);
+    for (act, code, requests, words) in [
+        (say(400, &long), FailureCode::Refused, 1, "400 Bad Request: no no"),
+        (say(401, &echo), FailureCode::Refused, 1, "Incorrect API key provided: *** or sk-***"),
+        (say(403, "\u{1b}[31mforbidden"), FailureCode::Refused, 1, "403 Forbidden: [31mforbidden"),
+        (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 1, "no such model"),
+        (say(429, r#"{"error": {"message": "m"}}"#), FailureCode::RateLimited, 3, "429"),
+        (say(429, r#"{"error": {"code": "insufficient_quota"}}"#), FailureCode::Refused, 1, "insufficient_quota"),
+        (say(500, "oops"), FailureCode::Unreachable, 3, "500 Internal Server Error: oops"),
+        (say(502, "<html>\n<h1>Bad <b>Gateway</b></h1>"), FailureCode::Unreachable, 3, "502 Bad Gateway: Bad Gateway"),
+        (
+            Act::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
+            FailureCode::Refused,
+            1,
+            "redirects to http://elsewhere/v1",
+        ),
+        (say(200, "<html>login</html>"), FailureCode::Protocol, 1, "not JSON"),
+        (say(200, r#"{"choices": [{"#), FailureCode::Protocol, 1, "not JSON"),
+        (say(200, r#"{"choices": []}"#), FailureCode::Protocol, 1, "no choice"),
+        (say(200, r#"{"error": {"message": "strange"}}"#), FailureCode::Protocol, 1, "strange"),
+        (Act::BreakOff, FailureCode::Unreachable, 1, "broke"),
+        (ok(""), FailureCode::Empty, 1, "nothing"),
+        (ok("``` \n```"), FailureCode::Empty, 1, "nothing"),
+        (Act::complete("[", "length", Value::Null), FailureCode::Truncated, 1, "77 tokens"),
+        (Act::complete("", "content_filter", Value::Null), FailureCode::Refused, 1, "content filter"),
+    ] {
+        let shown = format!("{act:?}");
+        let (answer, endpoint, _) = ask(vec![act], keep).await;
+        let failure = answer.expect_err(&shown);
+        assert_eq!(failure.code, code, "{failure} for {shown}");
+        assert!(failure.message.contains(words), "{words:?} is not in {failure}");
+        assert_eq!(endpoint.requests().len(), requests, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_after_the_model_has_written_says_what_it_cost() {
+    let usage = json!({"prompt_tokens": 5, "completion_tokens": 77});
+    let (answer, ..) = ask(vec![Act::complete("[", "length", usage)], keep).await;
+    let spent = Usage { prompt: 5, completion: 77, cached: 0, estimated: false };
+    assert_eq!(answer.expect_err("cut off").usage, Some(spent));
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_not_read_to_its_end() {
+    let (answer, ..) = ask(vec![say(200, &"x".repeat(5 * 1024 * 1024))], keep).await;
+    let failure = answer.expect_err("too long");
+    assert_eq!(failure.code, FailureCode::Protocol);
+    assert!(failure.message.contains("longer than"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_costs_no_more_than_the_calls_time() {
+    let (answer, endpoint, took) = ask(vec![Act::Hang], |_, call| call.timeout = Duration::from_millis(300)).await;
+    let failure = answer.expect_err("no answer");
+    assert_eq!(failure.code, FailureCode::Timeout);
+    assert!(failure.message.contains("0.3 s"), "{failure}");
+    assert_eq!(endpoint.requests().len(), 1);
+    assert!(took < Duration::from_secs(3), "took {took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_tried_again_and_then_unreachable() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let (answer, _, took) = ask(vec![Act::Hang], |model, _| {
+        model.url = format!("http://{free}/v1");
+        model.max_tries = 2;
+    })
+    .await;
+    let failure = answer.expect_err("nobody there");
+    assert_eq!(failure.code, FailureCode::Unreachable);
+    assert!(failure.message.contains("refused"), "{failure}");
+    assert!(took >= Duration::from_millis(500), "it was tried again after {took:?}");
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_refused_by_name_is_left_out_once_and_for_all() {
+    let refuse = |what: &str| say(400, &format!(r#"{{"error": {{"message": "{what} is not supported"}}}}"#));
+    let renamed = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead. It";
+    let endpoint = Endpoint::new(vec![refuse("response_format"), refuse(renamed), refuse("'temperature'"), ok("[]")]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    for _ in 0..2 {
+        chat.call(&llm_call()).await.expect("a reply");
+    }
+    let has = |name: &str| endpoint.requests().iter().map(|(_, body)| body.get(name).is_some()).collect::<Vec<_>>();
+    assert_eq!(has("response_format"), [true, false, false, false, false]);
+    assert_eq!(has("max_tokens"), [true, true, false, false, false]);
+    assert_eq!(has("max_completion_tokens"), [false, false, true, true, true]);
+    assert_eq!(has("temperature"), [true, true, true, false, false]);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_even_the_bare_request_is_believed() {
+    let refusal = say(400, r#"{"error": "response_format, temperature, max_completion_tokens: all wrong"}"#);
+    let (answer, endpoint, _) = ask(vec![refusal], keep).await;
+    assert_eq!(answer.expect_err("refused").code, FailureCode::Refused);
+    assert_eq!(endpoint.requests().len(), 4, "each parameter is given up once");
+}

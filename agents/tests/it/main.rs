@@ -1,0 +1,8 @@
+//! Agents against real sockets, processes and files.
+
+mod cassette;
+mod command;
+mod live;
+mod llm;
+mod seats;
+mod support;

@@ -1,0 +1,88 @@
+//! The choice of what fills a seat.
+
+use patchboard_agents::config::{Config, Environment, Flags};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::Agent as _;
+use serde_json::{Value, json};
+
+use crate::support::{Act, Endpoint, call, seat};
+
+fn blueprint(workers: Value, models: Value) -> Blueprint {
+    let fields = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": workers, "models": models});
+    serde_json::from_value(fields).expect("a blueprint")
+}
+
+fn process_path() -> Environment {
+    Environment::from_iter([("PATH", std::env::var("PATH").expect("a path"))])
+}
+
+#[tokio::test]
+async fn each_kind_of_seat_is_filled_with_what_the_operator_has_named() {
+    let endpoint = Endpoint::new(vec![Act::complete("[1]", "stop", Value::Null)]);
+    let text = format!(
+        "[models.big]\nurl = \"{}\"\nmodel = \"m\"\napi_key_env = \"K\"\n[commands.three]\nprogram = [\"echo\", \"[3]\"]",
+        endpoint.url
+    );
+    let env: Environment =
+        [("PATH", std::env::var("PATH").expect("a path")), ("K", "hush".into())].into_iter().collect();
+    let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &env, Inline::Allowed);
+    for (fields, expected) in [
+        (json!({"agent": "llm"}), "[1]"),
+        (json!({"agent": "command", "command": "three"}), "[3]"),
+        (json!({"agent": "command", "program": ["echo", "[4]"]}), "[4]"),
+        (json!({"agent": "script", "script": [[5]]}), "[5]"),
+    ] {
+        let mut call = call("w", seat(fields.clone()), "x", 0);
+        call.model = Some("big".into());
+        assert_eq!(seats.call(&call).await.expect("a reply").text, expected, "{fields}");
+    }
+    assert!(endpoint.requests()[0].0.contains("authorization: bearer hush"));
+}
+
+#[tokio::test]
+async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_call() {
+    let text = "[models.keyed]\nurl = \"http://localhost:1\"\nmodel = \"m\"\napi_key_env = \"MY_KEY\"\n";
+    let config = Config::parse(text, "p").expect("a good file");
+    let seats = Seats::new(config, &process_path(), Inline::Refused);
+    for (fields, models, words) in [
+        (json!({"agent": "llm"}), json!({}), "--model-url"),
+        (json!({"agent": "llm"}), json!({"default": "local"}), "[models.local]"),
+        (json!({"agent": "llm"}), json!({"default": "keyed"}), "set MY_KEY"),
+        (json!({"agent": "command"}), json!({}), "[commands.w]"),
+        (json!({"agent": "command", "command": "c"}), json!({}), "[commands.c]"),
+        (json!({"agent": "command", "program": ["true"]}), json!({}), "--allow-inline"),
+        (json!({"agent": "command", "restart": "replay"}), json!({}), "fresh process"),
+        (json!({"agent": "script"}), json!({}), "empty"),
+        (json!({"agent": "human"}), json!({}), "kind human"),
+        (json!({"agent": "builtin:vote"}), json!({}), "kind builtin:vote"),
+    ] {
+        let blueprint = blueprint(json!({"w": fields}), models.clone());
+        let problems = seats.check(&blueprint);
+        assert_eq!(problems.len(), 1, "{fields}");
+        assert!(problems[0].to_string().contains(words), "{words:?} is not in {}", problems[0]);
+
+        let mut call = call("w", seat(fields), "x", 0);
+        call.model = models["default"].as_str().map(str::to_owned);
+        let failure = seats.call(&call).await.expect_err("cannot be filled");
+        assert_eq!(failure.code, FailureCode::NotConfigured);
+        assert!(failure.message.contains(words), "{words:?} is not in {failure}");
+    }
+}
+
+#[test]
+fn a_model_that_the_blueprint_does_not_name_is_a_problem() {
+    let seats = Seats::new(Config::default(), &process_path(), Inline::Refused);
+    let problems = seats.check(&blueprint(json!({"w": {"agent": "llm", "model": "fast"}}), json!({})));
+    assert!(problems[0].message.contains("fast"), "{problems:?}");
+}
+
+#[test]
+fn a_model_on_the_command_line_serves_every_seat() {
+    let flags = Flags { model_url: Some("http://localhost:1/v1".into()), model: Some("m".into()), api_key_env: None };
+    let config = Config::default().with_flags(&flags, &process_path()).expect("complete");
+    let seats = Seats::new(config, &process_path(), Inline::Refused);
+    let workers = json!({"a": {"agent": "llm"}, "b": {"agent": "llm", "model": "fast"}});
+    assert_eq!(seats.check(&blueprint(workers, json!({"default": "local", "fast": "quick"}))), []);
+}
