@@ -1,0 +1,131 @@
+//! Reads the journal of the data directory: finds boards by what users call them, and gives their records.
+
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use patchboard_kernel::board::{Board, BoardError};
+use patchboard_kernel::id::{BoardId, Timestamp, Version};
+use patchboard_kernel::record::Record;
+use patchboard_kernel::replay;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
+use serde_json::json;
+
+use crate::failure::Failure;
+
+/// How many records are read at once.
+const PAGE: usize = 1024;
+
+/// The word for the board that was created last.
+const LAST: &str = "last";
+
+/// A journal, opened for reading.
+pub(crate) struct Archive {
+    pub(crate) journal: SqliteJournal,
+}
+
+impl Archive {
+    /// Opens the journal of a data directory; a run may go on in it meanwhile.
+    pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
+        let journal = SqliteJournal::open_read_only(data_dir).map_err(|error| match error {
+            JournalError::NotFound(_) => {
+                Failure::refused("no_journal", format!("there are no boards in {}", data_dir.display()))
+                    .help("make one with `patchboard run`, or name another place with --data-dir")
+            }
+            other => storage(other),
+        })?;
+        Ok(Self { journal })
+    }
+
+    /// Finds a board by its id, by a beginning that only its id has, or by the word `last`.
+    pub(crate) fn find(&self, wanted: &str) -> Result<BoardSummary, Failure> {
+        find(&self.journal, wanted)
+    }
+
+    /// All records of a board, in order.
+    pub(crate) fn records(&self, board: &BoardId) -> Result<Vec<Record>, Failure> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let after = records.last().map(|record| record.seq);
+            let page = self.journal.records(board, after, PAGE).map_err(storage)?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+
+    /// The same, if they hold the head that the list of boards names: what is appended to a journal whose end is missing
+    /// is refused, and not with the true reason.
+    pub(crate) fn records_to_go_on(&self, board: &BoardSummary) -> Result<Vec<Record>, Failure> {
+        let records = self.records(&board.id)?;
+        // A process that runs the board may have appended more since it was listed.
+        if records.iter().any(|record| record.seq == board.head.seq && record.hash == board.head.hash) {
+            return Ok(records);
+        }
+        let message = format!("board {} lacks its record {}, the last in the list of boards", board.id, board.head.seq);
+        Err(Failure::failed("bad_summary", message)
+            .help(format!("`patchboard verify {}` says what was altered", board.id))
+            .detail("seq", board.head.seq.0.into()))
+    }
+}
+
+/// See [`Archive::find`].
+pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
+    let boards = journal.boards().map_err(storage)?;
+    let matching: Vec<&BoardSummary> = match wanted {
+        LAST => boards.last().into_iter().collect(),
+        id => match boards.iter().find(|board| board.id.as_str() == id) {
+            Some(exact) => vec![exact],
+            None => boards.iter().filter(|board| !id.is_empty() && board.id.as_str().starts_with(id)).collect(),
+        },
+    };
+    match matching.as_slice() {
+        [board] => Ok((*board).clone()),
+        [] => Err(Failure::refused("no_such_board", format!("there is no board {wanted}"))
+            .help("`patchboard boards` lists what there is")),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|board| board.id.as_str()).collect();
+            Err(Failure::refused("ambiguous_board", format!("{} boards begin with {wanted}", several.len()))
+                .help(format!("give more of the id: {}", ids[..ids.len().min(8)].join(", ")))
+                .detail("boards", json!(ids)))
+        }
+    }
+}
+
+/// A board as it stood right after the commit that made a version; without one, as it stands now.
+pub(crate) fn board_at(records: &[Record], version: Option<u64>) -> Result<Board, Failure> {
+    let Some(version) = version else { return Board::recover(records).map_err(bad_board) };
+    let head = records.iter().filter(|record| record.kind == patchboard_kernel::record::Kind::Committed).count() as u64;
+    if version > head {
+        return Err(Failure::refused(
+            "no_such_version",
+            format!("the board is at version {head}, not at {version} yet"),
+        )
+        .help(format!("versions go from 0, the initial state, to {head}"))
+        .detail("version", head.into()));
+    }
+    replay::board_at(records, Version(version)).map_err(bad_board)
+}
+
+/// An error of storage, as users see it.
+pub(crate) fn storage(error: JournalError) -> Failure {
+    let failure = Failure::failed(error.code(), &error);
+    match error {
+        JournalError::Corrupt { seq: Some(seq), .. } => failure.detail("seq", seq.0.into()),
+        _ => failure,
+    }
+}
+
+fn bad_board(error: BoardError) -> Failure {
+    Failure::failed("bad_record", error).help("`patchboard verify BOARD` says which record was altered, if one was")
+}
+
+/// A recorded moment, in UTC.
+pub(crate) fn moment(at: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(at.0) {
+        Ok(moment) => moment.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+        // Recorded by a clock that was beyond the calendar.
+        Err(_) => format!("{} ms", at.0),
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads a blueprint from disk with its fragments, and shows what the lint found in it.
+//!
+//! A blueprint is not trusted with the machine (SPEC section 11): its fragments are files below its own directory, and
+//! nothing else is opened for it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::lint::{self, Diagnostic, Report, Severity};
+use patchboard_kernel::source::{self, Source};
+use serde_json::Value;
+
+use crate::diagnostics;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// The code of a blueprint that cannot be read.
+const UNREADABLE: &str = "blueprint_unreadable";
+
+/// What to do about it.
+const UNREADABLE_HELP: &str = "name a blueprint file, in YAML or JSON";
+
+/// A blueprint as read.
+pub(crate) struct Reading {
+    /// The file, as the user named it.
+    name: String,
+    /// What the file and its fragments hold; the file itself under the empty name.
+    texts: BTreeMap<String, String>,
+    /// What the lint made of it.
+    pub(crate) report: Report,
+}
+
+/// Reads and checks a blueprint.
+///
+/// # Errors
+/// The file cannot be read. What is wrong *in* it is in the report.
+pub(crate) fn read(path: &Path) -> Result<Reading, Failure> {
+    let name = path.display().to_string();
+    let text = text_of(path)
+        .map_err(|why| Failure::refused(UNREADABLE, format!("{name} cannot be read: {why}")).help(UNREADABLE_HELP))?;
+    Ok(read_text(path, name, text))
+}
+
+/// The same; a file that cannot be read is a finding among others.
+pub(crate) fn read_or_find(path: &Path) -> Reading {
+    let name = path.display().to_string();
+    match text_of(path) {
+        Ok(text) => read_text(path, name, text),
+        Err(why) => {
+            let finding = Diagnostic {
+                severity: Severity::Error,
+                code: UNREADABLE,
+                pointer: String::new(),
+                position: None,
+                file: None,
+                message: format!("{name} cannot be read: {why}"),
+                help: UNREADABLE_HELP.to_owned(),
+            };
+            let report = Report { blueprint: None, findings: vec![finding] };
+            Reading { name, texts: BTreeMap::new(), report }
+        }
+    }
+}
+
+fn read_text(path: &Path, name: String, text: String) -> Reading {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut texts = BTreeMap::from([(String::new(), text.clone())]);
+    let refused = |finding| Report { blueprint: None, findings: vec![finding] };
+    let report = match Source::read(&name, &text) {
+        Err(finding) => refused(finding),
+        Ok(source) => {
+            let resolved = source::resolve(source, &mut |fragment| {
+                let text = text_of(&fragment_path(directory, fragment)?)?;
+                texts.insert(fragment.to_owned(), text.clone());
+                Ok(text)
+            });
+            resolved.map_or_else(refused, |source| lint::check(&source))
+        }
+    };
+    Reading { name, texts, report }
+}
+
+/// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
+/// told as progress.
+pub(crate) fn accepted(path: &Path, output: Output) -> Result<Blueprint, Failure> {
+    let reading = read(path)?;
+    if !output.is_json() {
+        let refused = reading.report.blueprint.is_none();
+        for finding in &reading.report.findings {
+            let text = reading.text(finding);
+            if refused {
+                output.complaint(text.trim_end());
+            } else {
+                output.note(text.trim_end());
+            }
+        }
+    }
+    let findings = reading.report.findings.iter().map(|finding| reading.json(finding)).collect();
+    let errors = reading.count(Severity::Error);
+    reading.report.blueprint.ok_or_else(|| {
+        Failure::refused("blueprint_refused", format!("{} has {}", path.display(), plural(errors, "error")))
+            .help(format!("mend what `patchboard check {}` shows", path.display()))
+            .detail("findings", Value::Array(findings))
+    })
+}
+
+impl Reading {
+    /// How many findings are this bad.
+    pub(crate) fn count(&self, severity: Severity) -> usize {
+        self.report.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// One finding as text of several lines.
+    pub(crate) fn text(&self, finding: &Diagnostic) -> String {
+        let text = self.texts.get(finding.file.as_deref().unwrap_or_default());
+        diagnostics::text(finding, &self.file(finding), text.map_or("", String::as_str))
+    }
+
+    /// One finding as JSON.
+    pub(crate) fn json(&self, finding: &Diagnostic) -> Value {
+        let mut value = diagnostics::json(finding);
+        value["file"] = self.file(finding).into();
+        value
+    }
+
+    /// The file a finding is in, as a path the user can open.
+    fn file(&self, finding: &Diagnostic) -> String {
+        match &finding.file {
+            None => self.name.clone(),
+            Some(fragment) => Path::new(&self.name).with_file_name("").join(fragment).display().to_string(),
+        }
+    }
+}
+
+/// `1 error`, `2 errors`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Where a fragment is, if it lies below the blueprint's directory, symbolic links followed.
+fn fragment_path(directory: &Path, fragment: &str) -> Result<PathBuf, String> {
+    let within = directory.canonicalize().map_err(|error| error.to_string())?;
+    let path = within.join(fragment).canonicalize().map_err(|error| error.to_string())?;
+    if path.starts_with(&within) { Ok(path) } else { Err("it lies outside the blueprint's directory".to_owned()) }
+}
+
+/// The text of a file, no more of it than a blueprint may have: the reader refuses what is longer.
+fn text_of(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let bytes_max = u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX);
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        // A file that was cut within a character is too long, which the reader says better.
+        Err(error) if error.as_bytes().len() > source::BYTES_MAX => Ok(" ".repeat(source::BYTES_MAX + 1)),
+        Err(error) => Err(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to())),
+    }
+}

@@ -1,0 +1,47 @@
+//! What the stable codes mean: `docs/codes.md`, which a test keeps equal to the enums it is made from.
+
+/// The page, as it stands in the repository.
+const PAGE: &str = include_str!("../../docs/codes.md");
+
+/// One code and what it means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// The heading it stands under, e.g. `Refusals`.
+    pub(crate) section: &'static str,
+    /// The code.
+    pub(crate) code: &'static str,
+    /// The last column.
+    pub(crate) meaning: &'static str,
+}
+
+/// Every row of every table of the page, in order.
+pub(crate) fn entries() -> impl Iterator<Item = Entry> {
+    let mut section = "";
+    PAGE.lines().filter_map(move |line| {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading;
+        }
+        let cells = line.strip_prefix("| `")?.strip_suffix(" |")?;
+        let (code, rest) = cells.split_once('`')?;
+        let (_, meaning) = rest.rsplit_once(" | ")?;
+        Some(Entry { section, code, meaning })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::lint;
+    use patchboard_kernel::rejection::Code;
+
+    use super::entries;
+
+    #[test]
+    fn every_code_of_a_finding_or_a_refusal_can_be_explained() {
+        let refusals = Code::ALL.iter().map(|code| code.as_str());
+        let findings = lint::CODES.iter().map(|(code, ..)| *code);
+        for code in refusals.chain(findings) {
+            let entry = entries().find(|entry| entry.code == code);
+            assert!(entry.is_some_and(|entry| !entry.meaning.is_empty()), "{code} is not explained");
+        }
+    }
+}

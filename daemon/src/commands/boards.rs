@@ -1,0 +1,116 @@
+//! `patchboard boards`: what is in the data directory.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use patchboard_kernel::record::Kind;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
+use serde_json::{Value, json};
+
+use crate::archive::{moment, storage};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, short};
+
+/// How many records are read at once.
+const PAGE: usize = 1024;
+
+/// List the boards of the data directory, the oldest first
+///
+/// The status of a board is how it ended, or one of: running (a living process has it), paused, interrupted (its process
+/// died or was killed). `patchboard resume` goes on with paused and interrupted ones.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard boards
+  patchboard boards --output json | jq -r 'select(.status == \"interrupted\").board'")]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let mut boards = Vec::new();
+    match SqliteJournal::open_read_only(data_dir) {
+        Ok(journal) => {
+            for board in journal.boards().map_err(storage)? {
+                let status = status(&journal, data_dir, &board)?;
+                boards.push((board, status));
+            }
+        }
+        Err(JournalError::NotFound(_)) => {}
+        Err(error) => return Err(storage(error)),
+    }
+    if output.is_json() {
+        for (board, status) in &boards {
+            output.json(&summary_json(board, status))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if boards.is_empty() {
+        output.note(&format!("there are no boards in {}; `patchboard run` makes one", data_dir.display()));
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["BOARD", "BLUEPRINT", "STATUS", "VERSION", "RECORDS", "CREATED", "UPDATED"]);
+    for (board, status) in &boards {
+        table.add_row([
+            board.id.to_string(),
+            short(&board.name, 40),
+            (*status).to_owned(),
+            board.version.to_string(),
+            (board.head.seq.0 + 1).to_string(),
+            moment(board.created_at),
+            moment(board.updated_at),
+        ]);
+    }
+    let text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    output.line(&text.join("\n"))?;
+    Ok(Exit::Done)
+}
+
+/// How the board ended; `running`, if a process has claimed it; `paused`; or `interrupted`, if its process died.
+fn status(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> Result<&'static str, Failure> {
+    if let Some(end) = board.ended {
+        return Ok(end.as_str());
+    }
+    if is_claimed(data_dir, board) {
+        return Ok("running");
+    }
+    let mut is_paused = false;
+    let mut after = None;
+    loop {
+        let records = journal.records(&board.id, after, PAGE).map_err(storage)?;
+        let Some(last) = records.last() else { break };
+        after = Some(last.seq);
+        for record in &records {
+            match record.kind {
+                Kind::Paused => is_paused = true,
+                Kind::Resumed => is_paused = false,
+                _ => {}
+            }
+        }
+    }
+    Ok(if is_paused { "paused" } else { "interrupted" })
+}
+
+/// Whether a living process holds the board's lock file (see `Journal::claim`). Looks without claiming: a shared lock,
+/// given back at once. What cannot be looked at is held by nobody.
+fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
+    let Ok(file) = File::open(data_dir.join("locks").join(board.id.as_str())) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+fn summary_json(board: &BoardSummary, status: &str) -> Value {
+    json!({
+        "status": status,
+        "board": board.id,
+        "name": board.name,
+        "end": board.ended,
+        "version": board.version,
+        "head": {"seq": board.head.seq, "hash": board.head.hash},
+        "epoch": board.epoch,
+        "created_at": board.created_at,
+        "updated_at": board.updated_at,
+    })
+}

@@ -1,0 +1,108 @@
+//! `patchboard check`: reads blueprints as a compiler reads source.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use owo_colors::OwoColorize as _;
+use patchboard_kernel::lint::{CODES, Severity};
+use serde_json::{Value, json};
+
+use crate::blueprint_file::{self, plural};
+use crate::codes;
+use crate::diagnostics::word;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// Check blueprints: every finding with its line, a stable code and how to mend it
+///
+/// Reads each file with its fragments and checks its form, its names, the state schema and the initial state, every
+/// path against the schema, the CEL conditions, and what wakes what. Errors refuse the blueprint; warnings are things
+/// that run, and probably not as meant.
+///
+/// A file that cannot be read is an error like others; the rest are checked all the same.
+///
+/// Exits with 0 if no file has an error, else with 2.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard check blueprints/evidence-review.yaml
+  patchboard check --deny-warnings blueprints/*.yaml
+  patchboard check --explain overlapping_grants
+  patchboard check --output json review.yaml | jq '.findings[].code'")]
+pub(crate) struct Arguments {
+    /// Blueprint files, in YAML or JSON
+    #[arg(value_name = "BLUEPRINT", required_unless_present_any = ["explain", "codes"])]
+    blueprints: Vec<PathBuf>,
+    /// Exit with 2 for warnings, too
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Say what a code means: one of a finding, or one of a refused proposal
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["blueprints", "codes"])]
+    explain: Option<String>,
+    /// List the codes of all findings
+    #[arg(long, conflicts_with = "blueprints")]
+    codes: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    if let Some(code) = &arguments.explain {
+        return explain(code, output);
+    }
+    if arguments.codes {
+        return list(output);
+    }
+    let mut findings = Vec::new();
+    let (mut errors, mut warnings) = (0, 0);
+    for path in &arguments.blueprints {
+        let reading = blueprint_file::read_or_find(path);
+        errors += reading.count(Severity::Error);
+        warnings += reading.count(Severity::Warning);
+        for finding in &reading.report.findings {
+            if output.is_json() {
+                findings.push(reading.json(finding));
+            } else {
+                output.line(&reading.text(finding))?;
+            }
+        }
+    }
+    let refused = errors > 0 || (arguments.deny_warnings && warnings > 0);
+    if output.is_json() {
+        output.json(&json!({"ok": !refused, "errors": errors, "warnings": warnings, "findings": findings}))?;
+    } else {
+        let counts = format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"));
+        let files = plural(arguments.blueprints.len(), "blueprint");
+        let verdict = if refused { "refused".red().bold().to_string() } else { "ok".green().bold().to_string() };
+        output.line(&format!("{files}: {counts}: {verdict}"))?;
+    }
+    Ok(if refused { Exit::Refused } else { Exit::Done })
+}
+
+fn list(output: Output) -> Outcome {
+    for (code, severity, meaning) in CODES {
+        if output.is_json() {
+            output.json(&json!({"code": code, "severity": word(*severity), "meaning": meaning}))?;
+        } else {
+            output.line(&format!("{:<26} {:<8} {meaning}", code, word(*severity)))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn explain(code: &str, output: Output) -> Outcome {
+    // One word may name two things: `too_large` is a finding and a refusal.
+    let entries: Vec<_> = codes::entries().filter(|entry| entry.code == code).collect();
+    if entries.is_empty() {
+        return Err(Failure::refused("unknown_code", format!("there is no code {code}"))
+            .help("`patchboard check --codes` lists the codes of findings; docs/codes.md has all of them"));
+    }
+    if output.is_json() {
+        let entries: Vec<Value> =
+            entries.iter().map(|entry| json!({"of": entry.section, "meaning": entry.meaning})).collect();
+        output.json(&json!({"code": code, "meanings": entries}))?;
+    } else {
+        for entry in entries {
+            output.line(&format!("{} ({}): {}", code.bold(), entry.section, entry.meaning))?;
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,33 @@
+//! `patchboard export`: a board's journal as JSON lines.
+
+use std::path::Path;
+
+use clap::Args;
+
+use crate::archive::Archive;
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Outcome};
+use crate::output::Output;
+
+/// Print a board's journal as JSON lines: the exact header, the payload and the hash of each record
+///
+/// `hash` is the SHA-256 of the previous record's 32 hash bytes (zeros before the first) followed by the bytes of
+/// `header`, so that the chain can be checked with a few lines of any language. The texts of views and prompts are not
+/// in it: records name them by their hash.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard export last > board.jsonl")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    for record in archive.records(&summary.id)? {
+        output.json(&record.to_json())?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,416 @@
+//! `patchboard kernel`: the pure kernel on standard input and output, without agents, rules, limits or a journal.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Circuit, Duration};
+use patchboard_kernel::board::{Board, BoardError, From, Genesis, Input, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::digest::{Digest, Salt};
+use patchboard_kernel::id::{Seq, Timestamp, Token, Version, WorkerName};
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::rejection::{Allowed, Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
+use patchboard_kernel::schema::Schema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::blueprint_file;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, json_line};
+
+/// The longest line that is read as a proposal; of a longer one only the beginning is kept, for the rejection.
+const LINE_MAX: usize = 64 * 1024 * 1024;
+
+/// How much of a line that is too long reaches the kernel: more than any patch may have by default.
+const KEPT_OF_LONG_LINE: usize = 64 * 1024;
+
+/// The deepest nesting of a line: that of a patch, plus the object around it.
+const DEPTH_MAX: usize = 65;
+
+/// The shape of a line, for rejections.
+const SHAPE: &str = r#"a line is one JSON object, {"worker": NAME, "patch": [...]} or {"worker": NAME, "text": "..."}, with optional "intent" beside a patch, "base" and "token""#;
+
+/// Put proposals to the kernel: JSON lines in, one outcome per line out
+///
+/// No agents, no rules, no limits, no journal: the blueprint's schema, contracts and invariants judge every proposal as
+/// they would in a run. The salt is all zeros, so that state hashes compare between runs and machines.
+///
+/// A line in is {"worker": NAME, "patch": [...]} or {"worker": NAME, "text": "..."}; `intent` beside a patch (what it
+/// is for), `base` (the version it was written against; the current one if absent, refused if there is no such version
+/// yet) and `token` (for recognising a repetition) are optional. A line out is one of
+///   {"seq":1,"outcome":"committed","version":1,"state_hash":"..."}
+///   {"seq":2,"outcome":"no_op"}
+///   {"seq":3,"outcome":"rejected","stage":"schema","code":"schema_violation","violations":[...],"allowed":[...]}
+///   {"outcome":"duplicate","of":{...the first outcome of the token...}}
+/// A line that is not such an object is a rejection, too. Every line in is answered by one line out, in order.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+#[command(after_help = "\
+Examples:
+  echo '{\"worker\":\"w\",\"patch\":[{\"op\":\"add\",\"path\":\"/a\",\"value\":1}]}' | patchboard kernel blueprint.yaml
+  patchboard kernel blueprint.yaml --state now.json --print-state < proposals.jsonl")]
+pub(crate) struct Arguments {
+    /// The blueprint, in YAML or JSON
+    #[arg(value_name = "BLUEPRINT")]
+    blueprint: PathBuf,
+    /// A JSON file with the state to begin from, instead of the blueprint's; its /request must be one that `run` takes
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// At the end, print {"state": ...}
+    #[arg(long)]
+    print_state: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure> {
+    let accepted = blueprint_file::accepted(&arguments.blueprint, output)?;
+    let request_schema = Schema::compile(&accepted.request, accepted.state.assert_formats);
+    let request_schema = request_schema.map_err(|error| Failure::refused("bad_blueprint", error))?;
+    let mut blueprint = bare(accepted);
+    if let Some(path) = &arguments.state {
+        blueprint.state.initial = state_of(path, &blueprint)?;
+    }
+    if let Some(request) = blueprint.state.initial.get("request") {
+        let mut violations = request_schema.violations(request, VIOLATIONS_MAX);
+        for violation in &mut violations {
+            violation.pointer.insert_str(0, "/request");
+        }
+        if !violations.is_empty() {
+            return Err(invalid_state(&violations));
+        }
+    }
+    let genesis =
+        Genesis { board: "kernel".into(), blueprint, request: Value::Null, salt: Salt::ZERO, at: Timestamp(0) };
+    let (mut board, _) = Board::create(genesis).map_err(|error| match error {
+        BoardError::BadRequest(violations) => invalid_state(&violations),
+        other @ (BoardError::BadBlueprint(_) | BoardError::BadRecord { .. }) => {
+            Failure::refused("bad_blueprint", other)
+        }
+    })?;
+    let stdin = io::stdin().lock();
+    let stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    converse(&mut board, stdin, stdout, arguments.print_state)?;
+    Ok(Exit::Done)
+}
+
+fn invalid_state(violations: &[Violation]) -> Failure {
+    let first = violations.first().map(|first| format!("at {:?}: {}", first.pointer, first.message));
+    Failure::refused("invalid_state", "the state to begin from is not valid for this blueprint")
+        .help(first.unwrap_or_default())
+        .detail("violations", json!(violations))
+}
+
+/// The blueprint without what makes a board act by itself or end: rules, the `done` condition, breakers and limits of
+/// the whole board. What judges a proposal stays: schema, contracts, invariants, and the limits of a patch and of the
+/// state.
+fn bare(blueprint: Blueprint) -> Blueprint {
+    let limits = BoardLimits {
+        commits: u64::MAX,
+        tokens: u64::MAX,
+        wall: Duration::from_secs(u64::from(u32::MAX)),
+        state_bytes: blueprint.limits.state_bytes,
+        depth: blueprint.limits.depth,
+    };
+    Blueprint {
+        request: Value::Bool(true),
+        rules: Vec::new(),
+        done: None,
+        circuit: Circuit::default(),
+        limits,
+        ..blueprint
+    }
+}
+
+fn state_of(path: &PathBuf, blueprint: &Blueprint) -> Result<Value, Failure> {
+    let shown = path.display();
+    let text = fs::read(path)
+        .map_err(|error| Failure::refused("state_unreadable", format!("{shown} cannot be read: {error}")))?;
+    let limits = Limits {
+        bytes: usize::try_from(blueprint.limits.state_bytes).unwrap_or(usize::MAX),
+        depth: usize::try_from(blueprint.limits.depth).unwrap_or(usize::MAX),
+    };
+    json::parse(&text, limits).map_err(|refusal| {
+        Failure::refused("state_unreadable", format!("{shown} is no acceptable JSON: {refusal}"))
+            .detail("reason", refusal.code.as_str().into())
+    })
+}
+
+/// Answers every line. Answers are handed over before waiting for more input, and never sooner: a conversation sees
+/// each at once, a long file is not slowed down by it.
+fn converse(board: &mut Board, stdin: impl Read, stdout: impl Write, print_state: bool) -> Result<(), Failure> {
+    let mut lines = Lines { input: BufReader::with_capacity(1 << 16, stdin), line: Vec::new() };
+    let mut stdout = stdout;
+    let writing = |error: io::Error| Failure::writing(&error);
+    loop {
+        let read = lines.next(&mut || stdout.flush()).map_err(|error| match error {
+            LineError::Flushing(error) => Failure::writing(&error),
+            LineError::Reading(error) => {
+                Failure::failed("input_failed", format!("standard input cannot be read: {error}"))
+            }
+        })?;
+        let answer = match read {
+            None => break,
+            Some(Piece::Line(line)) => answer_line(board, line),
+            Some(Piece::TooLong(beginning)) => {
+                let text = unreadable(&String::from_utf8_lossy(beginning));
+                let why = Violation::new(Code::TooLarge, "", format!("a line has at most {LINE_MAX} bytes"));
+                propose(board, "", text, None, None).because(why)
+            }
+        };
+        writeln!(stdout, "{}", json_line(&answer)).map_err(writing)?;
+    }
+    if print_state {
+        writeln!(stdout, "{}", json_line(&json!({"state": board.state().root()}))).map_err(writing)?;
+    }
+    stdout.flush().map_err(writing)
+}
+
+/// Puts what a line holds to the kernel. What is no proposal is recorded as it came, and answered with what is wrong with
+/// the line: the kernel, which sees a reply, would speak of a reply.
+fn answer_line(board: &mut Board, line: &[u8]) -> Answer {
+    let parsed = std::str::from_utf8(line).map_err(|error| {
+        let message = format!("not UTF-8 (at byte {}); {SHAPE}", error.valid_up_to());
+        Box::new(Violation::new(Code::InvalidJson, "", message))
+    });
+    let parsed = parsed.and_then(|_| {
+        json::parse(line, Limits { bytes: LINE_MAX, depth: DEPTH_MAX })
+            .map_err(|refusal| Box::new(Violation::new(refusal.code, "", format!("{refusal}; {SHAPE}"))))
+    });
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(why) => {
+            return propose(board, "", unreadable(&String::from_utf8_lossy(line)), None, None).because(*why);
+        }
+    };
+    match read_proposal(parsed, board.version()) {
+        Ok(Line { worker, reply, token, base }) => propose(board, &worker, reply, token, base),
+        Err(Misshapen { worker, pointer, what }) => {
+            // A JSON string is never a patch: the kernel refuses it at `syntax` and records what came.
+            let text = Value::String(String::from_utf8_lossy(line).into_owned());
+            let why = Violation::new(Code::NotAPatch, pointer, format!("{what}; {SHAPE}"));
+            propose(board, &worker, ReplyBody::Json(text), None, None).because(why)
+        }
+    }
+}
+
+/// A text as a reply that cannot be read as JSON by accident, whatever bounds the blueprint sets.
+fn unreadable(text: &str) -> ReplyBody {
+    ReplyBody::Text(format!("not a line: {text}"))
+}
+
+/// A proposal as a line holds it.
+struct Line {
+    worker: String,
+    reply: ReplyBody,
+    token: Option<Token>,
+    base: Option<Version>,
+}
+
+/// A line that is JSON and no proposal.
+struct Misshapen {
+    /// The worker it names, or nothing.
+    worker: String,
+    /// The member to blame, as a JSON Pointer into the line.
+    pointer: String,
+    what: String,
+}
+
+/// `current`: the version that the board is at.
+fn read_proposal(line: Value, current: Version) -> Result<Line, Misshapen> {
+    let nobody = |pointer: &str, what: String| Misshapen { worker: String::new(), pointer: pointer.to_owned(), what };
+    let mut members = match line {
+        Value::Object(members) => members,
+        other => return Err(nobody("", format!("this is {}", kind_of(&other)))),
+    };
+    let worker = match members.remove("worker") {
+        Some(Value::String(worker)) => worker,
+        Some(other) => return Err(nobody("/worker", format!("worker is {}, not a name", kind_of(&other)))),
+        None => return Err(nobody("", "worker is missing".to_owned())),
+    };
+    let misshapen =
+        |pointer: &str, what: String| Misshapen { worker: worker.clone(), pointer: pointer.to_owned(), what };
+    let reply = match (members.remove("patch"), members.remove("text")) {
+        (Some(patch @ Value::Array(_)), None) => ReplyBody::Json(patch),
+        (None, Some(Value::String(text))) => ReplyBody::Text(text),
+        (Some(other), None) => {
+            return Err(misshapen("/patch", format!("patch is {}, not an array of operations", kind_of(&other))));
+        }
+        (None, Some(other)) => return Err(misshapen("/text", format!("text is {}, not a string", kind_of(&other)))),
+        (Some(_), Some(_)) => return Err(misshapen("", "it has both patch and text".to_owned())),
+        (None, None) => return Err(misshapen("", "patch and text are missing".to_owned())),
+    };
+    let reply = match (members.remove("intent"), reply) {
+        (None | Some(Value::Null), reply) => reply,
+        (Some(Value::String(intent)), ReplyBody::Json(patch)) => {
+            ReplyBody::Json(json!({"patch": patch, "intent": intent}))
+        }
+        (Some(Value::String(_)), ReplyBody::Text(_)) => {
+            let what = "intent stands beside a patch; a text holds its own".to_owned();
+            return Err(misshapen("/intent", what));
+        }
+        (Some(other), _) => {
+            return Err(misshapen("/intent", format!("intent is {}, not a string", kind_of(&other))));
+        }
+    };
+    let token = match members.remove("token") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(token)) => Some(Token::from(token)),
+        Some(other) => return Err(misshapen("/token", format!("token is {}, not a string", kind_of(&other)))),
+    };
+    let base = match members.remove("base") {
+        None | Some(Value::Null) => None,
+        Some(base) => match base.as_u64().map(Version) {
+            Some(base) if base > current => {
+                let what = format!("base is {base}, but the board is at version {current}");
+                return Err(misshapen("/base", what));
+            }
+            Some(base) => Some(base),
+            None => {
+                let what = match &base {
+                    Value::Number(number) => number.to_string(),
+                    other => kind_of(other).to_owned(),
+                };
+                return Err(misshapen("/base", format!("base is {what}, not a version: an integer from 0 on")));
+            }
+        },
+    };
+    if let Some(unknown) = members.keys().next() {
+        let pointer = jsonptr::PointerBuf::from_tokens([unknown.as_str()]).to_string();
+        return Err(misshapen(&pointer, format!("{unknown} is no member of a line")));
+    }
+    Ok(Line { worker, reply, token, base })
+}
+
+const fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn propose(board: &mut Board, worker: &str, reply: ReplyBody, token: Option<Token>, base: Option<Version>) -> Answer {
+    let proposal =
+        Proposal { from: From::Direct { token, base }, worker: WorkerName::from(worker), reply, usage: None };
+    let step = board.step(Timestamp(0), Input::Propose(proposal));
+    Answer::of(step.outcome.expect("a proposal has an outcome"))
+}
+
+/// One line of output; the order of its members is the order in which people read it.
+#[derive(Serialize, Default)]
+struct Answer {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<Seq>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<Version>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_hash: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<Stage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    violations: Option<Vec<Violation>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed: Option<Vec<Allowed>>,
+    /// The first outcome of a repeated token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<Box<Answer>>,
+}
+
+impl Answer {
+    fn committed(seq: Seq, version: Version, state: Digest) -> Self {
+        let (version, state_hash) = (Some(version), Some(state));
+        Self { seq: Some(seq), outcome: "committed", version, state_hash, ..Self::default() }
+    }
+
+    fn no_op(seq: Seq) -> Self {
+        Self { seq: Some(seq), outcome: "no_op", ..Self::default() }
+    }
+
+    fn rejected(seq: Seq, stage: Stage, code: Code) -> Self {
+        Self { seq: Some(seq), outcome: "rejected", stage: Some(stage), code: Some(code), ..Self::default() }
+    }
+
+    fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
+            Outcome::NoOp { seq } => Self::no_op(seq),
+            Outcome::Rejected { seq, rejection } => {
+                let Rejection { stage, code, violations, allowed } = rejection;
+                let (violations, allowed) = (Some(violations), Some(allowed));
+                Self { violations, allowed, ..Self::rejected(seq, stage, code) }
+            }
+            Outcome::Duplicate(first) => {
+                let first = match first {
+                    Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
+                    Verdict::NoOp { seq } => Self::no_op(seq),
+                    Verdict::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
+                };
+                Self { outcome: "duplicate", of: Some(Box::new(first)), ..Self::default() }
+            }
+        }
+    }
+
+    /// The rejection of a line, with what is wrong with the line itself.
+    fn because(self, why: Violation) -> Self {
+        Self { stage: Some(Stage::Syntax), code: Some(why.code), violations: Some(vec![why]), ..self }
+    }
+}
+
+/// Lines of bounded length, without their newline.
+struct Lines<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+}
+
+/// A line, or the beginning of one that is too long.
+enum Piece<'a> {
+    Line(&'a [u8]),
+    TooLong(&'a [u8]),
+}
+
+enum LineError {
+    Reading(io::Error),
+    Flushing(io::Error),
+}
+
+impl<R: Read> Lines<R> {
+    /// The next line; `None` at the end of the input. Calls `before_waiting` whenever more input must be waited for.
+    fn next(&mut self, before_waiting: &mut dyn FnMut() -> io::Result<()>) -> Result<Option<Piece<'_>>, LineError> {
+        self.line.clear();
+        let mut length = 0;
+        loop {
+            if self.input.buffer().is_empty() {
+                before_waiting().map_err(LineError::Flushing)?;
+            }
+            let read = match self.input.fill_buf() {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(LineError::Reading(error)),
+            };
+            if read.is_empty() && length == 0 {
+                return Ok(None);
+            }
+            let end = read.iter().position(|byte| *byte == b'\n');
+            let part = &read[..end.unwrap_or(read.len())];
+            length += part.len();
+            let room = LINE_MAX.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            let consumed = part.len() + usize::from(end.is_some());
+            let at_end = end.is_some() || read.is_empty();
+            self.input.consume(consumed);
+            if at_end {
+                break;
+            }
+        }
+        if length > LINE_MAX {
+            return Ok(Some(Piece::TooLong(&self.line[..KEPT_OF_LONG_LINE])));
+        }
+        Ok(Some(Piece::Line(&self.line)))
+    }
+}

@@ -1,0 +1,111 @@
+//! `patchboard log`: what happened on a board, record by record.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use owo_colors::OwoColorize as _;
+use patchboard_kernel::record::{self, Kind, Record};
+use patchboard_runtime::journal::Journal as _;
+
+use crate::archive::{Archive, moment, storage};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::narrative;
+use crate::output::Output;
+
+/// How often a followed journal is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+
+/// How many records are read at once.
+const PAGE: usize = 1024;
+
+/// Show what happened on a board: one line per record of its journal
+///
+/// As text, each line has the record's number, its time, its kind and one sentence. As JSON, each line is the record
+/// itself with all its values.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard log last
+  patchboard log last --rejected --output json | jq -r '[.worker, .stage, .code] | @tsv'
+  patchboard log 0199 --kind committed --kind ended
+  patchboard log last --follow")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// Only refused proposals; the same as --kind rejected
+    #[arg(long)]
+    rejected: bool,
+    /// Only records of this kind; may be repeated
+    #[arg(long, value_name = "KIND", value_parser = kinds())]
+    kind: Vec<String>,
+    /// Go on with what is recorded from now on, until the board ends
+    #[arg(long, short)]
+    follow: bool,
+}
+
+fn kinds() -> PossibleValuesParser {
+    PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.as_str()))
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let board = archive.find(&arguments.board.board)?;
+    let mut after = None;
+    let mut has_ended = false;
+    loop {
+        let records = archive.journal.records(&board.id, after, PAGE).map_err(storage)?;
+        for record in &records {
+            has_ended = match record.kind {
+                Kind::Ended => true,
+                Kind::Scheduled => false,
+                _ => has_ended,
+            };
+            if wanted(arguments, record.kind) {
+                show(record, output)?;
+            }
+        }
+        after = records.last().map(|record| record.seq).or(after);
+        if records.is_empty() {
+            if !arguments.follow || has_ended {
+                return Ok(Exit::Done);
+            }
+            thread::sleep(FOLLOW_EVERY);
+        }
+    }
+}
+
+fn wanted(arguments: &Arguments, kind: Kind) -> bool {
+    let all = !arguments.rejected && arguments.kind.is_empty();
+    all || (arguments.rejected && kind == Kind::Rejected) || arguments.kind.iter().any(|name| name == kind.as_str())
+}
+
+fn show(record: &Record, output: Output) -> Result<(), Failure> {
+    if output.is_json() {
+        let mut merged = record::merged(record).map_err(|error| {
+            Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
+        })?;
+        merged.insert("hash".into(), record.hash.to_string().into());
+        return output.json(&merged);
+    }
+    let kind = record.kind.as_str();
+    let padded = format!("{kind:<9}");
+    let padded = match record.kind {
+        Kind::Committed => padded.green().to_string(),
+        Kind::Rejected | Kind::Failed | Kind::Late => padded.red().to_string(),
+        Kind::Breaker | Kind::Budget | Kind::Skipped => padded.yellow().to_string(),
+        Kind::Created | Kind::Ended => padded.bold().to_string(),
+        Kind::Epoch
+        | Kind::Scheduled
+        | Kind::Invoked
+        | Kind::NoOp
+        | Kind::Paused
+        | Kind::Resumed
+        | Kind::Tick
+        | Kind::Signal => padded,
+    };
+    output.line(&format!("{:>5} {} {padded} {}", record.seq, moment(record.at), narrative::sentence(record)))
+}

@@ -1,0 +1,15 @@
+//! One file per command: its arguments, and how it shows what the crates below found out.
+
+pub(crate) mod boards;
+pub(crate) mod check;
+pub(crate) mod export;
+pub(crate) mod kernel;
+pub(crate) mod log;
+pub(crate) mod replay;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod signal;
+pub(crate) mod state;
+pub(crate) mod verify;
+pub(crate) mod view;
+pub(crate) mod why;

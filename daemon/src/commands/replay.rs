@@ -1,0 +1,82 @@
+//! `patchboard replay`: derives a run again from its records, without calling anybody.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::id::Seq;
+use patchboard_kernel::replay;
+use serde_json::json;
+
+use crate::archive::Archive;
+use crate::blueprint_file::plural;
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// Derive a run again from its journal, and name the first record that differs
+///
+/// Takes the inputs out of the records (replies, failures, signals, times) and decides everything again: every state
+/// hash, view, schedule and breaker decision must come out as it was recorded. No agent is called.
+///
+/// Exits with 1 if something differs; as JSON, stdout then has {"ok":false,"code":...,"seq":...,"message":...}.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard replay last
+  patchboard replay last --to 40")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// Stop after this record
+    #[arg(long, value_name = "SEQ")]
+    to: Option<u64>,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let records = archive.records(&summary.id).map_err(|error| error.told_as_result(&summary.id, output))?;
+    if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
+        && to > last
+    {
+        return Err(Failure::refused("no_such_record", format!("the journal ends with record {last}, before {to}"))
+            .detail("last", last.into()));
+    }
+    let replayed = replay::replay(&records, arguments.to.map(Seq)).map_err(|difference| {
+        Failure::failed("replay_differs", &difference)
+            .help("`patchboard verify BOARD` says whether the journal was altered")
+            .detail("seq", difference.seq.0.into())
+            .told_as_result(&summary.id, output)
+    })?;
+    let (seq, hash) = replayed.board.head();
+    if output.is_json() {
+        output.json(&json!({
+            "board": summary.id,
+            "ok": true,
+            "records": replayed.records,
+            "commits": replayed.commits,
+            "views": replayed.views,
+            "views_skipped": replayed.views_skipped,
+            "version": replayed.board.version(),
+            "state_hash": replayed.board.state().digest(),
+            "head": {"seq": seq, "hash": hash},
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    output.line(&format!(
+        "the same again: {}, {}, {}",
+        count(replayed.records, "record"),
+        count(replayed.commits, "commit"),
+        count(replayed.views, "view")
+    ))?;
+    if replayed.views_skipped > 0 {
+        output.line(&format!(
+            "not re-derivable by this version: {}, made by another view compiler",
+            count(replayed.views_skipped, "view")
+        ))?;
+    }
+    output.line(&format!("version {}, state {}", replayed.board.version(), replayed.board.state().digest()))?;
+    output.line(&format!("head {seq} {hash}"))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,68 @@
+//! `patchboard resume`: goes on with a board from its journal.
+
+use std::path::Path;
+
+use clap::Args;
+
+use crate::archive::{Archive, board_at};
+use crate::cli::BoardArgument;
+use crate::drive::{self, CameTo};
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::progress::Totals;
+use crate::seating::SeatArguments;
+
+/// Go on with a board that was paused, interrupted or left behind by a crash
+///
+/// Everything that was acknowledged is there. Calls that were under way are made again; none commits twice. Progress,
+/// result and exit codes are those of `patchboard run`; a board that has ended is only reported.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard resume last
+  patchboard resume 0199c0de --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  patchboard resume last --force-takeover")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// Take the board over even if another process seems to run it; that one can write no more
+    #[arg(long)]
+    force_takeover: bool,
+    #[command(flatten)]
+    seats: SeatArguments,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let records = archive.records_to_go_on(&summary)?;
+    let recovered = board_at(&records, None)?;
+    if let Some(ended) = recovered.ended() {
+        // There is nothing to go on with, so nothing is taken over.
+        let (version, totals) = (recovered.version(), Totals::of(&records));
+        let (state, head) = (recovered.state(), summary.head);
+        return CameTo { board: &summary.id, ended: Some(ended), version, state, head, totals: &totals }.tell(output);
+    }
+    let blueprint = recovered.blueprint().as_ref().clone();
+    drop(archive);
+    let seating = arguments.seats.seat(&blueprint, config)?;
+    seating.goes_on(&records);
+    let runtime = drive::start(data_dir, &seating).await?;
+    let taken = match arguments.force_takeover {
+        true => runtime.seize(&summary.id).await,
+        false => runtime.resume(&summary.id).await,
+    };
+    let board = match taken {
+        Ok(board) => board,
+        Err(error) => {
+            runtime.shutdown().await;
+            return Err(drive::failure(error));
+        }
+    };
+    if board.snapshot().paused {
+        board.resume().await.map_err(drive::failure)?;
+    }
+    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
+    output.note(&format!("board {}", summary.id));
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+}

@@ -1,0 +1,112 @@
+//! `patchboard run`: makes a board and lets its workers do the task.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::rejection::VIOLATIONS_MAX;
+use patchboard_kernel::schema::Schema;
+use serde_json::Value;
+
+use crate::blueprint_file;
+use crate::drive;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, json_line, short};
+use crate::seating::SeatArguments;
+
+/// The most bytes of a request.
+const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The deepest nesting of a request.
+const REQUEST_DEPTH_MAX: usize = 64;
+
+/// Make a board from a blueprint and a request, and let its workers do the task
+///
+/// The blueprint is checked first. Progress goes to stderr: who works, what was committed, what was refused and why.
+/// At the end the board's id, how it ended, its version, its tokens and the final document are printed on stdout.
+///
+/// Ctrl-C pauses the board: calls under way are waited for, and `patchboard resume` goes on. So does it after a crash.
+///
+/// Models come from patchboard.toml, or from --model-url and --model, or from OPENAI_BASE_URL, OPENAI_API_KEY and
+/// OPENAI_MODEL. With --cassette nobody is asked: the recorded answers are given again.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard run review.yaml --request '{\"question\": \"Which came first?\"}'
+  patchboard run review.yaml --request @task.json --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  patchboard run review.yaml --request @task.json --record review.cassette
+  patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
+
+Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
+            4 nothing left to do, not done · 5 paused")]
+pub(crate) struct Arguments {
+    /// The blueprint, in YAML or JSON
+    #[arg(value_name = "BLUEPRINT")]
+    blueprint: PathBuf,
+    /// What you ask: JSON, or @FILE; it lands at /request of the document
+    #[arg(long, short, value_name = "JSON|@FILE")]
+    request: Option<String>,
+    #[command(flatten)]
+    seats: SeatArguments,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let blueprint = blueprint_file::accepted(&arguments.blueprint, output)?;
+    if blueprint.rules.is_empty() {
+        let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
+        let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
+        return Err(Failure::refused("no_rules", message).help(help));
+    }
+    let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
+    if arguments.request.is_none() {
+        demands_no_request(&blueprint)?;
+    }
+    let seating = arguments.seats.seat(&blueprint, config)?;
+    let runtime = drive::start(data_dir, &seating).await?;
+    let board = match runtime.create(blueprint, request, seating.salt).await {
+        Ok(board) => board,
+        Err(error) => {
+            runtime.shutdown().await;
+            return Err(drive::failure(error));
+        }
+    };
+    let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
+    output.note(&format!("board {}", board.id()));
+    drive::to_the_end(runtime, board, None, &again, &seating, output).await
+}
+
+/// Refuses to go on without a request if the blueprint demands one.
+fn demands_no_request(blueprint: &Blueprint) -> Result<(), Failure> {
+    // A schema that cannot be compiled is told where the board is made.
+    let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats) else { return Ok(()) };
+    let violations = schema.violations(&Value::Null, VIOLATIONS_MAX);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "--request is missing: the blueprint demands one that fits {}",
+        short(&json_line(&blueprint.request), 200)
+    );
+    Err(Failure::refused("bad_request", message)
+        .help("give it as JSON in single quotes, or as @FILE")
+        .detail("violations", serde_json::json!(violations)))
+}
+
+/// JSON from the command line, or from the file that `@FILE` names.
+pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
+    let (text, source) = match argument.strip_prefix('@') {
+        Some(file) => {
+            let text = std::fs::read(file)
+                .map_err(|error| Failure::refused("request_unreadable", format!("{file} cannot be read: {error}")))?;
+            (text, file)
+        }
+        None => (argument.as_bytes().to_vec(), "the argument"),
+    };
+    let limits = Limits { bytes: REQUEST_BYTES_MAX, depth: REQUEST_DEPTH_MAX };
+    json::parse(&text, limits).map_err(|refusal| {
+        Failure::refused("bad_json", format!("{source} is no acceptable JSON: {refusal}"))
+            .help("give JSON in single quotes, like '{\"question\": \"…\"}', or a file as @FILE")
+            .detail("reason", refusal.code.as_str().into())
+    })
+}

@@ -1,0 +1,113 @@
+//! `patchboard signal`: tells a board something, and lets it work on that.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::blueprint::{Blueprint, Trigger};
+use serde_json::{Value, json};
+
+use super::run::json_argument;
+use crate::archive::{Archive, board_at};
+use crate::cli::BoardArgument;
+use crate::drive;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line, short};
+use crate::seating::SeatArguments;
+
+/// Send a signal to a board, or ask for a manual rule by its name, and let the board work until it ends again
+///
+/// The signal wakes the rules with `trigger: {signal: NAME}`, and the rule NAME with `trigger: manual`. A board with
+/// nothing left to do goes on if a rule wants it; one that has ended otherwise stays as it is. A paused board goes on,
+/// unless --no-run is given.
+///
+/// A board that another process runs cannot be reached: pause that run with Ctrl-C, then send the signal.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard signal last new-source '{\"url\": \"https://example.org/paper\"}'
+  patchboard signal last recheck --no-run")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// The signal's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What it carries: JSON, or @FILE
+    #[arg(value_name = "JSON")]
+    value: Option<String>,
+    /// Only record the signal; `patchboard resume` lets the board work on it
+    #[arg(long)]
+    no_run: bool,
+    #[command(flatten)]
+    seats: SeatArguments,
+}
+
+/// The names that rules wait for: of signals, and of manual rules.
+fn heard(blueprint: &Blueprint) -> BTreeSet<&str> {
+    let heard = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
+        Trigger::Signal(name) => Some(name.as_str()),
+        Trigger::Manual => Some(rule.name.as_str()),
+        Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) => None,
+    });
+    heard.collect()
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let value = arguments.value.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let records = archive.records_to_go_on(&summary)?;
+    if let Some(ended) = board_at(&records, None)?.ended().filter(|ended| ended.is_final()) {
+        let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);
+        return Err(Failure::refused("board_over", message).help("`patchboard run` makes a new board"));
+    }
+    let blueprint = board_at(&records, Some(0))?.blueprint().as_ref().clone();
+    drop(archive);
+    let heard = heard(&blueprint);
+    if !heard.contains(arguments.name.as_str()) {
+        let names: Vec<String> = heard.iter().map(|name| short(name, 40)).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let name = short(&arguments.name, 40);
+        output.complaint(&format!("warning: no rule waits for {name}; names that rules wait for: {names}"));
+    }
+    let seating = arguments.seats.seat(&blueprint, config)?;
+    seating.goes_on(&records);
+    let runtime = drive::start(data_dir, &seating).await?;
+    let board = match runtime.resume(&summary.id).await {
+        Ok(board) => board,
+        Err(error) => {
+            runtime.shutdown().await;
+            return Err(drive::failure(error));
+        }
+    };
+    let sent = async {
+        if arguments.no_run {
+            // A paused board records the signal and calls nobody.
+            board.pause().await?;
+        }
+        board.signal(&arguments.name, value).await?;
+        if !arguments.no_run && board.snapshot().paused {
+            board.resume().await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = sent.await {
+        runtime.shutdown().await;
+        return Err(drive::failure(error));
+    }
+    if arguments.no_run {
+        let head = board.snapshot().head;
+        runtime.shutdown().await;
+        if output.is_json() {
+            output.json(
+                &json!({"board": summary.id, "signal": arguments.name, "head": {"seq": head.seq, "hash": head.hash}}),
+            )?;
+        } else {
+            output.line(&format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+}

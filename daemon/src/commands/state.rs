@@ -1,0 +1,43 @@
+//! `patchboard state`: the document, at any version.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::archive::{Archive, board_at};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Outcome};
+use crate::output::{Output, json_pretty};
+
+/// Print the document of a board, as it is now or as it was at a version
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard state last
+  patchboard state last --at 0
+  patchboard state last --output json | jq .state_hash")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// The version: 0 is the initial state, each commit makes the next
+    #[arg(long, value_name = "VERSION")]
+    at: Option<u64>,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let board = board_at(&archive.records(&summary.id)?, arguments.at)?;
+    if output.is_json() {
+        output.json(&json!({
+            "board": summary.id,
+            "version": board.version(),
+            "state_hash": board.state().digest(),
+            "state": board.state().root(),
+        }))?;
+    } else {
+        output.line(&json_pretty(board.state().root()))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,78 @@
+//! `patchboard verify`: whether anything in a board's journal was altered.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::digest::Digest;
+use patchboard_runtime::audit::{self, Fault};
+use serde_json::json;
+
+use crate::archive::{Archive, storage};
+use crate::blueprint_file::plural;
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// Check every record, value and text of a board against the hashes that chain them, and print the head
+///
+/// Whoever keeps the head elsewhere can give it back with --head: then a journal that was cut off or rewritten as a
+/// whole is found, too. A board that has gone on since still has the record of an earlier head.
+///
+/// Exits with 1 and names the first bad record if anything was altered; as JSON, stdout then has
+/// {"ok":false,"code":...,"seq":...,"message":...}.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard verify last
+  head=$(patchboard verify last --output json | jq -r .head.hash)
+  patchboard verify last --head \"$head\"")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// A head that was printed before: 64 hexadecimal digits
+    #[arg(long, value_name = "HASH")]
+    head: Option<Digest>,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let verified = audit::verify(&archive.journal, &summary.id, arguments.head)
+        .map_err(|fault| told(fault).told_as_result(&summary.id, output))?;
+    if output.is_json() {
+        output.json(&json!({
+            "board": summary.id,
+            "ok": true,
+            "head": {"seq": verified.head.seq, "hash": verified.head.hash},
+            "records": verified.records,
+            "blobs": verified.blobs,
+            "expected_at": verified.expected_at,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    output.line(&format!(
+        "nothing was altered: {}, {}",
+        count(verified.records, "record"),
+        count(verified.blobs, "text")
+    ))?;
+    if let Some(seq) = verified.expected_at {
+        output.line(&format!("the given head is record {seq}"))?;
+    }
+    output.line(&format!("head {} {}", verified.head.seq, verified.head.hash))?;
+    Ok(Exit::Done)
+}
+
+fn told(fault: Fault) -> Failure {
+    let failure = Failure::failed(fault.code(), &fault);
+    match fault {
+        Fault::Record { seq, .. } => failure
+            .help("the records before it can be trusted; restore the data directory from a backup")
+            .detail("seq", seq.0.into()),
+        Fault::Head { head, .. } => failure
+            .help("restore the data directory from a backup")
+            .detail("head", json!({"seq": head.seq, "hash": head.hash})),
+        Fault::Summary(_) => failure,
+        Fault::Journal(error) => storage(error),
+    }
+}

@@ -1,0 +1,56 @@
+//! `patchboard view`: what a worker would be shown.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::archive::{Archive, board_at};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, clean, one_line};
+
+/// Print what a worker would be shown now, or at a version: never more than its budget, never what it may not read
+///
+/// The trigger in it is a preview; a view that was really shown has what woke the worker in that place.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard view last extractor
+  patchboard view last extractor --at 3 --output json | jq .reads")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// The worker, by its name in the blueprint
+    #[arg(value_name = "WORKER")]
+    worker: String,
+    /// The version: 0 is the initial state, each commit makes the next
+    #[arg(long, value_name = "VERSION")]
+    at: Option<u64>,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let board = board_at(&archive.records(&summary.id)?, arguments.at)?;
+    let view = board.preview(&arguments.worker.as_str().into()).ok_or_else(|| {
+        let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
+        Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))
+            .help(format!("its workers are {}", workers.join(", ")))
+            .detail("workers", json!(workers))
+    })?;
+    if output.is_json() {
+        output.json(&json!({
+            "board": summary.id,
+            "worker": arguments.worker,
+            "version": board.version(),
+            "hash": view.hash(),
+            "text": view.text,
+            "reads": view.reads,
+            "summarised": view.summarised,
+        }))?;
+    } else {
+        output.line(clean(&view.text).trim_end_matches('\n'))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,220 @@
+//! `patchboard why`: who wrote a place of the document, for what reason, seeing what.
+
+use std::path::Path;
+
+use clap::Args;
+use owo_colors::OwoColorize as _;
+use patchboard_kernel::id::{InvocationId, Version};
+use patchboard_kernel::record::{Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
+use serde_json::{Value, json};
+
+use crate::archive::{Archive, board_at, moment};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::narrative;
+use crate::output::{Output, one_line, short};
+use crate::provenance::{self, Writer};
+
+/// How many characters of a foreign text are shown.
+const SHOWN: usize = 200;
+
+/// Say who wrote a place of the document: in which record, for which trigger, seeing which view, and what was refused
+/// before
+///
+/// Finds the last commit that wrote the place, something above it or something in it. Elements that others were
+/// inserted before or removed before are followed to where they were.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard why last /answer
+  patchboard why last /claims/0/status --output json | jq .rejected")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// A JSON Pointer, like /claims/0/status; the empty string is the whole document
+    #[arg(value_name = "POINTER")]
+    pointer: String,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let pointer = jsonptr::PointerBuf::parse(arguments.pointer.clone()).map_err(|_| {
+        Failure::refused("bad_pointer", format!("{} is no JSON Pointer", arguments.pointer))
+            .help("a pointer is empty or begins with /; ~ is written ~0, and / within a name ~1")
+    })?;
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let records = archive.records(&summary.id)?;
+    let initial = board_at(&records, Some(0))?;
+    let board = board_at(&records, None)?;
+    let value = board.state().get(&pointer);
+    let writer = provenance::last_writer(initial.state(), &records, pointer.as_str()).map_err(|index| {
+        let seq = records[index].seq;
+        Failure::failed("bad_record", format!("record {seq} holds a patch that does not apply"))
+            .detail("seq", seq.0.into())
+    })?;
+    let Some(writer) = writer else {
+        if value.is_none() {
+            return Err(Failure::refused(
+                "no_such_place",
+                format!("there is nothing at {pointer}, and there never was"),
+            )
+            .help("`patchboard state BOARD` prints the document"));
+        }
+        return untouched(&records, pointer.as_str(), value, output);
+    };
+    let answer = Answer::new(&records, &writer).ok_or_else(|| {
+        let seq = records[writer.record].seq;
+        Failure::failed("bad_record", format!("record {seq} cannot be read")).detail("seq", seq.0.into())
+    })?;
+    if output.is_json() {
+        output.json(&answer.json(pointer.as_str(), value))?;
+    } else {
+        output.text(&answer.text(pointer.as_str(), value))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn untouched(records: &[Record], pointer: &str, value: Option<&Value>, output: Output) -> Outcome {
+    let source = if pointer == "/request" || pointer.starts_with("/request/") { "request" } else { "blueprint" };
+    let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
+    if output.is_json() {
+        output.json(
+            &json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0}),
+        )?;
+    } else {
+        let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };
+        output.line(&format!("{} came with {from}", one_line(pointer).bold()))?;
+        output.line(&format!("record     0 ({created}), version 0; no commit has written it since"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Everything the journal knows of one commit.
+struct Answer<'a> {
+    record: &'a Record,
+    committed: Committed,
+    ops: Vec<Value>,
+    /// What the place was called right after the commit.
+    then: &'a str,
+    scheduled: Option<(&'a Record, Scheduled)>,
+    invoked: Option<(&'a Record, Invoked)>,
+    rejected: Vec<(&'a Record, Rejected)>,
+}
+
+impl<'a> Answer<'a> {
+    /// `None` if the record cannot be read.
+    fn new(records: &'a [Record], writer: &'a Writer) -> Option<Self> {
+        let record = &records[writer.record];
+        let Ok(Body::Committed(committed)) = record.body() else { return None };
+        let ops = writer.ops.iter().filter_map(|op| committed.patch.get(*op).cloned()).collect();
+        let (mut scheduled, mut invoked, mut rejected) = (None, None, Vec::new());
+        if let Some(attempt) = &committed.by.attempt {
+            let invocation = attempt.invocation;
+            for earlier in &records[..writer.record] {
+                match earlier.body() {
+                    Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
+                    Ok(Body::Invoked(body)) if is_attempt(&body, attempt) => invoked = Some((earlier, body)),
+                    Ok(Body::Rejected(body)) if invocation_of(&body) == Some(invocation) => {
+                        rejected.push((earlier, *body));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(Self { record, committed, ops, then: &writer.pointer, scheduled, invoked, rejected })
+    }
+
+    fn json(&self, pointer: &str, value: Option<&Value>) -> Value {
+        let by = &self.committed.by;
+        json!({
+            "pointer": pointer,
+            "exists": value.is_some(),
+            "value": value,
+            "source": "commit",
+            "worker": by.worker,
+            "seq": self.record.seq,
+            "at": self.record.at,
+            "version": self.committed.version,
+            "pointer_then": self.then,
+            "ops": self.ops,
+            "intent": self.committed.intent,
+            "base": by.base,
+            "state_hash": self.committed.state,
+            "usage": by.usage,
+            "invocation": by.attempt.as_ref().map(|attempt| attempt.invocation),
+            "attempt": by.attempt.as_ref().map(|attempt| attempt.number),
+            "trigger": self.scheduled.as_ref().map(|(record, scheduled)| {
+                json!({"seq": record.seq, "rule": scheduled.rule, "cause": scheduled.trigger})
+            }),
+            "view": self.invoked.as_ref().map(|(record, invoked)| {
+                json!({"seq": record.seq, "hash": invoked.view, "version": invoked.base, "reads": invoked.reads})
+            }),
+            "rejected": self.rejected.iter().map(|(record, rejected)| {
+                json!({
+                    "seq": record.seq,
+                    "attempt": rejected.by.attempt.as_ref().map(|attempt| attempt.number),
+                    "stage": rejected.stage,
+                    "code": rejected.code,
+                    "violations": rejected.rejection.violations,
+                })
+            }).collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self, pointer: &str, value: Option<&Value>) -> String {
+        let by = &self.committed.by;
+        let verb =
+            if value.is_some() { "was last written by" } else { "is not there any more; it was last changed by" };
+        let place = if pointer.is_empty() { "the document" } else { pointer };
+        let mut text = format!("{} {verb} {}\n", one_line(place).bold(), one_line(by.worker.as_str()).bold());
+        let mut row = |label: &str, content: String| text.push_str(&format!("{label:<10} {content}\n"));
+        if let Some(value) = value {
+            row("value", short(&value.to_string(), SHOWN));
+        }
+        let Version(version) = self.committed.version;
+        row("record", format!("{} ({}), version {version}", self.record.seq, moment(self.record.at)));
+        if self.then != pointer {
+            row("then at", one_line(self.then));
+        }
+        for op in &self.ops {
+            row("operation", narrative::operation(op));
+        }
+        if let Some(intent) = &self.committed.intent {
+            row("intent", short(intent, SHOWN));
+        }
+        match (&by.attempt, &self.scheduled) {
+            (Some(attempt), Some((record, scheduled))) => {
+                row("invocation", format!("#{}, attempt {}", attempt.invocation, attempt.number));
+                let cause = narrative::cause(scheduled.rule.as_ref(), &scheduled.trigger);
+                row("trigger", format!("{cause} (record {})", record.seq));
+            }
+            _ => row("trigger", "none: it was proposed directly".to_owned()),
+        }
+        if let Some((record, invoked)) = &self.invoked {
+            let reads: Vec<String> = invoked.reads.iter().map(|read| one_line(read)).collect();
+            let reads = if reads.is_empty() { "nothing".to_owned() } else { short(&reads.join(" "), SHOWN) };
+            row("view", format!("{} of version {} (record {})", invoked.view, invoked.base, record.seq));
+            row("showed", reads);
+        }
+        if let Some(usage) = by.usage {
+            row("cost", narrative::tokens(usage));
+        }
+        for (record, rejected) in &self.rejected {
+            let first = rejected.rejection.violations.first();
+            let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.message));
+            let what = short(&what.unwrap_or_default(), SHOWN);
+            let attempt = rejected.by.attempt.as_ref().map_or(0, |attempt| attempt.number);
+            let code = format!("{}/{}", rejected.stage, rejected.code);
+            row("refused", format!("record {}, attempt {attempt}, {code} {what}", record.seq));
+        }
+        text
+    }
+}
+
+fn is_attempt(invoked: &Invoked, attempt: &Attempt) -> bool {
+    invoked.invocation == attempt.invocation && invoked.attempt == attempt.number
+}
+
+fn invocation_of(rejected: &Rejected) -> Option<InvocationId> {
+    rejected.by.attempt.as_ref().map(|attempt| attempt.invocation)
+}

@@ -1,0 +1,147 @@
+//! Shows findings about a blueprint the way a compiler shows them: code, place, the line itself, and how to mend it.
+
+use owo_colors::OwoColorize as _;
+use patchboard_kernel::lint::{Diagnostic, Severity};
+use serde_json::{Value, json};
+
+use crate::output::{clean, one_line};
+
+/// How many characters of a source line are shown.
+const LINE_MAX: usize = 160;
+
+/// One finding as text of several lines; `source` is what `file` holds.
+pub(crate) fn text(finding: &Diagnostic, file: &str, source: &str) -> String {
+    let head = format!("{}[{}]", word(finding.severity), finding.code);
+    let head = match finding.severity {
+        Severity::Error => head.red().bold().to_string(),
+        Severity::Warning => head.yellow().bold().to_string(),
+    };
+    let mut text = format!("{head}: {}\n", one_line(&finding.message).bold());
+    let Some(position) = finding.position else {
+        text.push_str(&format!("  {} {}{}\n", "-->".blue().bold(), one_line(file), at_pointer(&finding.pointer)));
+        text.push_str(&help(0, finding));
+        return text;
+    };
+    let margin = position.line.to_string().len();
+    let place = format!("{}:{}:{}", one_line(file), position.line, position.column);
+    text.push_str(&format!("{:margin$}{} {place}\n", "", "-->".blue().bold()));
+    let line = usize::try_from(position.line).ok().and_then(|line| source.lines().nth(line.checked_sub(1)?));
+    if let Some(line) = line {
+        let column = usize::try_from(position.column).unwrap_or(1).max(1);
+        let (shown, caret) = excerpt(line, column);
+        let bar = "|".blue().bold().to_string();
+        text.push_str(&format!("{:margin$} {bar}\n", ""));
+        text.push_str(&format!("{} {bar} {shown}\n", position.line.blue().bold()));
+        text.push_str(&format!("{:margin$} {bar} {:caret$}{}\n", "", "", "^".red().bold()));
+    }
+    text.push_str(&help(margin, finding));
+    text
+}
+
+/// One finding as JSON.
+pub(crate) fn json(finding: &Diagnostic) -> Value {
+    json!({
+        "severity": word(finding.severity),
+        "code": finding.code,
+        "pointer": finding.pointer,
+        "line": finding.position.map(|position| position.line),
+        "column": finding.position.map(|position| position.column),
+        "message": finding.message,
+        "help": finding.help,
+    })
+}
+
+/// The stable name of a severity.
+pub(crate) const fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+fn at_pointer(pointer: &str) -> String {
+    if pointer.is_empty() { String::new() } else { format!(" at {}", one_line(pointer)) }
+}
+
+fn help(margin: usize, finding: &Diagnostic) -> String {
+    if finding.help.is_empty() {
+        return String::new();
+    }
+    let indent = margin + 1;
+    format!("{:indent$}{} {}\n", "", "= help:".blue().bold(), one_line(&finding.help))
+}
+
+/// What is shown of a source line, and how many characters of it stand before the column. A long line is shown from
+/// near the column on.
+fn excerpt(line: &str, column: usize) -> (String, usize) {
+    let characters: Vec<char> = line.chars().collect();
+    let target = (column - 1).min(characters.len());
+    let start = if characters.len() <= LINE_MAX { 0 } else { target.saturating_sub(LINE_MAX / 2) };
+    let end = characters.len().min(start + LINE_MAX);
+    let part = |range: std::ops::Range<usize>| {
+        let raw: String = characters[range].iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect();
+        clean(&raw).into_owned()
+    };
+    let before = part(start..target.min(end));
+    let sign = if start > 0 { "…" } else { "" };
+    let caret = before.chars().count() + sign.chars().count();
+    let after = part(target.min(end)..end);
+    let tail = if end < characters.len() { "…" } else { "" };
+    (format!("{sign}{before}{after}{tail}"), caret)
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::lint::{Diagnostic, Severity};
+    use patchboard_kernel::source::Position;
+
+    fn finding(line: u32, column: u32) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            code: "undeclared_worker",
+            pointer: "/rules/0/run".into(),
+            position: Some(Position { line, column }),
+            file: None,
+            message: "no worker is named extractr".into(),
+            help: "did you mean extractor?".into(),
+        }
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_finding_points_at_its_line_and_column() {
+        let source = "blueprint: 1\nrules:\n  - {name: a, run: extractr}\n";
+        let expected = "\
+error[undeclared_worker]: no worker is named extractr
+ --> b.yaml:3:20
+  |
+3 |   - {name: a, run: extractr}
+  |                    ^
+  = help: did you mean extractor?
+";
+        assert_eq!(plain(&super::text(&finding(3, 20), "b.yaml", source)), expected);
+    }
+
+    #[test]
+    fn the_caret_stands_under_its_character_where_the_line_is_long_or_hostile() {
+        for line in [format!("{}X{}", "a".repeat(400), "b".repeat(400)), "\t\u{1b}ü\u{202e}X tail".to_owned()] {
+            let column = line.chars().position(|c| c == 'X').expect("the line has an X") + 1;
+            let column = u32::try_from(column).expect("the line is short");
+            let text = plain(&super::text(&finding(1, column), "b.yaml", &line));
+            let lines: Vec<&str> = text.lines().collect();
+            let caret = lines[4].chars().position(|c| c == '^').expect("there is a caret");
+            assert_eq!(lines[3].chars().nth(caret), Some('X'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_outside_the_source_is_named_and_shows_no_line() {
+        for (line, column) in [(9, 1), (0, 0), (1, 5000)] {
+            let text = plain(&super::text(&finding(line, column), "b.yaml", "one line"));
+            assert!(text.contains(&format!("--> b.yaml:{line}:{column}")), "{text}");
+        }
+    }
+}

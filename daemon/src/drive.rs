@@ -1,0 +1,262 @@
+//! Goes along with a running board until it ends or the user stops it, and tells how it ended.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use patchboard_kernel::board::BoardError;
+use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::record::{End, Ended};
+use patchboard_kernel::state::State;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{Head, JournalError};
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
+use patchboard_runtime::subscription::Subscription;
+use serde_json::{Value, json};
+
+use crate::blueprint_file::plural;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::narrative::grouped;
+use crate::output::{Output, json_pretty, short};
+use crate::progress::{Progress, Totals};
+use crate::seating::Seating;
+
+/// Starts a runtime on the journal of a data directory.
+pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime, Failure> {
+    let journal = SqliteJournal::open(data_dir).map_err(crate::archive::storage)?;
+    Runtime::start(Arc::new(journal), Options::new(seating.agent.clone())).await.map_err(failure)
+}
+
+/// What a run came to.
+enum Stop {
+    /// The board ended.
+    Ended(Ended),
+    /// The user paused it.
+    Paused,
+}
+
+/// Shows the board's progress until it ends or the user interrupts, then its result on stdout.
+///
+/// Records up to `told_after` are not told as news. `again` is the command that goes on with the board.
+pub(crate) async fn to_the_end(
+    runtime: Runtime,
+    board: BoardHandle,
+    told_after: Option<Seq>,
+    again: &str,
+    seating: &Seating,
+    output: Output,
+) -> Outcome {
+    let mut progress = Progress::new(output, told_after);
+    let mut records = board.subscribe(None);
+    let stop = follow(&board, &mut records, &mut progress).await;
+    if stop.is_ok() {
+        catch_up(&board, &mut records, &mut progress).await;
+    }
+    progress.finish();
+    let snapshot = board.snapshot();
+    runtime.shutdown().await;
+    seating.finish(output)?;
+    let last_failure = progress.totals.last_failure.as_ref();
+    if let Some(advice) = last_failure.and_then(|(code, message)| seating.advice(*code, message)) {
+        output.complaint(&format!("help: {advice}"));
+    }
+    let came_to = |ended| CameTo {
+        board: &snapshot.board,
+        ended,
+        version: snapshot.version,
+        state: &snapshot.state,
+        head: snapshot.head,
+        totals: &progress.totals,
+    };
+    match stop {
+        Ok(Stop::Ended(ended)) => came_to(Some(ended)).tell(output),
+        Ok(Stop::Paused) => {
+            output.note(&format!("paused; go on with: {again}"));
+            came_to(None).tell(output)
+        }
+        Err(failure) => {
+            let failure = failure.detail("board", snapshot.board.as_str().into());
+            // Another process has the board: going on here would take it back.
+            let is_fenced = matches!(&failure, Failure::Told(told) if told.code == "journal_fenced");
+            Err(if is_fenced { failure } else { failure.help(format!("go on with: {again}")) })
+        }
+    }
+}
+
+/// What a board came to.
+pub(crate) struct CameTo<'a> {
+    /// The board.
+    pub(crate) board: &'a BoardId,
+    /// How it ended; `None`: it is paused.
+    pub(crate) ended: Option<Ended>,
+    /// Its version.
+    pub(crate) version: Version,
+    /// Its document.
+    pub(crate) state: &'a State,
+    /// Its last record.
+    pub(crate) head: Head,
+    /// What it took.
+    pub(crate) totals: &'a Totals,
+}
+
+/// The exit code of an end (SPEC section 12).
+const fn exit_of(end: End) -> Exit {
+    match end {
+        End::Done => Exit::Done,
+        End::Quiescent => Exit::Quiescent,
+        End::Stopped => Exit::Stopped,
+        End::Failed | End::Cancelled => Exit::Failed,
+    }
+}
+
+/// An error of the runtime, as users see it.
+pub(crate) fn failure(error: RuntimeError) -> Failure {
+    match &error {
+        RuntimeError::Board(BoardError::BadRequest(violations)) => Failure::refused(error.code(), &error)
+            .help("give --request what `request` and the state schema of the blueprint demand")
+            .detail("violations", json!(violations)),
+        RuntimeError::Board(BoardError::BadBlueprint(_)) => Failure::refused(error.code(), &error),
+        RuntimeError::Journal(JournalError::Owned { .. }) => Failure::failed(error.code(), &error).help(
+            "pause its run with Ctrl-C first; neither `resume` nor `signal` reaches a board that another process runs",
+        ),
+        RuntimeError::Journal(JournalError::Fenced { .. }) => Failure::failed(error.code(), &error)
+            .help("nothing acknowledged is lost; `patchboard log BOARD` shows what the other process does"),
+        RuntimeError::Journal(JournalError::NotFound(_)) => Failure::refused(error.code(), &error),
+        _ => Failure::failed(error.code(), &error),
+    }
+}
+
+async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut Progress) -> Result<Stop, Failure> {
+    let ended = board.ended();
+    tokio::pin!(ended);
+    let mut interrupts = Interrupts::new()?;
+    let mut pausing = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                if pausing {
+                    return Ok(Stop::Paused);
+                }
+                board.pause().await.map_err(failure)?;
+                pausing = true;
+                let open = board.snapshot().open;
+                if open == 0 {
+                    return Ok(Stop::Paused);
+                }
+                progress.say(&format!("pausing: {open} under way are waited for; interrupt again to give them up"));
+            }
+            record = records.next() => match record {
+                Some(Ok(record)) => {
+                    progress.record(&record);
+                    if pausing && board.snapshot().open == 0 && board.snapshot().ended.is_none() {
+                        return Ok(Stop::Paused);
+                    }
+                }
+                Some(Err(error)) => return Err(crate::archive::storage(error)),
+                // The board was closed under us; `ended` says why.
+                None => return (&mut ended).await.map(Stop::Ended).map_err(failure),
+            },
+            end = &mut ended => return end.map(Stop::Ended).map_err(failure),
+        }
+    }
+}
+
+/// Reads what is durable already and has not been seen yet.
+async fn catch_up(board: &BoardHandle, records: &mut Subscription, progress: &mut Progress) {
+    let head = board.snapshot().head.seq;
+    while progress.last.is_none_or(|last| last < head) {
+        let Some(Ok(record)) = records.next().await else { return };
+        progress.record(&record);
+    }
+}
+
+impl CameTo<'_> {
+    /// Prints it, and says with what the process exits.
+    pub(crate) fn tell(&self, output: Output) -> Outcome {
+        if output.is_json() {
+            output.json(&self.json())?;
+        } else {
+            output.text(&self.text())?;
+        }
+        Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "board": self.board,
+            "end": self.ended.map(|ended| ended.end),
+            "cause": self.ended.map(|ended| ended.cause),
+            "paused": self.ended.is_none(),
+            "version": self.version,
+            "state_hash": self.state.digest(),
+            "tokens": self.totals.tokens_json(),
+            "calls": self.totals.calls,
+            "rejected": self.totals.rejected,
+            "failed": self.totals.failed,
+            "head": {"seq": self.head.seq, "hash": self.head.hash},
+            "state": self.state.root(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let end = self.ended.map_or("paused".to_owned(), |ended| format!("{} ({})", ended.end, ended.cause));
+        let usage = self.totals.usage;
+        let sign = if usage.estimated { "~" } else { "" };
+        let (total, prompt, completion) = (grouped(usage.total()), grouped(usage.prompt), grouped(usage.completion));
+        let failed = self.totals.last_failure.as_ref().map(|(code, message)| {
+            let calls = plural(usize::try_from(self.totals.failed).unwrap_or(usize::MAX), "call");
+            format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
+        });
+        let failed = failed.unwrap_or_default();
+        format!(
+            "board    {}\nend      {end}\nversion  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
+             replies)\n{failed}{}\n",
+            self.board,
+            self.version,
+            json_pretty(self.state.root())
+        )
+    }
+}
+
+/// What a user sends to stop a run: Ctrl-C, or the signal to terminate.
+///
+/// Listens from the moment it is made: a listener made anew for each wait would miss what arrives in between.
+struct Interrupts {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
+}
+
+impl Interrupts {
+    #[cfg(unix)]
+    fn new() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| signal(kind).map_err(|error| deaf(&error));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    #[cfg(windows)]
+    fn new() -> Result<Self, Failure> {
+        Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(|error| deaf(&error))? })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    #[cfg(windows)]
+    async fn next(&mut self) {
+        self.interrupt.recv().await;
+    }
+}
+
+fn deaf(error: &std::io::Error) -> Failure {
+    Failure::failed("signals", format!("signals cannot be listened to: {error}"))
+}

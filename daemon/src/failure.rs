@@ -1,0 +1,159 @@
+//! How a command ends: exit codes (SPEC section 12), and errors with a code to branch on and a message to read.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use patchboard_kernel::id::BoardId;
+use serde_json::{Map, Value, json};
+
+use crate::output::{Output, one_line};
+
+/// The exit code of a command that ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// What was asked for is done.
+    Done = 0,
+    /// It failed.
+    Failed = 1,
+    /// The command line is wrong, or the blueprint was refused.
+    Refused = 2,
+    /// A breaker or a limit stopped the board.
+    Stopped = 3,
+    /// Nothing is left to do, and the board is not done.
+    Quiescent = 4,
+    /// A person must act: the board is paused, or waits for an answer.
+    Waiting = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not run to its end.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something to tell the user.
+    Told(Box<Told>),
+    /// Whoever read our output has gone; there is nobody to tell.
+    StdoutClosed,
+}
+
+/// An error as users see it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// What the process exits with.
+    pub(crate) exit: Exit,
+    /// Stable name.
+    pub(crate) code: &'static str,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) help: Option<String>,
+    /// Findings or records, for `--output json`.
+    pub(crate) details: Map<String, Value>,
+}
+
+/// What a command returns.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+impl Failure {
+    /// The command could not do its work (exit 1).
+    pub(crate) fn failed(code: &'static str, message: impl fmt::Display) -> Self {
+        Self::told(Exit::Failed, code, message)
+    }
+
+    /// The command line asks for something that is not there or makes no sense, or a blueprint is refused (exit 2).
+    pub(crate) fn refused(code: &'static str, message: impl fmt::Display) -> Self {
+        Self::told(Exit::Refused, code, message)
+    }
+
+    fn told(exit: Exit, code: &'static str, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        Self::Told(Box::new(Told { exit, code, message, help: None, details: Map::new() }))
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
+        if let Self::Told(told) = &mut self {
+            told.help = Some(help.to_string());
+        }
+        self
+    }
+
+    /// Adds a member to the error's JSON form.
+    #[must_use]
+    pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
+        if let Self::Told(told) = &mut self {
+            told.details.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Prints the error as the result of a check that found something wrong, too, where results are JSON:
+    /// `{"board", "ok": false, "code", "seq", "message", …}`.
+    pub(crate) fn told_as_result(self, board: &BoardId, output: Output) -> Self {
+        let Self::Told(told) = &self else { return self };
+        if output.is_json()
+            && let Err(unwritten) = output.json(&told.result(board))
+        {
+            return unwritten;
+        }
+        self
+    }
+
+    /// An error of writing results.
+    pub(crate) fn writing(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::StdoutClosed;
+        }
+        Self::failed("output_failed", format!("the result cannot be written: {error}"))
+    }
+}
+
+impl Told {
+    /// `error[code]: message` and `help: …`, one line each.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("error[{}]: {}\n", self.code, one_line(&self.message));
+        if let Some(help) = &self.help {
+            text.push_str(&format!("help: {}\n", one_line(help)));
+        }
+        text
+    }
+
+    fn result(&self, board: &BoardId) -> Value {
+        let mut result = Map::new();
+        result.insert("board".into(), board.as_str().into());
+        result.insert("ok".into(), false.into());
+        result.insert("code".into(), self.code.into());
+        result.insert("seq".into(), Value::Null);
+        result.insert("message".into(), self.message.clone().into());
+        result.extend(self.details.clone());
+        result.into()
+    }
+
+    /// `{"error": {"code", "message", "help", …}}`.
+    pub(crate) fn json(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".into(), self.code.into());
+        error.insert("message".into(), self.message.clone().into());
+        error.insert("help".into(), self.help.clone().into());
+        error.extend(self.details.clone());
+        json!({ "error": error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+
+    #[test]
+    fn an_error_is_one_line_and_its_help_another_whatever_is_in_them() {
+        let failure = Failure::refused("no_board", "no board a\nb\u{1b}[31m").help("see\n`patchboard boards`");
+        let Failure::Told(told) = failure else { panic!("it has something to tell") };
+        assert_eq!(told.text(), "error[no_board]: no board a b\nhelp: see `patchboard boards`\n");
+    }
+}

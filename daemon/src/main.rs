@@ -1,0 +1,104 @@
+//! The `patchboard` binary: the command line.
+//!
+//! Owns words: what is asked for, how progress and results look, and the exit codes. Decides nothing about boards; the
+//! kernel does that, and the runtime runs it. Each command is a file of [`commands`].
+//!
+//! * [`cli`]: what can be asked for; [`failure`], [`output`], [`logging`]: how it is answered.
+//! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
+//! * [`seating`], [`drive`], [`progress`]: running boards.
+//! * [`archive`], [`narrative`], [`provenance`]: reading what has happened.
+
+mod archive;
+mod blueprint_file;
+mod cli;
+mod codes;
+mod commands;
+mod diagnostics;
+mod drive;
+mod failure;
+mod logging;
+mod narrative;
+mod output;
+mod progress;
+mod provenance;
+mod seating;
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use cli::{Cli, Command, Shared};
+use failure::{Exit, Failure, Outcome};
+use output::{Format, Output};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    let output = Output { format: cli.shared.output, quiet: cli.shared.quiet };
+    logging::start(cli.shared.verbose);
+    match dispatch(&cli.command, &cli.shared, output) {
+        Ok(exit) => exit.into(),
+        // Whoever closed our output has seen enough: `patchboard log last | head` did what was asked.
+        Err(Failure::StdoutClosed) => Exit::Done.into(),
+        Err(Failure::Told(told)) => {
+            output.error(&told);
+            told.exit.into()
+        }
+    }
+}
+
+fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
+    let (data_dir, config) = (shared.data_dir.as_path(), shared.config.as_deref());
+    match command {
+        Command::Check(arguments) => commands::check::run(arguments, output),
+        Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
+        Command::Kernel(arguments) => commands::kernel::run(arguments, output),
+        Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),
+        Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),
+        Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
+        Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
+        Command::State(arguments) => commands::state::run(arguments, data_dir, output),
+        Command::View(arguments) => commands::view::run(arguments, data_dir, output),
+        Command::Why(arguments) => commands::why::run(arguments, data_dir, output),
+        Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
+        Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
+        Command::Export(arguments) => commands::export::run(arguments, data_dir, output),
+    }
+}
+
+fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("start", format!("threads cannot be started: {error}")))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still reads standard input or a name server is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Shows help or version where they were asked for, and says what is wrong with the command line otherwise.
+fn misused(error: &clap::Error) -> ExitCode {
+    let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if asked_for || !wants_json() {
+        // With nobody to read it there is nobody to tell.
+        let _ = error.print();
+        return if asked_for { Exit::Done } else { Exit::Refused }.into();
+    }
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    if let Failure::Told(told) = Failure::refused("usage", message).help("`patchboard --help` lists what there is") {
+        Output { format: Format::Json, quiet: false }.error(&told);
+    }
+    Exit::Refused.into()
+}
+
+/// Whether the command line, which could not be read, asks for JSON.
+fn wants_json() -> bool {
+    let words: Vec<_> = std::env::args().collect();
+    words.iter().any(|word| word == "--output=json") || words.windows(2).any(|pair| pair == ["--output", "json"])
+}

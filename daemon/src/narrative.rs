@@ -1,0 +1,260 @@
+//! Says in one line what a record records, for logs and live progress; a cassette's miss in several.
+//!
+//! Everything that models, documents or users wrote is cut short and cannot act on a terminal.
+
+use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{RuleName, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::{Author, Body, Record, Resource, Trigger};
+use serde_json::Value;
+
+use crate::output::{clean, one_line, short};
+
+/// How many characters of a foreign text are shown.
+const SHOWN: usize = 100;
+
+/// How many lines of a foreign text of several lines are shown.
+const BLOCK_LINES_MAX: usize = 40;
+
+/// How many characters of each of them.
+const BLOCK_LINE_CHARS_MAX: usize = 400;
+
+/// How many operations of a patch are shown.
+const OPS_SHOWN: usize = 4;
+
+/// What a record says, or that it cannot be read.
+pub(crate) fn sentence(record: &Record) -> String {
+    match record.body() {
+        Ok(body) => of(&body),
+        Err(error) => format!("cannot be read: {}", one_line(&error.to_string())),
+    }
+}
+
+/// What a record's body says.
+pub(crate) fn of(body: &Body) -> String {
+    match body {
+        Body::Created(created) => format!("from blueprint {}", name(&created.name)),
+        Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
+        Body::Scheduled(scheduled) => {
+            let worker = name(scheduled.worker.as_str());
+            format!("{worker} #{}: {}", scheduled.invocation, cause(scheduled.rule.as_ref(), &scheduled.trigger))
+        }
+        Body::Invoked(invoked) => format!(
+            "{} #{}.{} is shown version {}",
+            name(invoked.worker.as_str()),
+            invoked.invocation,
+            invoked.attempt,
+            invoked.base
+        ),
+        Body::Committed(committed) => {
+            let intent = committed.intent.as_ref().map(|intent| format!(" “{}”", short(intent, SHOWN)));
+            let (by, ops) = (author(&committed.by), patch(&committed.patch));
+            format!("version {} by {by}: {ops}{}{}", committed.version, intent.unwrap_or_default(), cost(&committed.by))
+        }
+        Body::NoOp(no_op) => {
+            format!("{} changed nothing: {}{}", author(&no_op.by), patch(&no_op.patch), cost(&no_op.by))
+        }
+        Body::Rejected(rejected) => {
+            let first = rejected.rejection.violations.first();
+            let why = first.map(|violation| {
+                let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
+                format!(" at {}: {}", short(place, SHOWN), short(&violation.message, 2 * SHOWN))
+            });
+            let more = match rejected.rejection.violations.len() {
+                0 | 1 => String::new(),
+                several => format!(" (and {} more)", several - 1),
+            };
+            let last = if rejected.is_final { ", gives up" } else { "" };
+            format!(
+                "{} {}/{}{}{more}{last}{}",
+                author(&rejected.by),
+                rejected.stage,
+                rejected.code,
+                why.unwrap_or_default(),
+                cost(&rejected.by)
+            )
+        }
+        Body::Failed(failed) => {
+            let last = if failed.is_final { ", gives up" } else { "" };
+            let (by, code, cost) = (author(&failed.by), failed.code, cost(&failed.by));
+            if failed.code == FailureCode::CassetteMiss {
+                // How the view differs from the recorded one is the point of the message.
+                return format!("{by} {code}{last}{cost}: {}", block(&failed.message));
+            }
+            format!("{by} {code}: {}{last}{cost}", short(&failed.message, 2 * SHOWN))
+        }
+        Body::Late(late) => format!("{} {}", name(late.worker.as_str()), late.code),
+        Body::Skipped(skipped) => {
+            let what = skipped.rule.as_ref().map_or("done".to_owned(), |rule| format!("rule {}", name(rule.as_str())));
+            format!("the condition of {what} has no truth value: {}", short(&skipped.message, SHOWN))
+        }
+        Body::Breaker(moved) => {
+            let branch = branch(moved.rule.as_ref(), &moved.worker);
+            format!("{branch} {}: {}", change(moved.change), reason(moved.reason))
+        }
+        Body::Budget(budget) => format!(
+            "{}: {}: {} needed, {} left",
+            branch(budget.rule.as_ref(), &budget.worker),
+            resource(budget.resource),
+            budget.needed,
+            budget.left
+        ),
+        Body::Paused(_) => "no more invocations are dispatched".to_owned(),
+        Body::Resumed(_) => "invocations are dispatched again".to_owned(),
+        Body::Tick(_) => "something was due".to_owned(),
+        Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), SHOWN)),
+        Body::Ended(ended) => format!("{} ({})", ended.end, ended.cause),
+    }
+}
+
+/// Foreign text of several lines, those after the first indented.
+fn block(text: &str) -> String {
+    let text = clean(text);
+    let mut lines = text.lines();
+    let mut block: String = lines.by_ref().take(BLOCK_LINES_MAX).map(short_line).collect::<Vec<_>>().join("\n      ");
+    let left = lines.count();
+    if left > 0 {
+        block.push_str(&format!("\n      … {left} more lines"));
+    }
+    block
+}
+
+/// A line with its indentation, cut where it is very long.
+fn short_line(line: &str) -> String {
+    let line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+    match line.char_indices().nth(BLOCK_LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Why an invocation is wanted.
+pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
+    let what = match trigger {
+        Trigger::Start => "the board began".to_owned(),
+        Trigger::Event { op, path, version } => format!("{op} {} in version {version}", short(path, SHOWN)),
+        Trigger::Signal { name: signal, seq } => format!("signal {} (seq {seq})", name(signal)),
+        Trigger::After => "the rules it waited for have completed".to_owned(),
+        Trigger::Breaker { rule, worker, reason: why } => {
+            format!("{} was stopped: {}", branch(rule.as_ref(), worker), reason(*why))
+        }
+    };
+    match rule {
+        Some(rule) => format!("rule {}: {what}", name(rule.as_str())),
+        None => what,
+    }
+}
+
+/// The operations of a patch and where they act, without the values.
+pub(crate) fn patch(patch: &Value) -> String {
+    let ops = patch.as_array().map(Vec::as_slice).unwrap_or_default();
+    if ops.is_empty() {
+        return "an empty patch".to_owned();
+    }
+    let mut shown: Vec<String> = ops.iter().take(OPS_SHOWN).map(operation).collect();
+    if ops.len() > OPS_SHOWN {
+        shown.push(format!("{} more", ops.len() - OPS_SHOWN));
+    }
+    shown.join(", ")
+}
+
+/// One operation and where it acts.
+pub(crate) fn operation(op: &Value) -> String {
+    let member = |name: &str| op.get(name).and_then(Value::as_str);
+    let from = member("from").map(|from| format!(" {} →", short(from, SHOWN))).unwrap_or_default();
+    format!("{}{from} {}", short(member("op").unwrap_or("?"), 16), short(member("path").unwrap_or("?"), SHOWN))
+}
+
+/// `1,234 tokens`, with a sign where the figures are estimates.
+pub(crate) fn tokens(usage: Usage) -> String {
+    format!("{}{} tokens", if usage.estimated { "~" } else { "" }, grouped(usage.total()))
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn cost(by: &Author) -> String {
+    by.usage.filter(|usage| usage.total() > 0).map(|usage| format!(" [{}]", tokens(usage))).unwrap_or_default()
+}
+
+fn author(by: &Author) -> String {
+    let worker = name(by.worker.as_str());
+    match &by.attempt {
+        Some(attempt) => format!("{worker} #{}.{}", attempt.invocation, attempt.number),
+        None => format!("{worker} (direct)"),
+    }
+}
+
+fn branch(rule: Option<&RuleName>, worker: &WorkerName) -> String {
+    match rule {
+        Some(rule) => format!("{} × {}", name(rule.as_str()), name(worker.as_str())),
+        None => name(worker.as_str()),
+    }
+}
+
+fn name(name: &str) -> String {
+    short(name, 40)
+}
+
+const fn change(change: Change) -> &'static str {
+    match change {
+        Change::Reduced => "is shown less",
+        Change::Opened => "is stopped",
+        Change::HalfOpened => "gets one try",
+        Change::Closed => "works again",
+    }
+}
+
+const fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Rejections => "too many rejections in a row",
+        Reason::NoOps => "too many proposals in a row that changed nothing",
+        Reason::Cycles => "it keeps returning to earlier values",
+        Reason::Budget => "a budget is used up",
+        Reason::Cooldown => "the cooldown is over",
+        Reason::ProbeCommitted => "the probe was committed",
+        Reason::ProbeFailed => "the probe failed",
+    }
+}
+
+const fn resource(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Invocations => "the worker's invocations are used up",
+        Resource::WorkerTokens => "the worker's tokens do not suffice",
+        Resource::BoardTokens => "the board's tokens do not suffice",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{grouped, patch};
+
+    #[test]
+    fn a_patch_is_told_by_its_operations_and_places() {
+        let ops = json!([{"op": "add", "path": "/a/-", "value": "secret"}, {"op": "move", "from": "/b", "path": "/c"}]);
+        assert_eq!(patch(&ops), "add /a/-, move /b → /c");
+        assert_eq!(patch(&json!([])), "an empty patch");
+        let many = json!(vec![json!({"op": "remove", "path": "/x\u{1b}[31m"}); 6]);
+        assert_eq!(patch(&many), "remove /x, remove /x, remove /x, remove /x, 2 more");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

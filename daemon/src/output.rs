@@ -1,0 +1,172 @@
+//! Results on stdout, progress and errors on stderr, and nothing in either that could act on a terminal.
+//!
+//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it; JSON goes out
+//! with every control and direction-changing character escaped, which leaves the value the same.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Told};
+
+/// In what form results are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One JSON value, or one per line.
+    Json,
+}
+
+/// Where a command's words go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// In what form results are written.
+    pub(crate) format: Format,
+    /// Whether progress is left out.
+    pub(crate) quiet: bool,
+}
+
+impl Output {
+    /// Whether results are JSON.
+    pub(crate) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Writes text to stdout, as it is. It must have been cleaned; colours in it are dropped where nobody sees them.
+    pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = anstream::stdout().lock();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
+    }
+
+    /// Writes text and a newline to stdout.
+    pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+        self.text(&format!("{text}\n"))
+    }
+
+    /// Writes one JSON value on a line of its own to stdout.
+    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{}", json_line(value)).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
+    }
+
+    /// Writes a line of progress to stderr, unless progress is not wanted.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            // Progress that nobody can read is no reason to stop.
+            let _ = writeln!(anstream::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Writes to stderr what belongs to an error that follows.
+    pub(crate) fn complaint(self, text: &str) {
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    }
+
+    /// Writes an error to stderr.
+    pub(crate) fn error(self, told: &Told) {
+        use owo_colors::OwoColorize as _;
+        let mut stderr = anstream::stderr().lock();
+        let _ = if self.is_json() {
+            writeln!(stderr, "{}", json_line(&told.json()))
+        } else {
+            let text = told.text();
+            match text.split_once(": ") {
+                Some((head, rest)) => write!(stderr, "{}: {rest}", head.red().bold()),
+                None => write!(stderr, "{text}"),
+            }
+        };
+    }
+}
+
+/// A value as compact JSON in which no character can act on a terminal.
+pub(crate) fn json_line(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).expect("what we print has string keys and finite numbers");
+    escape_json(text)
+}
+
+/// A value as indented JSON in which no character can act on a terminal.
+pub(crate) fn json_pretty(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).expect("what we print has string keys and finite numbers");
+    escape_json(text)
+}
+
+/// Escapes what JSON permits unescaped. In JSON text these characters stand only inside strings, and none of them lies
+/// beyond the basic plane, so that one `\uXXXX` writes each.
+fn escape_json(text: String) -> String {
+    if !text.chars().any(|c| acts(c) && c != '\n') {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) && c != '\n' {
+            write!(escaped, "\\u{:04x}", u32::from(c)).expect("a string takes everything");
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+/// Text of several lines without escape sequences, control characters and changes of direction.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| acts(c) && c != '\n' && c != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let plain = anstream::adapter::strip_str(text).to_string();
+    Cow::Owned(plain.chars().filter(|c| !acts(*c) || *c == '\n' || *c == '\t').collect())
+}
+
+/// Text on one line, without anything that acts on a terminal; runs of white space become one space.
+pub(crate) fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text on one line, cut to so many characters, with a sign where it was cut.
+pub(crate) fn short(text: &str, chars_max: usize) -> String {
+    let line = one_line(text);
+    if line.chars().count() <= chars_max {
+        return line;
+    }
+    let mut cut: String = line.chars().take(chars_max.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// Whether a terminal would do something other than show the character: control characters (C0, DEL, C1), and the
+/// marks that change the direction of what follows or break lines unseen.
+const fn acts(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{clean, json_line, one_line, short};
+
+    #[test]
+    fn nothing_that_acts_on_a_terminal_is_left_in_text() {
+        let hostile = "red \u{1b}[31malert\u{1b}[0m \u{1b}]0;title\u{7} \u{9b}2Jgone\u{202e}txt\r\nnext\tcell";
+        let cleaned = clean(hostile);
+        assert!(cleaned.starts_with("red alert"), "{cleaned:?}");
+        assert!(cleaned.ends_with("\nnext\tcell"), "{cleaned:?}");
+        assert!(!cleaned.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{cleaned:?}");
+        assert!(!cleaned.contains('\u{202e}'), "{cleaned:?}");
+        assert!(!one_line(hostile).contains(['\n', '\t']));
+    }
+
+    #[test]
+    fn escaping_json_leaves_the_value_the_same() {
+        let value = serde_json::json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\u{2028}ü😀"});
+        let line = json_line(&value);
+        assert!(line.chars().all(|c| !super::acts(c)), "{line}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).expect("it is JSON"), value);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_by_characters() {
+        assert_eq!(short("äöüß", 4), "äöüß");
+        assert_eq!(short("äöüßä", 4), "äöü…");
+    }
+}

@@ -1,0 +1,243 @@
+//! Live progress of a run on stderr: who works, what was committed or refused, and what it has cost so far.
+//!
+//! Everything comes from durable records, so what is told has happened. On a terminal the last line says where the run
+//! stands; elsewhere there is one line per event and nothing that moves.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use owo_colors::OwoColorize as _;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::{Author, Body, Kind, Record};
+use serde_json::{Value, json};
+
+use crate::narrative::{self, grouped};
+use crate::output::{Output, short};
+
+/// How often the line that moves is drawn anew.
+const TICK: Duration = Duration::from_millis(120);
+
+/// What a run has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// Commits.
+    pub(crate) commits: u64,
+    /// Refused proposals.
+    pub(crate) rejected: u64,
+    /// Calls that failed.
+    pub(crate) failed: u64,
+    /// How the last of them failed.
+    pub(crate) last_failure: Option<(FailureCode, String)>,
+    /// What the calls cost, as far as it was recorded.
+    pub(crate) usage: Usage,
+    /// Attempts that were made.
+    pub(crate) calls: u64,
+}
+
+impl Totals {
+    /// `{"total", "prompt", "completion", "cached", "estimated"}`.
+    pub(crate) fn tokens_json(&self) -> Value {
+        json!({
+            "total": self.usage.total(),
+            "prompt": self.usage.prompt,
+            "completion": self.usage.completion,
+            "cached": self.usage.cached,
+            "estimated": self.usage.estimated,
+        })
+    }
+
+    /// The totals of records that were read before.
+    pub(crate) fn of(records: &[Record]) -> Self {
+        let mut totals = Self::default();
+        for body in records.iter().filter_map(|record| record.body().ok()) {
+            totals.count(&body);
+        }
+        totals
+    }
+
+    fn count(&mut self, body: &Body) {
+        match body {
+            Body::Invoked(_) => self.calls += 1,
+            Body::Committed(_) => self.commits += 1,
+            Body::Rejected(_) => self.rejected += 1,
+            Body::Failed(failed) => {
+                self.failed += 1;
+                self.last_failure = Some((failed.code, failed.message.clone()));
+            }
+            Body::Late(late) => self.spend(late.usage),
+            Body::NoOp(_)
+            | Body::Created(_)
+            | Body::Epoch(_)
+            | Body::Scheduled(_)
+            | Body::Skipped(_)
+            | Body::Breaker(_)
+            | Body::Budget(_)
+            | Body::Paused(_)
+            | Body::Resumed(_)
+            | Body::Tick(_)
+            | Body::Signal(_)
+            | Body::Ended(_) => {}
+        }
+        self.spend(author(body).and_then(|by| by.usage));
+    }
+
+    fn spend(&mut self, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        self.usage.prompt = self.usage.prompt.saturating_add(usage.prompt);
+        self.usage.completion = self.usage.completion.saturating_add(usage.completion);
+        self.usage.cached = self.usage.cached.saturating_add(usage.cached);
+        self.usage.estimated |= usage.estimated && usage.total() > 0;
+    }
+}
+
+/// Shows progress, and adds up what it saw.
+pub(crate) struct Progress {
+    output: Output,
+    bar: Option<ProgressBar>,
+    /// Records up to this one are counted and not told: they were there before.
+    told_after: Option<Seq>,
+    /// The last record seen.
+    pub(crate) last: Option<Seq>,
+    /// The sum of everything seen.
+    pub(crate) totals: Totals,
+    working: BTreeMap<InvocationId, WorkerName>,
+}
+
+impl Progress {
+    /// Tells of the records after `told_after`.
+    pub(crate) fn new(output: Output, told_after: Option<Seq>) -> Self {
+        let moves = !output.quiet && std::io::stderr().is_terminal();
+        let bar = moves.then(|| {
+            let bar = ProgressBar::new_spinner().with_style(
+                ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}").expect("the template is well-formed"),
+            );
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        Self { output, bar, told_after, last: None, totals: Totals::default(), working: BTreeMap::new() }
+    }
+
+    /// Takes a record into account and tells of it.
+    pub(crate) fn record(&mut self, record: &Record) {
+        self.last = Some(record.seq);
+        let Ok(body) = record.body() else { return };
+        self.totals.count(&body);
+        self.follow_work(&body);
+        if self.told_after.is_none_or(|after| record.seq > after) && is_told(body.kind()) {
+            self.say(&format!("{} {}", mark(body.kind()), narrative::of(&body)));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.status());
+        }
+    }
+
+    /// Tells something that is not in the journal.
+    pub(crate) fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| self.output.note(text)),
+            None => self.output.note(text),
+        }
+    }
+
+    /// Takes the line that moves away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn follow_work(&mut self, body: &Body) {
+        match body {
+            Body::Invoked(invoked) => {
+                self.working.insert(invoked.invocation, invoked.worker.clone());
+            }
+            Body::Epoch(_) | Body::Ended(_) => self.working.clear(),
+            other => {
+                if let Some(attempt) = author(other).and_then(|by| by.attempt.as_ref()) {
+                    self.working.remove(&attempt.invocation);
+                }
+            }
+        }
+    }
+
+    fn status(&self) -> String {
+        let names: Vec<String> = self.working.values().map(|worker| short(worker.as_str(), 24)).collect();
+        let who = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
+        format!(
+            "{who} · {} committed, {} refused, {} failed · {} tokens",
+            self.totals.commits,
+            self.totals.rejected,
+            self.totals.failed,
+            grouped(self.totals.usage.total())
+        )
+    }
+}
+
+/// Who made what a record decides, where it decides a proposal or an attempt.
+pub(crate) const fn author(body: &Body) -> Option<&Author> {
+    match body {
+        Body::Committed(committed) => Some(&committed.by),
+        Body::NoOp(no_op) => Some(&no_op.by),
+        Body::Rejected(rejected) => Some(&rejected.by),
+        Body::Failed(failed) => Some(&failed.by),
+        Body::Created(_)
+        | Body::Epoch(_)
+        | Body::Scheduled(_)
+        | Body::Invoked(_)
+        | Body::Late(_)
+        | Body::Skipped(_)
+        | Body::Breaker(_)
+        | Body::Budget(_)
+        | Body::Paused(_)
+        | Body::Resumed(_)
+        | Body::Tick(_)
+        | Body::Signal(_)
+        | Body::Ended(_) => None,
+    }
+}
+
+/// Whether a record is worth a line while a run goes on; the journal has all of them.
+const fn is_told(kind: Kind) -> bool {
+    match kind {
+        Kind::Created
+        | Kind::Epoch
+        | Kind::Invoked
+        | Kind::Committed
+        | Kind::NoOp
+        | Kind::Rejected
+        | Kind::Failed
+        | Kind::Late
+        | Kind::Skipped
+        | Kind::Breaker
+        | Kind::Budget
+        | Kind::Paused
+        | Kind::Resumed
+        | Kind::Signal => true,
+        // An end is told as the command's result.
+        Kind::Scheduled | Kind::Tick | Kind::Ended => false,
+    }
+}
+
+fn mark(kind: Kind) -> String {
+    let word = kind.as_str();
+    match kind {
+        Kind::Committed => word.green().to_string(),
+        Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
+        Kind::Breaker | Kind::Budget | Kind::Skipped => word.yellow().to_string(),
+        Kind::Created
+        | Kind::Epoch
+        | Kind::Scheduled
+        | Kind::Invoked
+        | Kind::NoOp
+        | Kind::Paused
+        | Kind::Resumed
+        | Kind::Tick
+        | Kind::Signal
+        | Kind::Ended => word.dimmed().to_string(),
+    }
+}

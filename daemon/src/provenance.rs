@@ -1,0 +1,231 @@
+//! Finds the commit that last wrote a place of the document.
+//!
+//! A place is followed back through the journal: where elements were inserted before it or removed before it, it had
+//! another index, and whoever shifted it did not write it.
+
+use patchboard_kernel::blueprint::{GrantOp, PatchLimits};
+use patchboard_kernel::patch::{self, Op};
+use patchboard_kernel::record::{Body, Record};
+use patchboard_kernel::state::{Candidate, ResultLimits, State};
+use serde_json::Value;
+
+/// The commit that last wrote a place.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Writer {
+    /// Index of its record.
+    pub(crate) record: usize,
+    /// Which operations of its patch touched the place, something above it, or something in it.
+    pub(crate) ops: Vec<usize>,
+    /// What the place was called right after the commit.
+    pub(crate) pointer: String,
+}
+
+/// What one operation did to a place, as far as it matters to others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Touch {
+    /// Something was put there, or taken away from there, and nothing else has moved.
+    At(String),
+    /// An element was put before others of its array.
+    Inserted { array: String, index: usize },
+    /// An element was taken out of its array.
+    Removed { array: String, index: usize },
+}
+
+/// The last commit that touched the place, something above it or something in it; none if it is as the board began.
+///
+/// # Errors
+/// A recorded patch that cannot be applied again, with its index: the journal has been altered.
+pub(crate) fn last_writer(initial: &State, records: &[Record], pointer: &str) -> Result<Option<Writer>, usize> {
+    let commits = touches(initial, records)?;
+    let mut place = pointer.to_owned();
+    for (record, touches) in commits.iter().rev() {
+        let after = place.clone();
+        let mut ops = Vec::new();
+        for (op, touch) in touches.iter().rev() {
+            match step_back(touch, &mut place) {
+                Wrote::Nothing => {}
+                Wrote::Part => ops.push(*op),
+                Wrote::All => {
+                    // What earlier operations did to the place is gone.
+                    ops.push(*op);
+                    break;
+                }
+            }
+        }
+        if !ops.is_empty() {
+            ops.sort_unstable();
+            ops.dedup();
+            return Ok(Some(Writer { record: *record, ops, pointer: after }));
+        }
+    }
+    Ok(None)
+}
+
+/// What every commit did: index of the record, and index of the operation with what it touched.
+type Touches = Vec<(usize, Vec<(usize, Touch)>)>;
+
+fn touches(initial: &State, records: &[Record]) -> Result<Touches, usize> {
+    // The patches were accepted once, under limits that have done their work.
+    let patch_limits = PatchLimits { max_ops: u32::MAX, max_bytes: u32::MAX, ..PatchLimits::default() };
+    let limits = ResultLimits { bytes: u64::MAX, depth: u32::MAX };
+    let mut candidate = initial.candidate();
+    let mut commits = Vec::new();
+    for (index, record) in records.iter().enumerate() {
+        let Ok(Body::Committed(committed)) = record.body() else { continue };
+        let ops = patch::parse(&committed.patch, &patch_limits).map_err(|_| index)?;
+        let mut touches = Vec::new();
+        for (number, op) in ops.iter().enumerate() {
+            touches.extend(touches_of(&candidate, op).into_iter().map(|touch| (number, touch)));
+            candidate.apply(op, limits).map_err(|_| index)?;
+        }
+        commits.push((index, touches));
+    }
+    Ok(commits)
+}
+
+fn touches_of(candidate: &Candidate, op: &Op) -> Vec<Touch> {
+    let effect = candidate.effect(op);
+    let lands_at = effect.lands_at.to_string();
+    let arrival = match (effect.kind, element(&lands_at)) {
+        (Some(GrantOp::Insert), Some((array, index))) => Touch::Inserted { array: array.to_owned(), index },
+        _ => Touch::At(lands_at),
+    };
+    let departure = |path: &jsonptr::Pointer| {
+        let text = path.to_string();
+        let in_array = path.parent().and_then(|parent| candidate.get(parent)).is_some_and(Value::is_array);
+        match element(&text) {
+            Some((array, index)) if in_array => Touch::Removed { array: array.to_owned(), index },
+            _ => Touch::At(text),
+        }
+    };
+    match op {
+        Op::Test(_) => Vec::new(),
+        Op::Add(_) | Op::Replace(_) | Op::Copy(_) => vec![arrival],
+        Op::Remove(op) => vec![departure(&op.path)],
+        Op::Move(op) => vec![departure(&op.from), arrival],
+    }
+}
+
+/// How much of a place a touch wrote.
+enum Wrote {
+    Nothing,
+    Part,
+    All,
+}
+
+/// Goes back before a touch.
+fn step_back(touch: &Touch, place: &mut String) -> Wrote {
+    let (array, index, inserted) = match touch {
+        Touch::At(at) if is_within(place, at) => return Wrote::All,
+        Touch::At(at) if is_within(at, place) => return Wrote::Part,
+        Touch::At(_) => return Wrote::Nothing,
+        Touch::Inserted { array, index } => (array, *index, true),
+        Touch::Removed { array, index } => (array, *index, false),
+    };
+    if is_within(array, place) {
+        // The array itself, or something above it: one of its parts came or went.
+        return Wrote::Part;
+    }
+    let Some((own, rest)) = index_within(place, array) else { return Wrote::Nothing };
+    let before = match (inserted, own.cmp(&index)) {
+        (true, std::cmp::Ordering::Equal) => return Wrote::All,
+        (true, std::cmp::Ordering::Greater) => own - 1,
+        (false, std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => own + 1,
+        (_, std::cmp::Ordering::Less) => own,
+    };
+    *place = format!("{array}/{before}{rest}");
+    Wrote::Nothing
+}
+
+/// Whether `inner` is `outer` or lies below it.
+fn is_within(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The array and the index of a pointer that may be an element's.
+fn element(pointer: &str) -> Option<(&str, usize)> {
+    let (array, index) = pointer.rsplit_once('/')?;
+    Some((array, index.parse().ok()?))
+}
+
+/// The index by which a place lies in an array, and the rest of its pointer.
+fn index_within<'p>(place: &'p str, array: &str) -> Option<(usize, &'p str)> {
+    let below = place.strip_prefix(array)?.strip_prefix('/')?;
+    let end = below.find('/').unwrap_or(below.len());
+    Some((below[..end].parse().ok()?, &below[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::digest::{Digest, Hasher, Salt};
+    use patchboard_kernel::id::{Seq, Timestamp, Version};
+    use patchboard_kernel::record::{Author, Body, Committed, GENESIS, Record};
+    use patchboard_kernel::state::State;
+    use serde_json::{Value, json};
+
+    use super::last_writer;
+
+    /// Which of these patches, counted from 0, last wrote the place, by which operations, and what it was called then.
+    fn writer(initial: &Value, patches: &[Value], pointer: &str) -> Option<(usize, Vec<usize>, String)> {
+        let hasher = Hasher::new(&Salt::ZERO);
+        let records: Vec<Record> = patches
+            .iter()
+            .map(|patch| {
+                let by = Author { worker: "w".into(), attempt: None, token: None, base: Version(0), usage: None };
+                let state = Digest([0; 32]);
+                let committed = Committed { by, version: Version(1), state, patch: patch.clone(), intent: None };
+                Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
+            })
+            .collect();
+        let found = last_writer(&State::new(initial.clone(), &hasher), &records, pointer).expect("the patches apply");
+        found.map(|writer| (writer.record, writer.ops, writer.pointer))
+    }
+
+    #[test]
+    fn the_last_commit_at_above_or_below_a_place_wrote_it() {
+        let initial = json!({"a": {"b": 1, "c": 2}, "ab": 0});
+        let patches = [
+            json!([{"op": "replace", "path": "/a", "value": {"b": 1, "c": 2}}]),
+            json!([{"op": "test", "path": "/a/c", "value": 2}, {"op": "replace", "path": "/a/b", "value": 5}]),
+            json!([{"op": "replace", "path": "/ab", "value": 1}]),
+        ];
+        for (pointer, expected) in [
+            ("/a/b", Some((1, vec![1]))),
+            ("/a", Some((1, vec![1]))),
+            ("/a/c", Some((0, vec![0]))),
+            ("/ab", Some((2, vec![0]))),
+            ("", Some((2, vec![0]))),
+            ("/z", None),
+        ] {
+            let found = writer(&initial, &patches, pointer).map(|(record, ops, _)| (record, ops));
+            assert_eq!(found, expected, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn an_element_is_followed_to_where_it_was() {
+        let initial = json!({"l": ["0"]});
+        let patches = [
+            json!([{"op": "add", "path": "/l/-", "value": {"x": 1}}]),
+            json!([{"op": "add", "path": "/l/0", "value": "before"}, {"op": "add", "path": "/l/0", "value": "first"}]),
+            json!([{"op": "remove", "path": "/l/1"}]),
+        ];
+        // Now: first, 0, {x: 1}.
+        let found = |pointer: &str| writer(&initial, &patches, pointer);
+        assert_eq!(found("/l/2/x"), Some((0, vec![0], "/l/1/x".to_owned())));
+        assert_eq!(found("/l/0"), Some((1, vec![1], "/l/0".to_owned())));
+        assert_eq!(found("/l/1"), None, "it came with the initial state");
+        assert_eq!(found("/l"), Some((2, vec![0], "/l".to_owned())), "the list itself lost an element last");
+    }
+
+    #[test]
+    fn what_was_moved_was_written_by_who_moved_it_and_what_was_removed_by_who_removed_it() {
+        let initial = json!({"a": 1, "l": [1, 2, 3]});
+        let patches = [
+            json!([{"op": "move", "from": "/a", "path": "/b"}]),
+            json!([{"op": "move", "from": "/l/0", "path": "/l/-"}]),
+        ];
+        let found = |pointer: &str| writer(&initial, &patches, pointer).map(|(record, ..)| record);
+        assert_eq!((found("/a"), found("/b"), found("/l/2"), found("/l/0")), (Some(0), Some(0), Some(1), None));
+    }
+}

@@ -1,0 +1,207 @@
+//! Fills the seats of a run: from the operator's configuration and the flags, or from a recording.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use patchboard_agents::cassette::{CassetteError, Player, Recorder};
+use patchboard_agents::config::{Config, Environment, Flags};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{Body, Record};
+use patchboard_runtime::agent::Agent;
+use serde_json::json;
+
+use crate::blueprint_file::plural;
+use crate::failure::Failure;
+use crate::output::{Output, one_line};
+use crate::progress::author;
+
+/// The configuration that is read where none is named, if it is there.
+const CONFIG: &str = "patchboard.toml";
+
+/// What fills the seats.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents")]
+pub(crate) struct SeatArguments {
+    /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
+    #[arg(long, value_name = "URL", conflicts_with = "cassette")]
+    model_url: Option<String>,
+    /// The server's name of the model
+    #[arg(long, value_name = "NAME", conflicts_with = "cassette")]
+    model: Option<String>,
+    /// The environment variable that holds the server's key; without it no key is sent to a --model-url, OPENAI_API_KEY
+    /// neither
+    #[arg(long, value_name = "VAR", conflicts_with = "cassette")]
+    api_key_env: Option<String>,
+    /// Answer from a recording instead of asking anybody
+    #[arg(long, value_name = "FILE")]
+    cassette: Option<PathBuf>,
+    /// Record every answer into a new file
+    #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
+    record: Option<PathBuf>,
+    /// Record over a file that exists
+    #[arg(long, requires = "record")]
+    force: bool,
+    /// Run programs that the blueprint itself brings: only if you trust its author with this machine
+    #[arg(long)]
+    allow_inline: bool,
+}
+
+/// Filled seats.
+pub(crate) struct Seating {
+    /// Answers every call.
+    pub(crate) agent: Arc<dyn Agent>,
+    /// The salt that makes two runs of one recording give the same records.
+    pub(crate) salt: Option<Salt>,
+    /// Whether the model that a flag addresses is sent no key.
+    sends_no_key: bool,
+    player: Option<Arc<Player>>,
+    recorder: Option<(Arc<Recorder>, PathBuf)>,
+}
+
+impl SeatArguments {
+    /// Fills the seats of a blueprint, or says everything that is missing.
+    pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
+        if let Some(path) = &self.cassette {
+            let player = Arc::new(Player::open(path).map_err(|error| cassette_failure(&error))?);
+            if player.blueprint() != blueprint.name {
+                let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
+                let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
+                return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
+            }
+            let agent: Arc<dyn Agent> = player.clone();
+            return Ok(Seating {
+                agent,
+                salt: Some(player.salt()),
+                sends_no_key: false,
+                player: Some(player),
+                recorder: None,
+            });
+        }
+        let seats = self.seats(config)?;
+        let problems = seats.check(blueprint);
+        if !problems.is_empty() {
+            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(Failure::refused("not_configured", all.join("; "))
+                .help("`patchboard run --help` says how to name a model; programs are named in patchboard.toml")
+                .detail("problems", json!(all)));
+        }
+        // What a flag addresses gets no key but that of a flag.
+        let sends_no_key = self.model_url.is_some() && self.api_key_env.is_none();
+        let agent: Arc<dyn Agent> = Arc::new(seats);
+        let Some(path) = &self.record else {
+            return Ok(Seating { agent, salt: None, sends_no_key, player: None, recorder: None });
+        };
+        let made = if self.force {
+            Recorder::replace(path, &blueprint.name, agent)
+        } else {
+            Recorder::create(path, &blueprint.name, agent)
+        };
+        let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?);
+        Ok(Seating {
+            agent: recorder.clone(),
+            salt: None,
+            sends_no_key,
+            player: None,
+            recorder: Some((recorder, path.clone())),
+        })
+    }
+
+    fn seats(&self, config: Option<&Path>) -> Result<Seats, Failure> {
+        let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
+        let read = match config {
+            Some(path) => Config::read(path).map_err(|error| told(&error))?,
+            None if Path::new(CONFIG).is_file() => Config::read(Path::new(CONFIG)).map_err(|error| told(&error))?,
+            None => Config::default(),
+        };
+        let flags = Flags {
+            model_url: self.model_url.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+        };
+        let environment = Environment::of_process();
+        let config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        let inline = if self.allow_inline { Inline::Allowed } else { Inline::Refused };
+        Ok(Seats::new(config, &environment, inline))
+    }
+
+    /// The flags that a later command needs to fill the seats in the same way; each begins with a space.
+    pub(crate) fn repeated(&self) -> String {
+        let mut words = String::new();
+        let mut flag = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.push_str(&format!(" {name} {}", quoted(&value)));
+            }
+        };
+        flag("--model-url", self.model_url.clone());
+        flag("--model", self.model.clone());
+        flag("--api-key-env", self.api_key_env.clone());
+        flag("--cassette", self.cassette.as_ref().map(|path| path.display().to_string()));
+        if self.allow_inline {
+            words.push_str(" --allow-inline");
+        }
+        words
+    }
+}
+
+impl Seating {
+    /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers
+    /// that were under way when a process ended are asked for again.
+    pub(crate) fn goes_on(&self, records: &[Record]) {
+        let Some(player) = &self.player else { return };
+        for body in records.iter().filter_map(|record| record.body().ok()) {
+            let by = match &body {
+                Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
+                body => author(body),
+            };
+            if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
+                player.answered_before(&by.worker, attempt.view);
+            }
+        }
+    }
+
+    /// What to do about a call that failed, where the seats have to do with it.
+    pub(crate) fn advice(&self, code: FailureCode, message: &str) -> Option<&'static str> {
+        let is_denied = code == FailureCode::Refused && (message.starts_with("401 ") || message.starts_with("403 "));
+        (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
+    }
+
+    /// Ends a recording, and says what became of it or of the one that was played.
+    pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
+        if let Some((recorder, path)) = &self.recorder {
+            let entries = recorder.finish().map_err(|error| cassette_failure(&error))?;
+            let entries = plural(usize::try_from(entries).unwrap_or(usize::MAX), "answer");
+            output.note(&format!("recorded {entries} into {}", path.display()));
+        }
+        if let Some(left) = self.player.as_ref().map(|player| player.left()).filter(|left| *left > 0) {
+            output.note(&format!("{} of the recording were not asked for", plural(left, "answer")));
+        }
+        Ok(())
+    }
+}
+
+fn cassette_failure(error: &CassetteError) -> Failure {
+    match error {
+        CassetteError::Exists { .. } => {
+            Failure::refused("cassette_exists", error).help("give --force to record over it, or name another file")
+        }
+        CassetteError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Failure::refused("cassette_io", error).help("name a recording that is there, or make one with --record")
+        }
+        CassetteError::Io { .. } => Failure::failed("cassette_io", error),
+        _ => Failure::refused("bad_cassette", error).help("record a new one with --record"),
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

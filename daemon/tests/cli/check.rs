@@ -1,0 +1,166 @@
+//! `patchboard check`.
+
+use crate::sandbox::{NOTES, Sandbox};
+
+#[test]
+fn a_sound_blueprint_passes() {
+    let ran = Sandbox::new().run(&["check", "notes.yaml"]).exits(0);
+    assert_eq!(ran.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn every_finding_points_at_its_line_and_says_how_to_mend_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer").replace("path: /answer", "path: /anwser"));
+    let ran = sandbox.run(&["check", "bad.yaml"]).exits(2);
+    let line = 1 + NOTES.lines().position(|line| line.contains("run: checker")).expect("a line names the worker");
+    for part in [
+        "error[undeclared_worker]: ".to_owned(),
+        format!("--> bad.yaml:{line}:"),
+        format!("{line} |   - {{name: check, trigger: {{op: add, path: /notes/*}}, run: chekcer}}"),
+        "Did you mean `checker`?".to_owned(),
+        "error[unknown_path]: ".to_owned(),
+        "1 blueprint: 2 errors, 0 warnings: refused".to_owned(),
+    ] {
+        assert!(ran.stdout.contains(&part), "{part:?} is not in:\n{}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains('\u{1b}'), "no colours where no terminal reads: {:?}", ran.stdout);
+}
+
+#[test]
+fn findings_are_told_as_one_json_value() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer"));
+    let found = sandbox.run(&["check", "notes.yaml", "bad.yaml", "--output", "json"]).exits(2).json();
+    assert_eq!((&found["ok"], &found["errors"]), (&false.into(), &1.into()));
+    let finding = &found["findings"][0];
+    assert_eq!(finding["code"], "undeclared_worker");
+    assert_eq!(finding["severity"], "error");
+    assert_eq!(finding["file"], "bad.yaml");
+    assert_eq!(finding["pointer"], "/rules/1/run");
+    assert!(finding["line"].is_u64() && finding["column"].is_u64(), "{finding}");
+}
+
+#[test]
+fn warnings_pass_unless_they_are_denied() {
+    let sandbox = Sandbox::new();
+    sandbox.write("endless.yaml", NOTES.replace("done: {when: has(state.answer)}\n", ""));
+    let ran = sandbox.run(&["check", "endless.yaml"]).exits(0);
+    assert!(ran.stdout.contains("warning[no_done]"), "{}", ran.stdout);
+    sandbox.run(&["check", "--deny-warnings", "endless.yaml"]).exits(2);
+}
+
+#[test]
+fn a_text_that_is_no_blueprint_and_a_file_that_is_not_there_are_findings() {
+    let sandbox = Sandbox::new();
+    sandbox.write("broken.yaml", "blueprint: 1\nname: [\n");
+    assert!(sandbox.run(&["check", "broken.yaml"]).exits(2).stdout.contains("error[yaml_syntax]"));
+    let wrong = NOTES.replace("run: checker", "run: nobody");
+    sandbox.write("wrong.yaml", wrong);
+    let found = sandbox.run(&["check", "notes.yaml", "missing.yaml", "wrong.yaml", "--output", "json"]).exits(2);
+    assert_eq!(found.stderr, "");
+    let found = found.json();
+    assert_eq!((&found["ok"], &found["errors"]), (&false.into(), &2.into()));
+    assert_eq!(found["findings"][0]["code"], "blueprint_unreadable");
+    assert_eq!(found["findings"][0]["file"], "missing.yaml");
+    assert_eq!(found["findings"][1]["file"], "wrong.yaml", "the files after it are checked, too");
+    let text = sandbox.run(&["check", "missing.yaml", "notes.yaml"]).exits(2).stdout;
+    assert!(text.contains("error[blueprint_unreadable]: missing.yaml cannot be read"), "{text}");
+    assert!(text.contains("2 blueprints: 1 error, 0 warnings: refused"), "{text}");
+}
+
+#[test]
+fn fragments_are_read_from_below_the_blueprints_directory_only() {
+    let sandbox = Sandbox::new();
+    let rules = "  - {name: begin, trigger: start, run: writer}\n";
+    sandbox.write("in/parts/begin.yaml", format!("rules:\n{rules}"));
+    sandbox.write("outside.yaml", format!("rules:\n{rules}"));
+    let blueprint = NOTES.replace(rules, "");
+    sandbox.write("in/good.yaml", format!("{blueprint}use: [parts/begin.yaml]\n"));
+    sandbox.run(&["check", "in/good.yaml", "--deny-warnings"]).exits(0);
+    let absolute = sandbox.path().join("outside.yaml");
+    for path in ["../outside.yaml", absolute.to_str().expect("the path is text")] {
+        sandbox.write("in/escaping.yaml", format!("{blueprint}use: [{path}]\n"));
+        let ran = sandbox.run(&["check", "in/escaping.yaml"]).exits(2);
+        assert!(ran.stdout.contains("error[fragment_unreadable]"), "{path}: {}", ran.stdout);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_link_does_not_lead_a_fragment_out_of_the_directory() {
+    let sandbox = Sandbox::new();
+    sandbox.write("outside.yaml", "rules: []\n");
+    sandbox.write("in/escaping.yaml", format!("{NOTES}use: [inside.yaml]\n"));
+    std::os::unix::fs::symlink("../outside.yaml", sandbox.path().join("in/inside.yaml")).expect("a link can be made");
+    let ran = sandbox.run(&["check", "in/escaping.yaml"]).exits(2);
+    assert!(ran.stdout.contains("error[fragment_unreadable]"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_finding_in_a_fragment_shows_the_fragments_line() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in/part.yaml", "rules:\n  - {name: more, trigger: start, run: nobody}\n");
+    sandbox.write("in/main.yaml", format!("{NOTES}use: [part.yaml]\n"));
+    let ran = sandbox.run(&["check", "in/main.yaml"]).exits(2);
+    assert!(ran.stdout.contains("--> in/part.yaml:2:"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 |   - {name: more, trigger: start, run: nobody}"), "{}", ran.stdout);
+}
+
+#[test]
+fn codes_are_listed_and_explained() {
+    let sandbox = Sandbox::new();
+    let listed = sandbox.run(&["check", "--codes", "--output", "json"]).exits(0).lines();
+    assert!(listed.len() > 20, "{} codes", listed.len());
+    for entry in &listed {
+        let code = entry["code"].as_str().expect("a code is text");
+        let explained = sandbox.run(&["check", "--explain", code]).exits(0).stdout;
+        let meaning = entry["meaning"].as_str().expect("a meaning is text");
+        assert!(explained.contains(meaning), "{code}: {explained}");
+    }
+    assert_eq!(
+        sandbox.run(&["check", "--explain", "nothing", "--output=json"]).exits(2).error()["code"],
+        "unknown_code"
+    );
+}
+
+#[test]
+fn a_blueprint_cannot_reach_the_terminal_through_a_finding() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", NOTES.replace("run: checker", r#"run: "chek\e[2J\u009b31m\u202ecer""#));
+    let ran = sandbox.run(&["check", "bad.yaml"]).exits(2);
+    let acts = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+    assert!(!ran.stdout.chars().any(|c| acts(&c)), "{:?}", ran.stdout);
+}
+
+#[test]
+fn a_wrong_command_line_is_told_with_exit_2() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(&["check"]).exits(2);
+    assert!(ran.stderr.contains("Usage: patchboard check"), "{}", ran.stderr);
+    let ran = sandbox.run(&["--output", "json", "check", "--nonsense"]).exits(2);
+    assert_eq!(ran.error()["code"], "usage");
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    let sandbox = Sandbox::new();
+    let commands = [
+        "check", "run", "kernel", "boards", "resume", "signal", "log", "state", "view", "why", "replay", "verify",
+        "export",
+    ];
+    let overview = sandbox.run(&["--help"]).exits(0).stdout;
+    for command in commands {
+        assert!(overview.contains(&format!("\n  {command} ")), "{command} is not in the overview:\n{overview}");
+        let help = sandbox.run(&[command, "--help"]).exits(0).stdout;
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let promised = match command {
+            "export" => "texts of views and prompts are not in it",
+            "run" | "resume" | "signal" => "OPENAI_API_KEY is not sent there unless --api-key-env says so",
+            _ => "",
+        };
+        assert!(words.contains(promised), "{help}");
+        assert!(help.contains("Examples:") && help.contains(&format!("patchboard {command}")), "{help}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Asking a board what happened: `log`, `state`, `why`, `view`, `replay`, `verify` and `export`.
+
+use patchboard_kernel::digest::sha256;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox};
+
+/// A sandbox with one board that is done.
+fn finished() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
+    sandbox
+}
+
+impl Sandbox {
+    fn ask(&self, command: &str, more: &[&str]) -> Ran {
+        self.run(&[&[command, "last"], more, &["--output", "json"]].concat())
+    }
+}
+
+#[test]
+fn the_log_has_every_record_and_can_be_narrowed() {
+    let sandbox = finished();
+    let records = sandbox.ask("log", &[]).exits(0).lines();
+    let kinds: Vec<&str> = records.iter().map(|record| record["kind"].as_str().expect("a kind is text")).collect();
+    let expected = "created scheduled invoked rejected invoked committed scheduled invoked committed ended";
+    assert_eq!(kinds.join(" "), expected);
+    for (seq, record) in records.iter().enumerate() {
+        assert_eq!(record["seq"], seq);
+    }
+    let rejected = sandbox.ask("log", &["--rejected"]).exits(0).lines();
+    assert_eq!(rejected, [records[3].clone()]);
+    assert_eq!((&rejected[0]["stage"], &rejected[0]["code"]), (&json!("authorization"), &json!("value_not_granted")));
+    let text = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert_eq!(text.lines().count(), records.len());
+    let followed = sandbox.run(&["log", "last", "--follow"]).exits(0).stdout;
+    assert_eq!(followed, text, "an ended board has nothing more to follow");
+}
+
+#[test]
+fn every_version_of_the_state_can_be_printed() {
+    let sandbox = finished();
+    let at = |version: &str| sandbox.ask("state", &["--at", version]).exits(0).json();
+    assert_eq!(at("0")["state"], json!({"request": {"topic": "x"}, "notes": []}));
+    assert_eq!(at("1")["state"]["notes"], json!([{"text": "first", "status": "draft"}]));
+    assert_eq!(at("2"), sandbox.ask("state", &[]).exits(0).json());
+    let text = sandbox.run(&["state", "last"]).exits(0).stdout;
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("the text is JSON"), at("2")["state"]);
+    let beyond = sandbox.ask("state", &["--at", "3"]).exits(2).error();
+    assert_eq!((&beyond["code"], &beyond["version"]), (&json!("no_such_version"), &json!(2)));
+}
+
+#[test]
+fn a_view_shows_what_the_worker_may_read_and_nothing_else() {
+    let sandbox = finished();
+    let view = sandbox.ask("view", &["checker", "--at", "1"]).exits(0).json();
+    let text = view["text"].as_str().expect("a view is text");
+    assert!(text.contains("first") && !text.contains("topic"), "{text}");
+    assert_eq!(view["hash"].as_str().map(str::len), Some(64));
+    assert!(view["reads"].to_string().contains("/notes"), "{view}");
+    let printed = sandbox.run(&["view", "last", "checker", "--at", "1"]).exits(0).stdout;
+    assert_eq!(printed.trim_end(), text.trim_end());
+    let unknown = sandbox.ask("view", &["nobody"]).exits(2).error();
+    assert_eq!((&unknown["code"], &unknown["workers"]), (&json!("no_such_worker"), &json!(["checker", "writer"])));
+}
+
+#[test]
+fn every_place_can_be_asked_who_wrote_it_and_why() {
+    let sandbox = finished();
+    let why = |pointer: &str| sandbox.ask("why", &[pointer]).exits(0).json();
+    let note = why("/notes/0/text");
+    assert_eq!((&note["worker"], &note["seq"], &note["version"]), (&json!("writer"), &json!(5), &json!(1)));
+    assert_eq!((&note["invocation"], &note["attempt"], &note["base"]), (&json!(1), &json!(2), &json!(0)));
+    assert_eq!((&note["trigger"]["rule"], &note["trigger"]["cause"]["kind"]), (&json!("begin"), &json!("start")));
+    let refused = &note["rejected"][0];
+    assert_eq!(
+        (&refused["seq"], &refused["code"], &refused["attempt"]),
+        (&json!(3), &json!("value_not_granted"), &json!(1))
+    );
+    let view = note["view"]["hash"].as_str().expect("a view has a hash");
+    let invoked = sandbox.ask("log", &["--kind", "invoked"]).exits(0).lines();
+    assert_eq!((&note["view"]["seq"], view), (&invoked[1]["seq"], invoked[1]["view"].as_str().unwrap_or_default()));
+
+    // The later commit wrote the status alone, and with it the note and the list that hold it.
+    for pointer in ["/notes/0/status", "/notes/0", "/notes", "/answer", ""] {
+        assert_eq!(why(pointer)["worker"], "checker", "{pointer}");
+    }
+    assert_eq!(
+        why("/notes/0/status")["ops"],
+        json!([{"op": "replace", "path": "/notes/0/status", "value": "checked"}])
+    );
+    assert_eq!(why("/request/topic")["source"], "request");
+    assert_eq!(sandbox.ask("why", &["/nope"]).exits(2).error()["code"], "no_such_place");
+    assert_eq!(sandbox.ask("why", &["nope"]).exits(2).error()["code"], "bad_pointer");
+    let text = sandbox.run(&["why", "last", "/notes/0/text"]).exits(0).stdout;
+    for part in ["was last written by writer", "rule begin: the board began", "record 3, attempt 1, authorization/"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_replay_gives_the_run_again() {
+    let sandbox = finished();
+    let replayed = sandbox.ask("replay", &[]).exits(0).json();
+    let verified = sandbox.ask("verify", &[]).exits(0).json();
+    assert_eq!(replayed["head"], verified["head"]);
+    assert_eq!((&replayed["records"], &replayed["commits"], &replayed["views"]), (&json!(10), &json!(2), &json!(3)));
+    let part = sandbox.ask("replay", &["--to", "5"]).exits(0).json();
+    assert_eq!((&part["records"], &part["version"], &part["head"]["seq"]), (&json!(6), &json!(1), &json!(5)));
+    assert_eq!(sandbox.ask("replay", &["--to", "10"]).exits(2).error()["code"], "no_such_record");
+}
+
+#[test]
+fn an_altered_record_is_named_by_verify() {
+    for (what, sql) in [
+        ("a value", "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5"),
+        ("a header", "UPDATE records SET header = replace(header, 'writer', 'wRiter') WHERE seq = 5"),
+        ("a hash", "UPDATE records SET hash = (SELECT hash FROM records WHERE seq = 4) WHERE seq = 5"),
+    ] {
+        let sandbox = finished();
+        let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+        let changed = journal.execute(sql, ()).expect("the record can be altered");
+        assert_eq!(changed, 1, "{what}");
+        drop(journal);
+        let ran = sandbox.ask("verify", &[]).exits(1);
+        let found = ran.error();
+        assert_eq!((&found["code"], &found["seq"]), (&json!("bad_record"), &json!(5)), "{what}: {found}");
+        // Whoever reads stdout alone must not take silence for soundness.
+        let result = ran.json();
+        assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("bad_record")), "{what}");
+        assert_eq!((&result["seq"], &result["message"]), (&json!(5), &found["message"]), "{what}");
+    }
+}
+
+#[test]
+fn a_replay_that_differs_is_told_as_a_result() {
+    let sandbox = finished();
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
+    assert_eq!(journal.execute(sql, ()).expect("the record can be altered"), 1);
+    drop(journal);
+    let ran = sandbox.ask("replay", &[]).exits(1);
+    let result = ran.json();
+    assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("replay_differs")));
+    assert_eq!((&result["seq"], &result["message"]), (&json!(5), &ran.error()["message"]));
+    let text = sandbox.run(&["replay", "last"]).exits(1);
+    assert_eq!(text.stdout, "");
+}
+
+#[test]
+fn a_cut_or_rewritten_journal_does_not_have_the_head_that_was_kept() {
+    let sandbox = finished();
+    let head = sandbox.ask("verify", &[]).exits(0).json()["head"]["hash"].as_str().expect("a hash is text").to_owned();
+    assert_eq!(sandbox.ask("verify", &["--head", &head]).exits(0).json()["expected_at"], 9);
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"y"}"#, "-q"]).exits(0);
+    let other = sandbox.ask("verify", &["--head", &head]).exits(1).error();
+    assert_eq!(other["code"], "wrong_head");
+    let result = sandbox.ask("verify", &["--head", &head]).exits(1).json();
+    assert_eq!((&result["ok"], &result["code"], &result["seq"]), (&json!(false), &json!("wrong_head"), &json!(null)));
+    assert_eq!(sandbox.ask("verify", &["--head", "abc"]).exits(2).error()["code"], "usage");
+}
+
+#[test]
+fn an_export_can_be_checked_by_anybody() {
+    let sandbox = finished();
+    let records = sandbox.run(&["export", "last"]).exits(0).lines();
+    let mut previous = [0; 32];
+    for record in &records {
+        let header = record["header"].as_str().expect("a header is the exact text");
+        let hash = sha256(&[previous.as_slice(), header.as_bytes()].concat());
+        assert_eq!(record["hash"], hash.to_string());
+        previous = hash.0;
+    }
+    let head = sandbox.ask("verify", &[]).exits(0).json();
+    assert_eq!(records.last().map(|record| &record["hash"]), Some(&head["head"]["hash"]));
+    assert_eq!(records.len(), 10);
+}
+
+#[test]
+fn asking_changes_nothing() {
+    let sandbox = finished();
+    let before = sandbox.ask("verify", &[]).exits(0).json();
+    for arguments in [
+        &["log", "last"][..],
+        &["state", "last"],
+        &["view", "last", "writer"],
+        &["why", "last", "/answer"],
+        &["replay", "last"],
+        &["export", "last"],
+        &["boards"],
+        &["resume", "last"],
+    ] {
+        sandbox.run(arguments).exits(0);
+    }
+    assert_eq!(sandbox.ask("verify", &[]).exits(0).json(), before);
+}

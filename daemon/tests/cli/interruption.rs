@@ -1,0 +1,282 @@
+//! Runs that are stopped from outside, and go on.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{NOTES, Sandbox};
+
+const REQUEST: &str = r#"{"topic":"x"}"#;
+
+/// A run whose writer is a program that answers only once the file `go` is there.
+struct Held {
+    sandbox: Sandbox,
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Held {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#;
+        sandbox.write("reply.json", reply);
+        let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
+        let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
+        let head = head.replace("agent: script", "agent: command\n    limits: {timeout: 60s}");
+        let program = "    program: [sh, -c, 'while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
+        sandbox.write("held.yaml", format!("{head}{program}  checker:\n{rest}"));
+        let arguments = ["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"];
+        let mut child = sandbox
+            .command(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let mut held = Self { sandbox, child, stderr };
+        held.hear("invoked writer");
+        held
+    }
+
+    /// Reads progress up to the line that holds this.
+    fn hear(&mut self, what: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.stderr.read_line(&mut line).expect("stderr is text");
+            assert!(read > 0, "{what:?} was never told");
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+
+    fn send(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "{signal} can be sent");
+    }
+
+    fn let_go(&self) {
+        self.sandbox.write("go", "");
+    }
+
+    /// Waits for the end; its exit code, and what it printed.
+    fn end(&mut self) -> (Option<i32>, String) {
+        let mut stdout = String::new();
+        self.child.stdout.take().expect("stdout is piped").read_to_string(&mut stdout).expect("stdout is text");
+        (self.child.wait().expect("it ends").code(), stdout)
+    }
+
+    fn resume(&self) -> Value {
+        self.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).exits(0).json()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The program of a run that was killed waits for this and then ends, too.
+        let _ = fs::write(self.sandbox.path().join("go"), "");
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The status of the only board, as JSON and as text.
+fn status(sandbox: &Sandbox) -> String {
+    let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
+    let status = listed["status"].as_str().expect("a status is text").to_owned();
+    let table = sandbox.run(&["boards"]).exits(0).stdout;
+    assert!(table.contains("STATUS") && table.contains(&status), "{table}");
+    status
+}
+
+#[test]
+fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
+    let mut held = Held::new();
+    held.send("-INT");
+    held.hear("pausing: 1 under way");
+    held.let_go();
+    let hint = held.hear("go on with: patchboard resume ");
+    assert!(hint.contains("--allow-inline"), "{hint}");
+    let (code, stdout) = held.end();
+    assert_eq!(code, Some(5));
+    let result: Value = serde_json::from_str(&stdout).expect("the result is JSON");
+    assert_eq!((&result["paused"], &result["end"], &result["version"]), (&json!(true), &json!(null), &json!(1)));
+    assert_eq!(status(&held.sandbox), "paused");
+    let resumed = held.resume();
+    assert_eq!(status(&held.sandbox), "done");
+    assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
+    assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]));
+    held.sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_second_interrupt_gives_calls_under_way_up_and_they_are_made_again() {
+    let mut held = Held::new();
+    held.send("-INT");
+    held.hear("pausing");
+    held.send("-TERM");
+    let (code, stdout) = held.end();
+    assert_eq!(code, Some(5));
+    let result: Value = serde_json::from_str(&stdout).expect("the result is JSON");
+    assert_eq!((&result["paused"], &result["version"]), (&json!(true), &json!(0)));
+    held.let_go();
+    assert_eq!(held.resume()["state"]["notes"], json!([{"text": "held", "status": "checked"}]));
+}
+
+#[test]
+fn a_killed_run_goes_on_from_its_journal() {
+    let mut held = Held::new();
+    held.send("-KILL");
+    let (code, _) = held.end();
+    assert_eq!(code, None, "it was killed");
+    assert_eq!(status(&held.sandbox), "interrupted");
+    let broken_off = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    assert_eq!(broken_off.last().map(|record| &record["kind"]), Some(&json!("invoked")));
+    held.let_go();
+    let resumed = held.resume();
+    assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
+    assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]), "committed once");
+    let records = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    assert_eq!(records[..broken_off.len()], broken_off, "what was acknowledged is there");
+    held.sandbox.run(&["verify", "last"]).exits(0);
+    held.sandbox.run(&["replay", "last"]).exits(0);
+}
+
+/// A chain of fifteen commits by two workers at once, each answer a few hundredths of a second away.
+const CHAIN: &str = r#"
+blueprint: 1
+name: chain
+state:
+  schema: {type: object, properties: {links: {type: array, items: {type: integer}}}}
+  initial: {links: []}
+workers:
+  smith: &smith
+    agent: command
+    program: [sh, -c, 'sleep 0.03; printf "%s\n" "[{\"op\":\"add\",\"path\":\"/links/-\",\"value\":1}]"']
+    reads: [/links]
+    writes: [{path: /links/-, ops: [add]}]
+    limits: {attempts: 20}
+  helper: *smith
+rules:
+  - {name: begin, trigger: start, run: smith}
+  - {name: help, trigger: start, run: helper}
+  - {name: next, trigger: {op: add, path: /links/*}, when: size(state.links) < 14, run: smith}
+done: {when: size(state.links) >= 15}
+"#;
+
+#[test]
+fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice() {
+    let sandbox = Sandbox::new();
+    sandbox.write("chain.yaml", CHAIN);
+    let mut told = 0;
+    let mut kills = 0;
+    for turn in 0..60_u64 {
+        let arguments: &[&str] = match turn {
+            0 => &["run", "chain.yaml", "--allow-inline"],
+            _ => &["resume", "last", "--allow-inline"],
+        };
+        let mut child = sandbox
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        // Killed in the middle of whatever comes after its so-manieth line.
+        let mut lines = 0;
+        let mut line = String::new();
+        while stderr.read_line(&mut line).expect("stderr is text") > 0 {
+            let version = line.split("version ").nth(1).filter(|_| line.contains("committed"));
+            let version = version.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
+            told = told.max(version.unwrap_or(0_u64));
+            lines += 1;
+            if lines == 6 + turn % 5 {
+                child.kill().expect("it can be killed");
+            }
+            line.clear();
+        }
+        let code = child.wait().expect("it ends").code();
+        let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+        let version = state["version"].as_u64().expect("a version is a number");
+        assert!(version >= told, "version {told} was told, {version} is there");
+        sandbox.run(&["verify", "last"]).exits(0);
+        if code.is_some() {
+            assert_eq!(code, Some(0), "it ended by itself, and done");
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills >= 3, "it was killed {kills} times only");
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    assert_eq!(records.last().map(|record| &record["end"]), Some(&json!("done")), "after {kills} kills");
+    let mut committed = std::collections::BTreeSet::new();
+    for record in records.iter().filter(|record| record["kind"] == "committed") {
+        let invocation = record["by"]["attempt"]["invocation"].as_u64().expect("a commit names its invocation");
+        assert!(committed.insert(invocation), "invocation {invocation} committed twice");
+    }
+    assert_eq!(committed.len(), 15);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_board_that_runs_elsewhere_is_not_taken_by_mistake() {
+    let held = Held::new();
+    let taken = held.sandbox.run(&["resume", "last", "--allow-inline", "--output", "json"]).exits(1);
+    assert_eq!(taken.error()["code"], "board_owned");
+    let signalled = held.sandbox.run(&["signal", "last", "go", "--allow-inline", "--output", "json"]).exits(1).error();
+    assert_eq!(signalled["code"], "board_owned");
+    assert!(signalled["help"].as_str().is_some_and(|help| help.contains("pause its run")), "{signalled}");
+    assert_eq!(status(&held.sandbox), "running");
+    // Reading does not wait for the run.
+    assert_eq!(held.sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["version"], 0);
+}
+
+#[test]
+fn a_run_whose_board_was_taken_over_does_not_advise_to_take_it_back() {
+    let mut held = Held::new();
+    let mut taker = held
+        .sandbox
+        .command(&["resume", "last", "--force-takeover", "--allow-inline", "-q"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary can be run");
+    let is_taken = || held.sandbox.run(&["log", "last", "--kind", "epoch"]).exits(0).stdout.contains("epoch");
+    while !is_taken() {
+        assert!(taker.try_wait().expect("it can be asked").is_none(), "it works on the board");
+    }
+    held.let_go();
+    let mut told = String::new();
+    held.stderr.read_to_string(&mut told).expect("stderr is text");
+    assert!(told.contains("journal_fenced"), "{told}");
+    for word in ["go on with", "ERROR"] {
+        assert!(!told.contains(word), "{word} is in {told}");
+    }
+    assert_eq!(held.end().0, Some(1));
+    taker.wait().expect("it ends");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_listing_quietly() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "-q"]).exits(0);
+    for arguments in [&["log", "last"][..], &["export", "last"], &["boards"], &["check", "--codes"]] {
+        let mut child = sandbox
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The binary as users meet it: what goes in, what comes out on which stream, and the exit codes.
+
+mod check;
+mod history;
+mod interruption;
+mod kernel;
+mod readme;
+mod run;
+mod sandbox;

@@ -1,0 +1,334 @@
+//! `patchboard run`, `signal` and `boards`: how runs end, and how that is told.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::sandbox::{NOTES, Sandbox};
+
+const REQUEST: &str = r#"{"topic":"x"}"#;
+
+#[test]
+fn a_run_that_is_done_prints_its_result_and_exits_with_0() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--output", "json"]).exits(0);
+    let result = ran.json();
+    let state = json!({"request": {"topic": "x"}, "notes": [{"text": "first", "status": "checked"}], "answer": "ok"});
+    assert_eq!(result["state"], state);
+    assert_eq!((&result["end"], &result["cause"], &result["version"]), (&json!("done"), &json!("done"), &json!(2)));
+    assert_eq!((&result["calls"], &result["rejected"], &result["failed"]), (&json!(3), &json!(1), &json!(0)));
+    assert_eq!(result["tokens"]["total"], 0);
+    assert_eq!(result["state_hash"].as_str().map(str::len), Some(64));
+    assert!(sandbox.path().join(".patchboard/patchboard.db").is_file());
+}
+
+#[test]
+fn progress_goes_to_stderr_and_says_who_works_and_what_was_refused_and_why() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(&["run", "notes.yaml", "--request", REQUEST]).exits(0);
+    for part in [
+        "invoked writer #1.1",
+        "rejected writer #1.1 authorization/value_not_granted at /notes/-",
+        "committed version 1 by writer #1.2: add /notes/-",
+        "committed version 2 by checker #2.1: replace /notes/0/status, add /answer",
+    ] {
+        assert!(ran.stderr.contains(part), "{part:?} is not in:\n{}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("ERROR"), "{}", ran.stderr);
+    let head: Vec<&str> = ran.stdout.lines().take(4).map(|line| line.split_whitespace().next().unwrap_or("")).collect();
+    assert_eq!(head, ["board", "end", "version", "tokens"]);
+    let (_, state) = ran.stdout.split_once("{\n").expect("the state is pretty JSON");
+    let state: Value = serde_json::from_str(&format!("{{{state}")).expect("the state is JSON");
+    assert_eq!(state["answer"], "ok");
+    let quiet = sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--quiet"]).exits(0);
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn nothing_an_agent_writes_reaches_the_terminal_unescaped() {
+    let sandbox = Sandbox::new();
+    // The intent of the second reply in this blueprint tries.
+    assert!(NOTES.contains(r"\e[31m"));
+    let hostile = NOTES.replace("text: first", r#"text: "\e]0;title\x07\u009b2J\u202efirst""#);
+    sandbox.write("hostile.yaml", hostile);
+    let request = ["run", "hostile.yaml", "--request", REQUEST];
+    for arguments in [
+        &request[..],
+        &["log", "last"],
+        &["state", "last"],
+        &["why", "last", "/notes/0/text"],
+        &["view", "last", "checker"],
+        &["state", "last", "--output", "json"],
+        &["log", "last", "--output", "json"],
+        &["export", "last"],
+    ] {
+        let ran = sandbox.run(arguments).exits(0);
+        for text in [&ran.stdout, &ran.stderr] {
+            let acts = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
+            assert_eq!(acts, None, "{arguments:?}: {text:?}");
+        }
+    }
+    let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(state["state"]["notes"][0]["text"], "\u{1b}]0;title\u{7}\u{9b}2J\u{202e}first");
+}
+
+#[test]
+fn a_refused_blueprint_or_request_makes_no_board() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: nobody"));
+    let run = |blueprint: &str, request: &str| {
+        let arguments = ["run", blueprint, "--request", request, "--output", "json"];
+        sandbox.run(&arguments).exits(2).error()
+    };
+    assert_eq!(run("bad.yaml", REQUEST)["code"], "blueprint_refused");
+    assert_eq!(run("notes.yaml", r#"{"topic":3}"#)["code"], "bad_request");
+    assert_eq!(run("notes.yaml", r#"{"topic":"a","topic":"b"}"#)["reason"], "duplicate_key");
+    assert_eq!(run("notes.yaml", "@missing.json")["code"], "request_unreadable");
+    assert_eq!(run("missing.yaml", REQUEST)["code"], "blueprint_unreadable");
+    let without = sandbox.run(&["run", "notes.yaml", "--output", "json"]).exits(2).error();
+    assert_eq!(without["code"], "bad_request");
+    let message = without["message"].as_str().expect("a message is text");
+    assert!(message.starts_with("--request is missing: "), "{message}");
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout, "");
+}
+
+#[test]
+fn a_request_may_come_from_a_file_and_boards_may_be_kept_elsewhere() {
+    let sandbox = Sandbox::new();
+    sandbox.write("request.json", REQUEST);
+    let run = ["run", "notes.yaml", "-r", "@request.json", "-q", "--data-dir", "kept/here"];
+    sandbox.run(&run).exits(0);
+    assert!(sandbox.path().join("kept/here/patchboard.db").is_file());
+    let mut command = sandbox.command(&["boards", "--output", "json"]);
+    let output = command.env("PATCHBOARD_DATA_DIR", "kept/here").output().expect("the binary can be run");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+}
+
+#[test]
+fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("waiting.yaml", NOTES.replace("trigger: start", "trigger: {signal: go}"));
+    let run = || sandbox.run(&["run", "waiting.yaml", "--request", REQUEST, "--output", "json"]).exits(4).json();
+    assert_eq!(run()["end"], "quiescent");
+    let woken = sandbox.run(&["signal", "last", "go", r#"{"by":"hand"}"#, "--output", "json"]).exits(0);
+    assert!(!woken.stderr.contains("no rule waits"), "{}", woken.stderr);
+    let woken = woken.json();
+    assert_eq!((&woken["end"], &woken["version"]), (&json!("done"), &json!(2)));
+    let late = sandbox.run(&["signal", "last", "go", "--output", "json"]).exits(2);
+    assert_eq!(late.error()["code"], "board_over");
+
+    run();
+    let unheard = sandbox.run(&["signal", "last", "other", "--output", "json"]).exits(4);
+    assert!(unheard.stderr.contains("no rule waits for other; names that rules wait for: go\n"), "{}", unheard.stderr);
+    let unheard = unheard.json();
+    assert_eq!((&unheard["end"], &unheard["version"]), (&json!("quiescent"), &json!(0)));
+    sandbox.run(&["signal", "last", "go", "--no-run"]).exits(0);
+    let log = sandbox.run(&["log", "last", "--kind", "invoked", "--kind", "signal", "--output", "json"]).exits(0);
+    let kinds: Vec<Value> = log.lines().iter().map(|record| record["kind"].clone()).collect();
+    assert_eq!(kinds, ["signal", "signal"], "nobody was called for it yet");
+    assert_eq!(sandbox.run(&["resume", "last", "--output", "json"]).exits(0).json()["end"], "done");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_limit_stops_a_board_with_3() {
+    let sandbox = Sandbox::new();
+    sandbox.write("limited.yaml", format!("{NOTES}limits: {{commits: 1}}\n"));
+    let result = sandbox.run(&["run", "limited.yaml", "--request", REQUEST, "--output", "json"]).exits(3).json();
+    assert_eq!((&result["end"], &result["cause"]), (&json!("stopped"), &json!("commits")));
+}
+
+#[test]
+fn a_seat_that_cannot_be_filled_is_told_before_anything_happens() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.yaml", NOTES.replacen("agent: script", "agent: llm", 1).replace(SCRIPT_OF_WRITER, ""));
+    let ran = sandbox.run(&["run", "model.yaml", "--request", REQUEST, "--output", "json"]).exits(2);
+    assert_eq!(ran.error()["code"], "not_configured");
+    let message = ran.error()["message"].to_string();
+    assert!(message.contains("writer") && message.contains("--model-url"), "{message}");
+
+    let inline =
+        NOTES.replacen("agent: script", "agent: command\n    program: [\"true\"]", 1).replace(SCRIPT_OF_WRITER, "");
+    sandbox.write("inline.yaml", inline);
+    let ran = sandbox.run(&["run", "inline.yaml", "--request", REQUEST, "--output", "json"]).exits(2);
+    assert!(ran.error()["message"].to_string().contains("--allow-inline"), "{}", ran.stderr);
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout, "");
+    sandbox.write("patchboard.toml", "[modles.x]\n");
+    let ran = sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--output", "json"]).exits(2);
+    assert_eq!(ran.error()["code"], "bad_config");
+}
+
+#[test]
+fn a_server_that_wants_a_key_leads_to_the_flag_that_sends_one() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}/v1", server.local_addr().expect("it has an address"));
+    // Ends with the process: the run makes as many requests as it likes.
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1 << 16]);
+            let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let sandbox = Sandbox::new();
+    sandbox.write("model.yaml", NOTES.replacen("agent: script", "agent: llm", 1).replace(SCRIPT_OF_WRITER, ""));
+    let ran = sandbox.run(&["run", "model.yaml", "-r", REQUEST, "--model-url", &url, "--model", "m"]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stdout.contains("failed   1 call; last: refused: 401 Unauthorized"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("no key was sent; give --api-key-env"), "{}", ran.stderr);
+}
+
+/// The lines of [`NOTES`] that say what the writer replies.
+const SCRIPT_OF_WRITER: &str = r#"    script:
+      - [{op: add, path: /notes/-, value: {text: bad, status: checked}}]
+      - {patch: [{op: add, path: /notes/-, value: {text: first, status: draft}}], intent: "one \e[31mred note"}
+"#;
+
+#[test]
+fn two_runs_of_one_cassette_give_the_same_records_except_ids_and_times() {
+    let sandbox = Sandbox::new();
+    let run = |more: &[&str]| sandbox.run(&[&["run", "notes.yaml", "--request", REQUEST, "-q"], more].concat());
+    run(&["--record", "notes.cassette"]).exits(0);
+    let again = run(&["--record", "notes.cassette", "--output", "json"]).exits(2);
+    assert_eq!(again.error()["code"], "cassette_exists");
+    run(&["--record", "notes.cassette", "--force"]).exits(0);
+
+    let records = || {
+        run(&["--cassette", "notes.cassette"]).exits(0);
+        let mut lines = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+        for line in &mut lines {
+            let record = line.as_object_mut().expect("a record is an object");
+            for its_own in ["at", "hash", "board", "deadline", "writer"] {
+                record.remove(its_own);
+            }
+        }
+        lines
+    };
+    let first = records();
+    assert!(first.len() > 5, "{first:?}");
+    assert_eq!(first, records());
+
+    sandbox.write("other.yaml", NOTES.replace("name: notes", "name: others"));
+    let other =
+        sandbox.run(&["run", "other.yaml", "-r", REQUEST, "--cassette", "notes.cassette", "--output=json"]).exits(2);
+    assert_eq!(other.error()["code"], "wrong_cassette");
+    let missing = run(&["--cassette", "missing.cassette", "--output", "json"]).exits(2);
+    assert_eq!(missing.error()["code"], "cassette_io");
+}
+
+/// Takes the records after `seq` of the only board away, as if its process had died before it wrote them.
+fn cut_after(sandbox: &Sandbox, seq: i64, version: i64) {
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    journal.execute("DELETE FROM records WHERE seq > ?1", [seq]).expect("records can be deleted");
+    let sql = "UPDATE boards SET last_seq = ?1, version = ?2, ended = NULL, \
+               last_hash = (SELECT hash FROM records WHERE seq = ?1)";
+    assert_eq!(journal.execute(sql, [seq, version]).expect("the list of boards can be changed"), 1);
+}
+
+#[test]
+fn a_board_that_goes_on_with_its_cassette_asks_only_for_what_it_has_not_had() {
+    let sandbox = Sandbox::new();
+    sandbox.write("notes.yaml", NOTES.replace("    agent: script", "    restart: fresh\n    agent: script"));
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q", "--record", "notes.cassette"]).exits(0);
+    // Up to the checker's `invoked`: the writer has had both of its answers, the checker has not had its one.
+    cut_after(&sandbox, 7, 1);
+    let last = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines().pop().expect("there are records");
+    assert_eq!((&last["kind"], &last["worker"]), (&json!("invoked"), &json!("checker")));
+    let ran = sandbox.run(&["resume", "last", "--cassette", "notes.cassette", "--output", "json"]).exits(0);
+    assert_eq!((&ran.json()["end"], &ran.json()["version"]), (&json!("done"), &json!(2)));
+    for word in ["WARN", "never asked for", "were not asked for"] {
+        assert!(!ran.stderr.contains(word), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_miss_shows_how_the_view_differs_and_the_result_that_a_call_failed() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q", "--record", "notes.cassette"]).exits(0);
+    let ran = sandbox.run(&["run", "notes.yaml", "-r", r#"{"topic":"another"}"#, "--cassette", "notes.cassette"]);
+    assert_ne!(ran.code, 0);
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    for text in [&ran.stderr, &log] {
+        assert!(text.contains("\n      --- recorded\n      +++ now\n"), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("      +") && line.contains("another")), "{text}");
+    }
+    let failed = ran.stdout.lines().find(|line| line.starts_with("failed "));
+    assert!(failed.is_some_and(|line| line.starts_with("failed   1 call; last: cassette_miss: ")), "{}", ran.stdout);
+}
+
+#[test]
+fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    assert_eq!(journal.execute("DELETE FROM records WHERE seq > 7", ()).expect("records can be deleted"), 2);
+    drop(journal);
+    let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
+    assert_eq!(error["code"], "bad_summary");
+    assert!(error["help"].as_str().is_some_and(|help| help.contains("patchboard verify")), "{error}");
+}
+
+#[test]
+fn boards_are_listed_and_found_by_what_tells_them_apart() {
+    let sandbox = Sandbox::new();
+    let run = || sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--output", "json"]).exits(0).json();
+    let ids: Vec<String> = (0..2).map(|_| run()["board"].as_str().expect("an id is text").to_owned()).collect();
+    let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+    let found: Vec<&Value> = listed.iter().map(|board| &board["board"]).collect();
+    assert_eq!(found, [&ids[0], &ids[1]]);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["end"], &listed[0]["version"]),
+        (&json!("notes"), &json!("done"), &json!(2))
+    );
+    let table = sandbox.run(&["boards"]).exits(0).stdout;
+    assert!(table.lines().nth(1).is_some_and(|row| row.contains(&ids[0]) && row.contains("done")), "{table}");
+
+    let common: String = ids[0].chars().zip(ids[1].chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+    let state = |board: &str| sandbox.run(&["state", board, "--output", "json"]);
+    assert_eq!(state("last").exits(0).json()["board"], ids[1]);
+    assert_eq!(state(&ids[0][..=common.len()]).exits(0).json()["board"], ids[0]);
+    assert_eq!(state(&ids[0]).exits(0).json()["board"], ids[0]);
+    assert_eq!(state(&common).exits(2).error()["code"], "ambiguous_board");
+    assert_eq!(state("").exits(2).error()["code"], "no_such_board");
+    assert_eq!(state("zzz").exits(2).error()["code"], "no_such_board");
+    let elsewhere = sandbox.run(&["state", "last", "--data-dir", "nowhere", "--output", "json"]).exits(2);
+    assert_eq!(elsewhere.error()["code"], "no_journal");
+    assert!(!sandbox.path().join("nowhere").exists(), "reading makes nothing");
+}
+
+#[test]
+fn a_blueprint_without_rules_is_not_run() {
+    let sandbox = Sandbox::new();
+    let (head, _) = NOTES.split_once("rules:").expect("it has rules");
+    sandbox.write("still.yaml", head);
+    let refused = sandbox.run(&["run", "still.yaml", "--request", r#"{"topic":"x"}"#, "--output", "json"]).exits(2);
+    assert_eq!(refused.error()["code"], "no_rules");
+}
+
+#[test]
+fn a_board_whose_only_busy_branch_is_stopped_exits_with_3_and_still_hears_signals() {
+    let sandbox = Sandbox::new();
+    let blueprint = r"
+blueprint: 1
+name: stopped
+state: {schema: {type: object, properties: {list: {type: array}}}, initial: {list: []}}
+workers:
+  idler: {agent: script, script: [[]], reads: [/list], writes: [{path: /list/-, ops: [add]}]}
+  worker: {agent: script, script: [[{op: add, path: /list/-, value: 1}]], writes: [{path: /list/-, ops: [add]}]}
+rules:
+  - {name: begin, trigger: start, run: idler}
+  - {name: again, trigger: {signal: again}, run: idler}
+  - {name: go, trigger: {signal: go}, run: worker}
+circuit: {no_ops: {limit: 1, then: stop_branch}}
+done: {when: size(state.list) > 0}
+";
+    sandbox.write("stopped.yaml", blueprint);
+    let stopped = sandbox.run(&["run", "stopped.yaml", "--output", "json"]).exits(3).json();
+    assert_eq!((&stopped["end"], &stopped["cause"]), (&json!("stopped"), &json!("breaker")));
+    let done = sandbox.run(&["signal", "last", "go", "--output", "json"]).exits(0).json();
+    assert_eq!(done["end"], "done");
+    sandbox.run(&["signal", "last", "go"]).exits(2);
+    sandbox.run(&["replay", "last"]).exits(0);
+}

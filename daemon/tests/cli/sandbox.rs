@@ -1,0 +1,118 @@
+//! A directory of its own for each test, and the binary run in it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A blueprint without a model: one worker writes a note, first wrongly, and another checks it.
+pub(crate) const NOTES: &str = include_str!("notes.yaml");
+
+/// A directory with a blueprint `notes.yaml`.
+pub(crate) struct Sandbox {
+    directory: TempDir,
+}
+
+/// What a command did.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let sandbox = Self { directory: tempfile::tempdir().expect("a directory can be made") };
+        sandbox.write("notes.yaml", NOTES);
+        sandbox
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().expect("it is in the directory")).expect("a directory can be made");
+        fs::write(path, text).expect("a file can be written");
+    }
+
+    /// The binary with these arguments, none of the caller's environment that could change what it does.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
+        command.current_dir(self.path()).args(arguments);
+        for variable in ["PATCHBOARD_DATA_DIR", "RUST_LOG", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_with(arguments, "")
+    }
+
+    /// Runs the binary to its end with this on standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        let input = input.as_ref().to_vec();
+        // Written from beside, because a command that answers while it reads would otherwise wait for us for ever.
+        let writer = std::thread::spawn(move || {
+            // A command that does not read to the end is not wrong.
+            let _ = stdin.write_all(&input);
+        });
+        let output = child.wait_with_output().expect("the binary ends");
+        writer.join().expect("writing does not panic");
+        Ran::from(output)
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("stdout is text"),
+            stderr: String::from_utf8(output.stderr).expect("stderr is text"),
+        }
+    }
+}
+
+impl Ran {
+    /// Fails with everything that was printed unless the exit code is this.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Stdout as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+    }
+
+    /// Stdout as JSON lines.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        self.stdout.lines().map(read).collect()
+    }
+
+    /// The error on stderr, as JSON.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        let line = self.stderr.lines().last().unwrap_or_default();
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {:?}", self.stderr));
+        value["error"].clone()
+    }
+}
