@@ -1,0 +1,113 @@
+//! `docs/codes.md`: every stable code and what it means, written from the enums that define them.
+//!
+//! `cargo xtask codes` writes the page; without it, this test compares. The meanings are the doc comments of the
+//! members, so that there is one place to change them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::lint::{self, Severity};
+use patchboard_kernel::record::{Cause, End, Kind, Resource};
+use patchboard_kernel::rejection::{Code, Stage};
+
+/// Set by `cargo xtask codes`.
+const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
+
+#[test]
+fn the_page_of_codes_says_what_the_enums_say() {
+    let path = root().join("docs/codes.md");
+    let page = page();
+    if std::env::var_os(WRITE_DOCS).is_some() {
+        fs::write(&path, page).expect("docs/codes.md can be written");
+        return;
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == page, "docs/codes.md does not say what the enums say: run `cargo xtask codes`");
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# Codes\n\n\
+         Every stable name that users, models and programs may branch on. Messages may change between versions, codes \
+         may not.\n\n\
+         `cargo xtask codes` writes this page from the doc comments of the enums; change those. \
+         `patchboard check --explain CODE` looks a code up in it.\n",
+    );
+    section(&mut page, "Stages", "The stages of the validation pipeline, in their order.");
+    table(&mut page, "runtime/kernel/src/rejection.rs", "Stage", Stage::ALL, Stage::as_str);
+    section(&mut page, "Refusals", "Why a proposal was refused.");
+    table(&mut page, "runtime/kernel/src/rejection.rs", "Code", Code::ALL, Code::as_str);
+    section(&mut page, "Failures", "Why an attempt ended without a proposal.");
+    table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
+    section(&mut page, "Ends", "How a board ends.");
+    table(&mut page, "runtime/kernel/src/record.rs", "End", End::ALL, End::as_str);
+    section(&mut page, "Causes", "Why a board ended.");
+    table(&mut page, "runtime/kernel/src/record.rs", "Cause", Cause::ALL, Cause::as_str);
+    section(&mut page, "Records", "The kinds of records in a journal.");
+    table(&mut page, "runtime/kernel/src/record.rs", "Kind", Kind::ALL, Kind::as_str);
+    section(&mut page, "Breaker moves", "What happened to a branch.");
+    table(&mut page, "runtime/kernel/src/breaker.rs", "Change", Change::ALL, Change::as_str);
+    section(&mut page, "Breaker reasons", "Why a breaker moved.");
+    table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
+    section(&mut page, "Resources", "What a budget counts.");
+    table(&mut page, "runtime/kernel/src/record.rs", "Resource", Resource::ALL, Resource::as_str);
+    section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
+    page.push_str("| code | severity | meaning |\n|---|---|---|\n");
+    for (code, severity, meaning) in lint::CODES {
+        let severity = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        writeln!(page, "| `{code}` | {severity} | {} |", cell(meaning)).expect("a string takes everything");
+    }
+    page
+}
+
+fn section(page: &mut String, title: &str, what: &str) {
+    write!(page, "\n## {title}\n\n{what}\n\n").expect("a string takes everything");
+}
+
+/// A table of an enum's members. The meanings are read from the source; every member must have one.
+fn table<T: Copy + 'static>(page: &mut String, source: &str, name: &str, all: &[T], code: impl Fn(T) -> &'static str) {
+    let meanings = meanings(source, name);
+    page.push_str("| code | meaning |\n|---|---|\n");
+    for member in all {
+        let code = code(*member);
+        let meaning = meanings.iter().find(|(known, _)| known == code).map(|(_, meaning)| meaning);
+        let meaning = meaning.unwrap_or_else(|| panic!("{source} has no doc comment for {name} {code}"));
+        writeln!(page, "| `{code}` | {} |", cell(meaning)).expect("a string takes everything");
+    }
+}
+
+/// Codes and doc comments of a `coded!` enum, as its source has them.
+fn meanings(source: &str, name: &str) -> Vec<(String, String)> {
+    let path = root().join(source);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let head = format!("    {name} {{");
+    let body = text.lines().skip_while(|line| *line != head).skip(1).take_while(|line| *line != "    }");
+    let mut meanings = Vec::new();
+    let mut comment = Vec::new();
+    for line in body.map(str::trim) {
+        if let Some(words) = line.strip_prefix("/// ") {
+            comment.push(words);
+        } else if let Some((_, code)) = line.split_once(" = \"") {
+            let code = code.trim_end_matches(',').trim_end_matches('"');
+            meanings.push((code.to_owned(), comment.join(" ")));
+            comment.clear();
+        }
+    }
+    assert!(!meanings.is_empty(), "{source} has no enum {name} made by coded!");
+    meanings
+}
+
+/// Text for a table's cell: links of the documentation become plain words.
+fn cell(text: &str) -> String {
+    text.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the workspace").to_owned()
+}

@@ -1,0 +1,9 @@
+//! One integration binary: a module per promise. One binary, because each would link the whole system again.
+
+mod codes;
+mod json_schema_suite;
+mod shared;
+mod simulator;
+mod syntax;
+mod tidy;
+mod vectors;

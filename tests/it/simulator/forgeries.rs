@@ -1,0 +1,127 @@
+//! A journal whose chain is whole but whose decisions are not: replay names the first record that differs.
+//!
+//! Whoever can write the file and knows the salt can chain any history. What they cannot do is make the kernel decide
+//! it again.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::blueprint::EventOp;
+use patchboard_kernel::breaker::Reason;
+use patchboard_kernel::digest::{Digest, Hasher, Salt};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::Seq;
+use patchboard_kernel::record::{Body, Cause, GENESIS, Kind, Record, Trigger};
+use patchboard_kernel::rejection::Code;
+use patchboard_kernel::replay;
+use serde_json::json;
+
+use super::world::World;
+
+#[test]
+fn a_decision_that_was_changed_and_chained_anew_is_named() {
+    // Inputs are not decisions: nothing but the chain speaks for a tick, a signal, a pause or a take-over.
+    let decisions: BTreeSet<Kind> = Kind::ALL
+        .iter()
+        .copied()
+        .filter(|kind| {
+            use Kind as K;
+            !matches!(kind, K::Created | K::Epoch | K::Paused | K::Resumed | K::Tick | K::Signal | K::Late)
+        })
+        .collect();
+    let mut forged = BTreeSet::new();
+    for seed in 0..400 {
+        if seed >= 20 && forged == decisions {
+            break;
+        }
+        let mut world = World::new(seed, false);
+        world.run();
+        let records = world.records();
+        replay::replay(records, None).expect("the run follows from its records");
+        for kind in Kind::ALL {
+            // The last of its kind, so that much could go wrong before it.
+            let Some(place) = records.iter().rposition(|record| record.kind == *kind) else { continue };
+            let mut body = records[place].body().expect("it can be read");
+            if !forge(&mut body) {
+                continue;
+            }
+            let history = chain_anew(records, place, &body);
+            let Err(difference) = replay::replay(&history, None) else {
+                panic!("SEED={seed}: nobody noticed that record {place} ({kind}) was changed to {body:?}")
+            };
+            assert_eq!(difference.seq, Seq(place as u64), "SEED={seed}: {difference}");
+            forged.insert(*kind);
+        }
+    }
+    assert_eq!(forged, decisions, "every kind of decision was forged");
+}
+
+/// Changes what the kernel decided; false if the body holds no decision.
+fn forge(body: &mut Body) -> bool {
+    match body {
+        Body::Committed(committed) => committed.state = Digest([9; 32]),
+        Body::NoOp(no_op) => no_op.by.base = no_op.by.base.next(),
+        Body::Rejected(rejected) => {
+            rejected.code = if rejected.code == Code::TooDeep { Code::TooLarge } else { Code::TooDeep };
+        }
+        // Ended by a time-out or a take-over, a failure is a decision; reported by an agent, it is an input.
+        Body::Failed(failed) => {
+            if !matches!(failed.code, FailureCode::Timeout | FailureCode::Lost) {
+                return false;
+            }
+            failed.is_final = !failed.is_final;
+        }
+        Body::Scheduled(scheduled) => {
+            scheduled.trigger = match &scheduled.trigger {
+                Trigger::Event { path, version, .. } => {
+                    Trigger::Event { op: EventOp::Remove, path: path.clone(), version: *version }
+                }
+                _ => Trigger::Event { op: EventOp::Add, path: "/x".into(), version: Default::default() },
+            };
+        }
+        Body::Invoked(invoked) => invoked.view = Digest([9; 32]),
+        Body::Skipped(skipped) => skipped.message.push('!'),
+        Body::Breaker(moved) => {
+            moved.reason = if moved.reason == Reason::Budget { Reason::Cycles } else { Reason::Budget };
+        }
+        Body::Budget(budget) => budget.left += 1,
+        Body::Ended(ended) => {
+            ended.cause = if ended.cause == Cause::Wall { Cause::Commits } else { Cause::Wall };
+        }
+        Body::Created(_)
+        | Body::Epoch(_)
+        | Body::Late(_)
+        | Body::Paused(_)
+        | Body::Resumed(_)
+        | Body::Tick(_)
+        | Body::Signal(_) => return false,
+    }
+    true
+}
+
+/// The history with another body at `place`, every hash computed anew.
+fn chain_anew(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
+    let hasher = Hasher::new(&Salt([7; 32]));
+    let mut previous = GENESIS;
+    let mut history = Vec::with_capacity(records.len());
+    for (index, record) in records.iter().enumerate() {
+        let body = if index == place { body.clone() } else { record.body().expect("it can be read") };
+        let record = Record::seal(previous, record.seq, record.at, &body, &hasher);
+        record.check_chain(previous).expect("it was just chained");
+        record.check_values(&hasher).expect("it was just committed to");
+        previous = record.hash;
+        history.push(record);
+    }
+    history
+}
+
+#[test]
+fn a_request_that_was_changed_and_chained_anew_is_named() {
+    let mut world = World::new(1, false);
+    world.run();
+    let records = world.records();
+    let mut body = records[0].body().expect("it can be read");
+    let Body::Created(created) = &mut body else { panic!("a journal begins with created") };
+    created.request = json!({"goal": "another"});
+    let difference = replay::replay(&chain_anew(records, 0, &body), None).err().expect("it does not follow");
+    assert_eq!(difference.seq, Seq(0), "{difference}");
+}

@@ -1,0 +1,173 @@
+//! The design's invariants 2 to 8, checked from outside after every step.
+//!
+//! Nothing here uses the kernel's contracts, pipeline or schema wrapper: the simulated blueprint's rules are written
+//! out a second time, by hand.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::board::{Board, From, Input, Outcome, Step};
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{Token, Version, WorkerName};
+use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::replay;
+use serde_json::Value;
+
+pub(super) struct Invariants {
+    seed: u64,
+    state: Value,
+    digest: Digest,
+    version: Version,
+    /// Commits whose step was handed out, with the state each made.
+    acknowledged: Vec<(Version, Digest)>,
+    committed_tokens: BTreeSet<String>,
+}
+
+impl Invariants {
+    pub(super) fn new(seed: u64, board: &Board) -> Self {
+        Self {
+            seed,
+            state: board.state().root().clone(),
+            digest: board.state().digest(),
+            version: board.version(),
+            acknowledged: Vec::new(),
+            committed_tokens: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn after_step(&mut self, input: Option<&Input>, step: &Step, board: &Board) {
+        let seed = self.seed;
+        let commits: Vec<_> = step.records.iter().filter(|record| record.kind == Kind::Committed).collect();
+        assert!(commits.len() <= 1, "SEED={seed}: one input, two commits");
+        if let Some(record) = commits.first() {
+            self.committed(record, board);
+        } else {
+            // 2 and 3: without a commit nothing of the document changes.
+            assert_eq!(board.state().root(), &self.state, "SEED={seed}: a step without a commit changed the state");
+            assert_eq!(board.state().digest(), self.digest, "SEED={seed}: and its digest");
+            assert_eq!(board.version(), self.version, "SEED={seed}: and its version");
+        }
+        if let Some(Outcome::Rejected { seq, .. }) = &step.outcome {
+            assert!(step.records.iter().any(|record| record.seq == *seq), "SEED={seed}: a rejection left no record");
+        }
+        if let Some(Outcome::Duplicate(_)) = &step.outcome {
+            assert!(step.records.is_empty(), "SEED={seed}: a duplicate was recorded");
+        }
+        // 8: a token that was committed is never committed again, whatever comes with it.
+        if let (Some(Input::Propose(proposal)), Some(Outcome::Committed { .. })) = (input, &step.outcome) {
+            let token = match &proposal.from {
+                From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt).to_string()),
+                From::Direct { token, .. } => token.as_ref().map(|token| format!("{}/{token}", proposal.worker)),
+            };
+            if let Some(token) = token {
+                assert!(self.committed_tokens.insert(token.clone()), "SEED={seed}: token {token} committed twice");
+            }
+        }
+        for record in &step.records {
+            let unknown = record.body().err();
+            assert_eq!(unknown, None, "SEED={seed}: record {} cannot be read back", record.seq);
+        }
+    }
+
+    /// 4 and 7, for a commit.
+    fn committed(&mut self, record: &Record, board: &Board) {
+        let seed = self.seed;
+        let Ok(Body::Committed(committed)) = record.body() else { panic!("SEED={seed}: a commit cannot be read") };
+        assert_eq!(committed.version, self.version.next(), "SEED={seed}: versions have no gaps");
+        let now = board.state().root();
+        check_document(seed, now);
+        let before = &self.state;
+        let len = |state: &Value, list: &str| state[list].as_array().map_or(0, Vec::len);
+        assert!(len(now, "tasks") >= len(before, "tasks"), "SEED={seed}: titles-stay is broken");
+        check_writes(seed, committed.by.worker.as_str(), before, now);
+        self.state = now.clone();
+        self.digest = board.state().digest();
+        self.version = board.version();
+        assert_eq!(committed.state, self.digest, "SEED={seed}: the commit names another state");
+        self.acknowledged.push((self.version, self.digest));
+    }
+
+    /// 7, for a view.
+    pub(super) fn seen(&self, worker: &WorkerName, view: &str) {
+        assert!(!view.contains("nobody-may-read-this"), "SEED={}: {worker} was shown the vault", self.seed);
+        if worker.as_str() == "checker" {
+            assert!(!view.contains("\"task "), "SEED={}: checker was shown a title", self.seed);
+        }
+    }
+
+    /// Two boards that are the same, as far as anyone can tell.
+    pub(super) fn same(&self, one: &Board, other: &Board) {
+        let seed = self.seed;
+        assert_eq!(one.state().root(), other.state().root(), "SEED={seed}: recovery made another state");
+        assert_eq!(one.state().digest(), other.state().digest(), "SEED={seed}: recovery made another digest");
+        assert_eq!(one.version(), other.version(), "SEED={seed}: recovery made another version");
+        assert_eq!(one.head(), other.head(), "SEED={seed}: recovery made another head");
+        assert_eq!(one.ended(), other.ended(), "SEED={seed}: recovery made another end");
+        assert_eq!(one.is_paused(), other.is_paused(), "SEED={seed}: recovery made another pause");
+        assert_eq!(one.running_ms(), other.running_ms(), "SEED={seed}: recovery made another running time");
+        assert_eq!(one.scheduler().queue(), other.scheduler().queue(), "SEED={seed}: recovery made another queue");
+        assert_eq!(one.scheduler().open(), other.scheduler().open(), "SEED={seed}: recovery made other calls");
+        assert_eq!(one.ledger().board(), other.ledger().board(), "SEED={seed}: recovery made another account");
+        assert!(
+            one.breaker().positions().eq(other.breaker().positions()),
+            "SEED={seed}: recovery made another breaker"
+        );
+    }
+
+    /// 5, 6 and 8, once the board has ended.
+    pub(super) fn at_the_end(&self, board: &Board, records: &[Record]) {
+        let seed = self.seed;
+        let recovered = Board::recover(records).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
+        self.same(board, &recovered);
+        let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("SEED={seed}: {difference}"));
+        self.same(board, &replayed.board);
+        for (version, digest) in &self.acknowledged {
+            let state = replay::state_at(records, *version).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
+            assert_eq!(state.digest(), *digest, "SEED={seed}: version {version} was lost");
+        }
+        let account = board.ledger().board();
+        assert_eq!(account.reserved, 0, "SEED={seed}: an ended board holds reservations");
+    }
+}
+
+/// The schema and the per-task invariant of the simulated blueprint, by hand.
+fn check_document(seed: u64, document: &Value) {
+    let members: Vec<_> = document.as_object().expect("the document is an object").keys().map(String::as_str).collect();
+    assert_eq!(members, ["notes", "request", "tasks", "vault"], "SEED={seed}: unexpected members");
+    for note in document["notes"].as_array().expect("notes is an array") {
+        assert!(note.as_str().is_some_and(|note| note.chars().count() <= 40), "SEED={seed}: a bad note {note}");
+    }
+    let tasks = document["tasks"].as_array().expect("tasks is an array");
+    assert!(tasks.len() <= 5, "SEED={seed}: too many tasks");
+    for task in tasks {
+        assert_eq!(task.as_object().map(serde_json::Map::len), Some(3), "SEED={seed}: a bad task {task}");
+        assert!(task["title"].is_string(), "SEED={seed}: a bad title {task}");
+        let status = task["status"].as_str().unwrap_or_default();
+        assert!(["open", "doing", "done"].contains(&status), "SEED={seed}: a bad status {task}");
+        let checked = task["checked"].as_bool().unwrap_or_else(|| panic!("SEED={seed}: a bad check {task}"));
+        assert!(!checked || status == "done", "SEED={seed}: checked-means-done is broken by {task}");
+    }
+}
+
+/// What each worker may change, by comparing the documents before and after.
+fn check_writes(seed: u64, worker: &str, before: &Value, now: &Value) {
+    let same = |part: &str| assert_eq!(before[part], now[part], "SEED={seed}: {worker} changed {part}");
+    same("vault");
+    same("request");
+    if worker != "doer" {
+        same("notes");
+    }
+    let list = |state: &Value, part: &str| state[part].as_array().cloned().unwrap_or_default();
+    let (old, new) = (list(before, "notes"), list(now, "notes"));
+    assert!(new.starts_with(&old), "SEED={seed}: {worker} changed a note");
+    let (old, new) = (list(before, "tasks"), list(now, "tasks"));
+    assert!(worker == "planner" || old.len() == new.len(), "SEED={seed}: {worker} added a task");
+    for (old, new) in old.iter().zip(&new) {
+        for field in ["title", "status", "checked"] {
+            let may = matches!((worker, field), ("doer", "status") | ("checker", "checked"));
+            assert!(may || old[field] == new[field], "SEED={seed}: {worker} changed {field}");
+        }
+    }
+    for new in new.iter().skip(old.len()) {
+        assert_eq!(new["status"], "open", "SEED={seed}: a task arrived {new}");
+    }
+}

@@ -1,0 +1,339 @@
+//! One simulated board: its blueprint, its virtual clock, and the workers that answer its calls.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::record::Record;
+use serde_json::{Value, json};
+
+use super::invariants::Invariants;
+use super::random::Random;
+
+/// Steps after which a board must have ended.
+const STEPS_MAX: usize = 600;
+
+/// A call that was dispatched, and when and how it will be answered.
+struct Pending {
+    due: Timestamp,
+    input: Input,
+    /// Delivered once more after this delay.
+    again: Option<u64>,
+}
+
+pub(super) struct World {
+    seed: u64,
+    random: Random,
+    trace: bool,
+    board: Board,
+    now: Timestamp,
+    alarm: Option<Timestamp>,
+    /// In the order of their making; the next is the one due first.
+    pending: Vec<Pending>,
+    records: Vec<Record>,
+    invariants: Invariants,
+}
+
+/// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
+pub(super) fn blueprint(random: &mut Random) -> Blueprint {
+    let workers = json!({
+        "planner": {
+            "agent": if random.percent(50) { "llm" } else { "script" },
+            "script": [[]],
+            "reads": ["/request", "/tasks"],
+            "writes": [{"path": "/tasks/-", "ops": ["add"], "value": {"properties": {"status": {"const": "open"}}}}],
+            "limits": {"attempts": 3, "timeout": "10s", "invocations": 2 + random.below(4), "tokens": 20_000},
+        },
+        "doer": {
+            "agent": "llm",
+            "reads": ["/tasks/*/title", "/tasks/*/status"],
+            "writes": [{"path": "/tasks/*/status", "ops": ["replace"]}, {"path": "/notes/-", "ops": ["add"]}],
+            "limits": {"attempts": 2, "timeout": "10s", "invocations": 12},
+        },
+        "checker": {
+            "agent": "command",
+            "restart": if random.percent(50) { "fail" } else { "fresh" },
+            "reads": ["/tasks/*/status"],
+            "writes": [{"path": "/tasks/*/checked", "ops": ["replace"]}],
+            "limits": {"attempts": 3, "timeout": "20s", "invocations": 12},
+        },
+    });
+    let actions = [json!("stop_branch"), json!("reduce_view"), json!("stop_board"), json!({"wake": "planner"})];
+    let value = json!({
+        "blueprint": 1,
+        "name": "simulated",
+        "request": {"type": "object", "required": ["goal"]},
+        "state": {
+            "schema": {
+                "type": "object",
+                "required": ["tasks", "notes"],
+                "properties": {
+                    "request": true,
+                    "vault": {"type": "string"},
+                    "notes": {"type": "array", "items": {"type": "string", "maxLength": 40}},
+                    "tasks": {
+                        "type": "array",
+                        "maxItems": 5,
+                        "items": {
+                            "type": "object",
+                            "required": ["title", "status", "checked"],
+                            "additionalProperties": false,
+                            "properties": {
+                                "title": {"type": "string"},
+                                "status": {"enum": ["open", "doing", "done"]},
+                                "checked": {"type": "boolean"},
+                            },
+                        },
+                    },
+                },
+                "additionalProperties": false,
+            },
+            "initial": {"tasks": [], "notes": [], "vault": "nobody-may-read-this"},
+        },
+        "workers": workers,
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "planner"},
+            {"name": "new-task", "trigger": {"op": "add", "path": "/tasks/*"}, "when": "value.status == 'open'",
+             "run": "doer"},
+            {"name": "moved", "trigger": {"op": "replace", "path": "/tasks/*/status"}, "when": "value != 'done'",
+             "run": "doer"},
+            {"name": "finished", "trigger": {"op": "replace", "path": "/tasks/*/status"}, "when": "value == 'done'",
+             "run": "checker"},
+            {"name": "odd", "trigger": {"op": "add", "path": "/notes/*"}, "when": "value.nothing == 1",
+             "run": "planner"},
+            {"name": "more", "trigger": {"signal": "more"}, "run": "planner"},
+            {"name": "after-first-check", "trigger": {"after": ["finished"]}, "run": "planner"},
+        ],
+        "invariants": [
+            {"name": "checked-means-done", "for": "/tasks/*", "expr": "!self.checked || self.status == 'done'"},
+            {"name": "titles-stay", "expr": "size(state.tasks) >= size(before.tasks)"},
+        ],
+        "done": {"when": "size(state.tasks) >= 3 && state.tasks.all(t, t.checked)"},
+        "circuit": {
+            "rejections": {"limit": 3, "then": random.pick(&actions)},
+            "no_ops": {"limit": 2, "then": random.pick(&actions)},
+            "cycles": {"window": 8, "repeats": 2, "then": random.pick(&actions)},
+            "budget": {"then": random.pick(&actions)},
+            "cooldown": 2 + random.below(6),
+        },
+        "limits": {"commits": 10 + random.below(30), "tokens": 5_000 + random.below(60_000), "wall": "5m"},
+        "concurrency": 1 + random.below(4),
+    });
+    serde_json::from_value(value).expect("the simulated blueprint is one")
+}
+
+impl World {
+    pub(super) fn new(seed: u64, trace: bool) -> Self {
+        let mut random = Random::new(seed);
+        let genesis = Genesis {
+            board: BoardId::from(format!("simulated-{seed}")),
+            blueprint: blueprint(&mut random),
+            request: json!({"goal": "three tasks, done and checked"}),
+            salt: Salt([7; 32]),
+            at: Timestamp(1_000_000),
+        };
+        let (board, step) = Board::create(genesis).expect("the request fits");
+        let invariants = Invariants::new(seed, &board);
+        let mut world = Self {
+            seed,
+            random,
+            trace,
+            board,
+            now: Timestamp(1_000_000),
+            alarm: None,
+            pending: Vec::new(),
+            records: Vec::new(),
+            invariants,
+        };
+        world.settle(None, step);
+        world
+    }
+
+    pub(super) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Runs until the board has ended and every answer under way has come.
+    pub(super) fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if self.board.ended().is_some() && self.pending.is_empty() {
+                break;
+            }
+            self.disturb();
+            let next = self.pending.iter().enumerate().min_by_key(|(index, pending)| (pending.due, *index));
+            let next = next.map(|(index, pending)| (index, pending.due));
+            match (next, self.alarm) {
+                (Some((_, due)), Some(alarm)) if alarm < due => self.ring(alarm),
+                (Some((index, due)), _) => self.deliver(index, due),
+                (None, Some(alarm)) => self.ring(alarm),
+                (None, None) if self.board.is_paused() => self.give(Input::Resume),
+                (None, None) => break,
+            }
+        }
+        let ended = self.board.ended();
+        assert!(ended.is_some(), "SEED={}: the board neither ended nor waits for anything", self.seed);
+        self.invariants.at_the_end(&self.board, &self.records);
+    }
+
+    fn ring(&mut self, alarm: Timestamp) {
+        self.now = self.now.max(alarm);
+        self.alarm = None;
+        self.give(Input::Tick);
+    }
+
+    fn deliver(&mut self, index: usize, due: Timestamp) {
+        let pending = self.pending.remove(index);
+        self.now = self.now.max(due);
+        if let Some(delay) = pending.again {
+            self.pending.push(Pending { due: self.now.plus_ms(delay), input: pending.input.clone(), again: None });
+        }
+        self.give(pending.input);
+    }
+
+    /// Things that happen to a board from outside, now and then.
+    fn disturb(&mut self) {
+        if self.random.percent(2) {
+            self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}) });
+        }
+        if self.random.percent(1) {
+            let input = if self.board.is_paused() { Input::Resume } else { Input::Pause };
+            self.give(input);
+        }
+        if self.random.percent(1) {
+            self.crash();
+        }
+        if self.random.below(1000) == 0 {
+            let input = if self.random.percent(50) { Input::Cancel } else { Input::Meltdown };
+            self.give(input);
+        }
+        if self.random.percent(2) {
+            let worker = *self.random.pick(&["planner", "doer", "checker", "nobody"]);
+            let body = self.reply(worker);
+            let token = self.random.percent(50).then(|| Token::from(format!("t{}", self.random.below(4))));
+            let from = From::Direct { token, base: None };
+            self.give(Input::Propose(Proposal { from, worker: worker.into(), reply: body, usage: None }));
+        }
+    }
+
+    /// The process dies; another rebuilds the board from the journal and takes over. Answers under way are lost, or
+    /// come to the new owner.
+    fn crash(&mut self) {
+        let recovered = Board::recover(&self.records).expect("the journal is enough");
+        self.invariants.same(&self.board, &recovered);
+        self.board = recovered;
+        if self.random.percent(50) {
+            self.pending.clear();
+        }
+        self.alarm = None;
+        let epoch = self.board.epoch() + 1;
+        self.give(Input::TakeOver { epoch, writer: format!("writer-{epoch}") });
+    }
+
+    fn give(&mut self, input: Input) {
+        if self.trace {
+            eprintln!("{} {input:?}", self.now.0);
+        }
+        let step = self.board.step(self.now, input.clone());
+        self.settle(Some(input), step);
+    }
+
+    fn settle(&mut self, input: Option<Input>, step: Step) {
+        self.records.extend(step.records.iter().cloned());
+        if self.trace {
+            for record in &step.records {
+                eprintln!("  {} {}", record.header, record.payload);
+            }
+        }
+        self.invariants.after_step(input.as_ref(), &step, &self.board);
+        for effect in step.effects {
+            match effect {
+                Effect::Call { invocation, attempt, worker, prompt, timeout_ms, .. } => {
+                    self.invariants.seen(&worker, &prompt.user);
+                    self.answer(invocation, attempt, &worker, timeout_ms);
+                }
+                // A cancelled call may answer all the same: the kernel must cope.
+                Effect::Cancel { .. } => {}
+                Effect::WakeAt(at) => self.alarm = Some(at),
+                Effect::Ended(_) => self.alarm = None,
+            }
+        }
+    }
+
+    /// Decides how a call will be answered: well, wrongly, late, twice or never.
+    fn answer(&mut self, invocation: InvocationId, attempt: u32, worker: &WorkerName, timeout_ms: u64) {
+        if self.random.percent(6) {
+            return;
+        }
+        let delay = match self.random.below(10) {
+            0 => timeout_ms + self.random.below(5_000),
+            _ => self.random.below(3_000),
+        };
+        let input = if self.random.percent(8) {
+            let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
+            Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
+        } else {
+            let liar = self.random.percent(2);
+            let worker = if liar { "nobody".into() } else { worker.clone() };
+            let reply = self.reply(worker.as_str());
+            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage: None })
+        };
+        let again = self.random.percent(10).then(|| self.random.below(15_000));
+        self.pending.push(Pending { due: self.now.plus_ms(delay), input, again });
+    }
+
+    fn reply(&mut self, worker: &str) -> ReplyBody {
+        let bad = [
+            ReplyBody::Text("I think we should".into()),
+            ReplyBody::Text("[{\"op\":\"add\",\"path\":\"/notes/-\",\"value\":1,\"value\":2}]".into()),
+            ReplyBody::Json(json!([{"op": "replace", "path": "/vault", "value": "open"}])),
+            ReplyBody::Json(json!([{"op": "test", "path": "/vault", "value": "guess"}])),
+            ReplyBody::Json(json!([{"op": "remove", "path": "/tasks/0"}])),
+            ReplyBody::Json(json!([{"op": "replace", "path": "", "value": {}}])),
+            ReplyBody::Json(json!([{"op": "move", "from": "/tasks", "path": "/tasks/0"}])),
+            ReplyBody::Json(json!([{"op": "replace", "path": "/tasks/0/status", "value": "finished"}])),
+            ReplyBody::Json(json!([{"op": "replace", "path": "/tasks/9/status", "value": "done"}])),
+            ReplyBody::Json(json!([{"op": "add", "path": "/notes/-", "value": "x".repeat(60)}])),
+            ReplyBody::Json(json!({"patch": 3})),
+            ReplyBody::Json(json!([])),
+        ];
+        if self.random.percent(25) {
+            return self.random.pick(&bad).clone();
+        }
+        let tasks = self.board.state().root()["tasks"].as_array().cloned().unwrap_or_default();
+        let some = |random: &mut Random| random.below(1 + tasks.len() as u64);
+        let index = some(&mut self.random);
+        let patch = match worker {
+            "planner" => json!([{"op": "add", "path": "/tasks/-",
+                "value": {"title": format!("task {index}"), "status": "open", "checked": false}}]),
+            "doer" => {
+                let status = *self.random.pick(&["doing", "done", "done", "open"]);
+                let mut patch =
+                    vec![json!({"op": "replace", "path": format!("/tasks/{index}/status"), "value": status})];
+                if self.random.percent(20) {
+                    patch.push(json!({"op": "add", "path": "/notes/-", "value": format!("note {index}")}));
+                }
+                Value::Array(patch)
+            }
+            _ => json!([{"op": "replace", "path": format!("/tasks/{index}/checked"), "value": true}]),
+        };
+        if self.random.percent(50) { ReplyBody::Json(patch) } else { ReplyBody::Text(patch.to_string()) }
+    }
+}
+
+/// How often each outcome came, for tests that compare runs.
+pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usize> {
+    let mut tally = BTreeMap::new();
+    for outcome in outcomes.iter().flatten() {
+        let name = match outcome {
+            Outcome::Committed { .. } => "committed",
+            Outcome::NoOp { .. } => "no_op",
+            Outcome::Rejected { .. } => "rejected",
+            Outcome::Duplicate(_) => "duplicate",
+        };
+        *tally.entry(name).or_default() += 1;
+    }
+    tally
+}

@@ -1,0 +1,237 @@
+//! The rules about the sources themselves, each as a test that names the rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Crates from the outside in; an arrow may only point to the right.
+const LAYERS: &[&str] = &["patchboard-daemon", "patchboard-agents", "patchboard-runtime", "patchboard-kernel"];
+
+/// Everything the kernel may be built of. A crate that knows time, threads, files, sockets or randomness has no place
+/// here.
+const KERNEL_MAY_USE: &[&str] = &[
+    "cel",
+    "json-patch",
+    "jsonptr",
+    "jsonschema",
+    "petgraph",
+    "regex",
+    "serde",
+    "serde-saphyr",
+    "serde_json",
+    "serde_json_canonicalizer",
+    "sha2",
+    "strsim",
+    "thiserror",
+];
+
+#[test]
+fn arrows_between_crates_point_to_the_kernel_and_never_back() {
+    let packages = packages();
+    for (outer, name) in LAYERS.iter().enumerate() {
+        let allowed: BTreeSet<&str> = LAYERS[outer + 1..].iter().copied().collect();
+        for dependency in &packages[*name] {
+            let is_ours = packages.contains_key(dependency);
+            assert!(
+                !is_ours || allowed.contains(dependency.as_str()),
+                "{name} depends on {dependency}: arrows go daemon → agents → runtime → kernel (DESIGN section 3)"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_kernel_is_built_of_pure_crates_only() {
+    let packages = packages();
+    for dependency in &packages["patchboard-kernel"] {
+        assert!(
+            KERNEL_MAY_USE.contains(&dependency.as_str()),
+            "the kernel depends on {dependency}: it has no async, clock, I/O or randomness (DESIGN, invariant 1)"
+        );
+    }
+}
+
+#[test]
+fn nothing_below_the_kernel_brings_an_executor_a_socket_or_a_database() {
+    let forbidden =
+        ["tokio", "async-std", "smol", "mio", "socket2", "reqwest", "hyper", "rusqlite", "libsqlite3-sys", "ractor"];
+    let tree = Command::new(cargo())
+        .current_dir(root())
+        .args(["tree", "--offline", "--package", "patchboard-kernel", "--edges", "normal", "--prefix", "none"])
+        .output()
+        .expect("cargo can be run");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8_lossy(&tree.stdout);
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains("serde_json"), "the tree was read: {tree}");
+    for name in forbidden {
+        assert!(!names.contains(name), "the kernel is built on {name} (DESIGN, invariant 1)");
+    }
+}
+
+#[test]
+fn every_source_file_opens_with_its_purpose() {
+    let files = sources();
+    assert!(files.len() > 30, "the sources were found: {}", files.len());
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a source is text");
+        let first = text.lines().next().unwrap_or_default();
+        let purpose = first.strip_prefix("//! ").unwrap_or_default();
+        assert!(
+            purpose.split_whitespace().count() >= 2,
+            "{} opens with {first:?}: the first line of a file says with `//!` what it is for",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn the_kernels_clippy_bites_at_clocks_threads_files_and_random_orders() {
+    let impure = [
+        ("std::time::Instant::now();", "std::time::Instant::now"),
+        ("std::time::SystemTime::now();", "std::time::SystemTime::now"),
+        ("std::thread::spawn(|| {});", "std::thread::spawn"),
+        ("std::thread::sleep(std::time::Duration::ZERO);", "std::thread::sleep"),
+        ("std::env::var(\"X\").ok();", "std::env::var"),
+        ("std::fs::read(\"x\").ok();", "std::fs::read"),
+        ("std::fs::write(\"x\", \"x\").ok();", "std::fs::write"),
+        ("std::fs::File::open(\"x\").ok();", "std::fs::File"),
+        ("std::net::TcpStream::connect(\"x\").ok();", "std::net::TcpStream"),
+        ("std::process::Command::new(\"x\");", "std::process::Command"),
+        ("std::collections::HashMap::<u8, u8>::new();", "std::collections::HashMap"),
+        ("std::collections::HashSet::<u8>::new();", "std::collections::HashSet"),
+        ("std::hash::RandomState::new();", "std::hash::RandomState"),
+        ("println!();", "std::println"),
+    ];
+    let body: String = impure.iter().map(|(line, _)| format!("    let _ = {line}\n")).collect();
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir(at("src")).expect("a directory can be made");
+    fs::copy(root().join("runtime/kernel/clippy.toml"), at("clippy.toml")).expect("the kernel has a clippy.toml");
+    fs::write(at("src/lib.rs"), format!("//! Impure.\n/// Impure.\npub fn impure() {{\n{body}}}\n")).expect("written");
+    fs::write(at("Cargo.toml"), "[package]\nname = \"impure\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n")
+        .expect("written");
+    let clippy = Command::new(cargo())
+        .current_dir(directory.path())
+        .args(["clippy", "--offline", "--color", "never"])
+        .env("CARGO_TARGET_DIR", at("target"))
+        .env_remove("CLIPPY_CONF_DIR")
+        .env_remove("RUSTFLAGS")
+        .output()
+        .expect("cargo can be run");
+    let said = String::from_utf8_lossy(&clippy.stderr);
+    if said.contains("no such command") || said.contains("is not installed") {
+        println!("SKIPPED: cargo clippy is not installed");
+        return;
+    }
+    for (line, banned) in impure {
+        let bites =
+            ["type", "method", "macro"].iter().any(|kind| said.contains(&format!("disallowed {kind} `{banned}`")));
+        assert!(bites, "the kernel may write {line} (DESIGN, invariant 1); clippy said:\n{said}");
+    }
+}
+
+#[test]
+fn no_source_names_a_place_on_somebodys_machine() {
+    for file in sources() {
+        let text = fs::read_to_string(&file).expect("a source is text");
+        // Put together here, so that this file does not name them.
+        for place in ["home", "Users", "work"].map(|top| format!("\"/{top}/")) {
+            assert!(!text.contains(&place), "{} names {place}…", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_section_that_a_source_cites_is_in_the_semantics() {
+    let page = fs::read_to_string(root().join("docs/semantics.md")).expect("the semantics are written down");
+    let mut cited = 0;
+    for file in sources() {
+        let text = fs::read_to_string(&file).expect("a source is text");
+        // What a heading says before its number, by the document that is cited.
+        for (document, heading) in [("SPEC", "## "), ("DESIGN", "## DESIGN ")] {
+            for rest in text.split(&format!("{document} section ")).skip(1) {
+                let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                if number.is_empty() {
+                    continue;
+                }
+                let wanted = format!("{heading}{number}. ");
+                assert!(
+                    page.lines().any(|line| line.starts_with(&wanted)),
+                    "{} cites {document} section {number}, and docs/semantics.md has no {wanted:?}",
+                    file.display()
+                );
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited > 20, "the citations were found: {cited}");
+}
+
+#[test]
+fn the_code_map_names_only_files_that_exist() {
+    let path = root().join("ARCHITECTURE.md");
+    let Ok(text) = fs::read_to_string(&path) else {
+        println!("SKIPPED: there is no ARCHITECTURE.md");
+        return;
+    };
+    for path in text.split('`').skip(1).step_by(2).filter(|word| is_path(word)) {
+        assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}, which does not exist");
+    }
+}
+
+/// Whether words between backquotes are a path in the repository: they begin with one of its folders.
+fn is_path(words: &str) -> bool {
+    let tops = ["runtime/", "agents/", "daemon/", "blueprints/", "examples/", "tests/", "xtask/", "docs/"];
+    tops.iter().any(|top| words.starts_with(top)) && !words.contains(['*', ' ', '{', '<', '…'])
+}
+
+/// The crates of the workspace and the names of what they are built of, tests apart.
+fn packages() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = Command::new(cargo())
+        .current_dir(root())
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .output()
+        .expect("cargo can be run");
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).expect("cargo metadata is JSON");
+    let packages = metadata["packages"].as_array().expect("there are packages").iter();
+    packages
+        .map(|package| {
+            let name = package["name"].as_str().expect("a package has a name").to_owned();
+            let dependencies = package["dependencies"].as_array().expect("a list").iter();
+            let built_of = dependencies.filter(|dependency| dependency["kind"] != "dev");
+            (name, built_of.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect())
+        })
+        .collect()
+}
+
+/// Every Rust source of the workspace.
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be read") {
+            let path = entry.expect("a folder can be read").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules" {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the workspace").to_owned()
+}
