@@ -1,0 +1,120 @@
+//! Counts tests from what the test runners print, so that the closing line of a check says only what was reported.
+
+/// What runs tests, and so what its reports look like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Runner {
+    /// `cargo nextest`: one `Summary` line.
+    Nextest,
+    /// `cargo test`: a `test result:` line for every binary.
+    Harness,
+}
+
+/// Tests that ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    reports: u64,
+    passed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Reads one line of a runner's output: `test result: ok. 3 passed; 1 failed; …` of the standard harness, or the
+    /// `Summary` line of nextest. Other lines count nothing, among them reports of one runner that the other shows as
+    /// the output of a failed test.
+    pub(crate) fn read(&mut self, runner: Runner, line: &str) {
+        let line = without_colours(line);
+        let counts = match runner {
+            Runner::Nextest => line.strip_prefix("     Summary ["),
+            Runner::Harness => line.strip_prefix("test result:"),
+        };
+        let Some(counts) = counts else { return };
+        self.reports += 1;
+        // Both write a number directly before the word.
+        let words: Vec<&str> =
+            counts.trim_end().split([' ', ';', ',', ':', '(', ')']).filter(|word| !word.is_empty()).collect();
+        for pair in words.windows(2) {
+            let Ok(count) = pair[0].parse::<u64>() else { continue };
+            match pair[1] {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                // nextest names tests that ran out of time apart from those that failed.
+                "timed" => self.failed += count,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what another reader counted.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.reports += other.reports;
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    /// `N passed, M failed`; nothing if no runner reported.
+    pub(crate) fn summary(self) -> Option<String> {
+        (self.reports > 0).then(|| format!("{} passed, {} failed", self.passed, self.failed))
+    }
+}
+
+/// The line without the escape sequences that runners colour their words with.
+fn without_colours(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(next) = rest.next() {
+        if next == '\u{1b}' {
+            rest.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(next);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Runner, Tally};
+
+    fn tally(lines: &[(Runner, &str)]) -> Option<String> {
+        let mut tally = Tally::default();
+        for (runner, line) in lines {
+            tally.read(*runner, line);
+        }
+        tally.summary()
+    }
+
+    #[test]
+    fn the_standard_harness_and_nextest_are_added_up() {
+        let ok = "test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+        let failed =
+            "test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        let summary = "     Summary [   0.120s] 12 tests run: 10 passed (1 slow), 1 failed, 1 timed out, 3 skipped\n";
+        let lines = [
+            (Runner::Harness, "running 5 tests"),
+            (Runner::Harness, ok),
+            (Runner::Nextest, summary),
+            (Runner::Harness, failed),
+        ];
+        assert_eq!(tally(&lines).as_deref(), Some("16 passed, 5 failed"));
+    }
+
+    #[test]
+    fn colours_do_not_hide_a_number() {
+        let line = "\u{1b}[32;1m     Summary\u{1b}[0m [ 0.1s] \u{1b}[1m7\u{1b}[0m tests run: \u{1b}[1m7\u{1b}[0m \u{1b}[32;1mpassed\u{1b}[0m, 0 skipped";
+        assert_eq!(tally(&[(Runner::Nextest, line)]).as_deref(), Some("7 passed, 0 failed"));
+    }
+
+    #[test]
+    fn without_a_report_nothing_is_claimed() {
+        let silent = ["error: could not compile", "3 passed in silence"].map(|line| (Runner::Harness, line));
+        assert_eq!(tally(&silent), None);
+    }
+
+    #[test]
+    fn what_a_failed_test_printed_is_not_counted_again() {
+        let printed = "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 48 filtered out";
+        let summary = "     Summary [ 186.275s] 383 tests run: 382 passed, 1 failed, 0 skipped";
+        let shown = [(Runner::Nextest, printed), (Runner::Nextest, printed.trim()), (Runner::Nextest, summary)];
+        assert_eq!(tally(&shown).as_deref(), Some("382 passed, 1 failed"));
+    }
+}
