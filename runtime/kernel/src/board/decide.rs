@@ -390,7 +390,7 @@ impl Draft<'_> {
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
         }
-        while self.ending.is_none() && !self.board.paused && self.board.ended.is_none() {
+        while self.ending.is_none() && !self.board.paused {
             let board = &*self.board;
             let concurrency = board.plan.blueprint.concurrency;
             let Some(next) = board.scheduler.next(concurrency, |branch| board.breaker.admits(branch)) else { break };
