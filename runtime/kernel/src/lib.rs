@@ -38,4 +38,5 @@ pub mod scheduler;
 pub mod schema;
 pub mod source;
 pub mod state;
+pub mod tree;
 pub mod view;
