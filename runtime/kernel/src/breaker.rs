@@ -271,11 +271,12 @@ impl Breaker {
 /// A return of this fingerprint is a return of the branch's own region to an earlier value, whatever other workers
 /// write beside it; appending always makes a new place, so progress never looks like a return.
 pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State) -> Digest {
-    let places: BTreeMap<String, serde_json::Value> = changes
+    let places: BTreeMap<&str, Option<String>> = changes
         .iter()
         .map(|change| {
-            let now = state.get(&change.path).map_or(serde_json::Value::Null, |value| serde_json::json!([value]));
-            (change.path.to_string(), now)
+            // Digests of parts of the tree are at hand: what is large is not written out.
+            let now = state.get(&change.path).map(|node| hasher.tree(node).to_string());
+            (change.path.as_str(), now)
         })
         .collect();
     hasher.document(&serde_json::json!(places))

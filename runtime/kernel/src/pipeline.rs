@@ -12,7 +12,6 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::contract::Contract;
-use crate::digest::Hasher;
 use crate::event::Change;
 use crate::expr::{Allowance, Variables};
 use crate::id::WorkerName;
@@ -20,6 +19,7 @@ use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Candidate, ResultLimits, State};
+use crate::tree::{Edit, Node};
 
 pub use reply::{Reply, ReplyBody};
 
@@ -56,9 +56,9 @@ pub struct Made {
 }
 
 /// Judges a worker's reply against the committed state.
-pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, body: &ReplyBody) -> Verdict {
+pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody) -> Verdict {
     let seat = plan.seats.get(worker);
-    match judge_stages(plan, hasher, state, seat, worker, body) {
+    match judge_stages(plan, state, seat, worker, body) {
         Ok(verdict) => verdict,
         Err((mut rejection, written)) => {
             if let Some(seat) = seat {
@@ -78,7 +78,7 @@ pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, b
 ///
 /// # Errors
 /// The violation of the first operation that does not apply.
-pub fn reapply(plan: &Plan, hasher: &Hasher, state: &State, patch: &Value) -> Result<Made, Violation> {
+pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violation> {
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
     let ops = patch::parse(patch, &unlimited).map_err(|mut violations| violations.remove(0))?;
     let mut candidate = state.candidate();
@@ -86,17 +86,13 @@ pub fn reapply(plan: &Plan, hasher: &Hasher, state: &State, patch: &Value) -> Re
     for op in &ops {
         apply(&mut candidate, op, limits(plan), &mut changes)?;
     }
-    Ok(Made { state: candidate.into_state(hasher), changes })
+    Ok(Made { state: candidate.into_state(), changes })
 }
 
 /// Checks schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
-    let violations = plan.schema.violations(state.root(), VIOLATIONS_MAX);
-    if violations.is_empty() {
-        check_invariants(plan, state, state.root(), &Value::Array(Vec::new()))
-    } else {
-        violations
-    }
+    let violations = plan.schema.violations(&state.root().to_value(), VIOLATIONS_MAX);
+    if violations.is_empty() { check_invariants(plan, state, state, &Value::Array(Vec::new())) } else { violations }
 }
 
 /// A rejection, and the places the patch wrote, which its author may be shown.
@@ -112,12 +108,14 @@ fn own_places(ops: &[Op], changes: &[Change], made: &State) -> Vec<PointerBuf> {
     });
     let written: Vec<_> = written.collect();
     let places = changes.iter().map(|change| &change.path);
-    places.filter(|path| made.get(path).is_some_and(|value| written.contains(&value))).cloned().collect()
+    places
+        .filter(|path| made.get(path).is_some_and(|node| written.iter().any(|value| *node == **value)))
+        .cloned()
+        .collect()
 }
 
 fn judge_stages(
     plan: &Plan,
-    hasher: &Hasher,
     state: &State,
     seat: Option<&Seat>,
     worker: &WorkerName,
@@ -160,16 +158,16 @@ fn judge_stages(
         return Err(refuse(Stage::Application, inapplicable));
     }
 
-    let made = candidate.into_state(hasher);
+    let made = candidate.into_state();
     if made.digest() == state.digest() {
         return Ok(Verdict::NoOp(reply));
     }
     let written = || own_places(&ops, &changes, &made);
-    let violations = plan.schema.violations(made.root(), VIOLATIONS_MAX);
+    let violations = plan.schema.violations(&made.root().to_value(), VIOLATIONS_MAX);
     if !violations.is_empty() {
         return Err((Rejection::new(Stage::Schema, violations), written()));
     }
-    let violations = check_invariants(plan, &made, state.root(), &reply.patch);
+    let violations = check_invariants(plan, &made, state, &reply.patch);
     if !violations.is_empty() {
         return Err((Rejection::new(Stage::Invariant, violations), written()));
     }
@@ -196,7 +194,7 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
     candidate.apply(op, limits)?;
     // What is moved out of what it then overwrites has its own change.
     let overwritten = match (&taken, overwritten) {
-        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at)),
+        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at, candidate.edit())),
         (_, overwritten) => overwritten,
     };
     if let Some((path, before)) = taken {
@@ -210,33 +208,30 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
 }
 
 /// `value`, which stood at `place`, without what stood at `from`, if that lies below.
-fn without(mut value: Value, from: &jsonptr::Pointer, place: &jsonptr::Pointer) -> Value {
-    let Some((parent, name)) = from.strip_prefix(place).and_then(|below| below.split_back()) else { return value };
-    match value.pointer_mut(parent.as_str()) {
-        Some(Value::Object(members)) => drop(members.remove(name.decoded().as_ref())),
-        Some(Value::Array(elements)) => {
-            if let Some(index) = name.decoded().parse().ok().filter(|index| *index < elements.len()) {
-                elements.remove(index);
-            }
-        }
-        _ => {}
+fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, edit: &Edit) -> Node {
+    if let Some(below) = from.strip_prefix(place)
+        && !below.is_root()
+        && value.get(below).is_some()
+    {
+        value.remove(below, edit);
     }
     value
 }
 
-fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -> Vec<Violation> {
+fn check_invariants(plan: &Plan, state: &State, before: &State, patch: &Value) -> Vec<Violation> {
+    let (document, before) = (state.root().to_value(), before.root().to_value());
     let mut violations = Vec::new();
     let mut allowance = Allowance::new();
-    let request = state.root().get("request").unwrap_or(&Value::Null);
+    let request = document.get("request").unwrap_or(&Value::Null);
     let mut variables = Variables::from([
         ("request", Cow::Borrowed(request)),
-        ("state", Cow::Borrowed(state.root())),
-        ("before", Cow::Borrowed(before)),
+        ("state", Cow::Borrowed(&document)),
+        ("before", Cow::Borrowed(&before)),
         ("patch", Cow::Borrowed(patch)),
     ]);
     for invariant in &plan.invariants {
         let places = match &invariant.each {
-            Some(pattern) => pattern.instances(state.root(), INSTANCES_MAX),
+            Some(pattern) => pattern.instances(&document, INSTANCES_MAX),
             None => vec![PointerBuf::new()],
         };
         if places.len() == INSTANCES_MAX {
@@ -247,7 +242,7 @@ fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -
         }
         for place in places {
             if invariant.each.is_some() {
-                let Some(instance) = state.get(&place) else { continue };
+                let Ok(instance) = place.resolve(&document) else { continue };
                 variables.insert("self", Cow::Borrowed(instance));
             }
             let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {

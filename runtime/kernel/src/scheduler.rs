@@ -296,7 +296,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, event.value, Some((before, patch)), &mut wishes);
+                    wish(rule, trigger, state, &shown, &event.value.to_value(), Some((before, patch)), &mut wishes);
                 }
             }
         }

@@ -128,11 +128,11 @@ impl Board {
     ) -> Result<(), String> {
         let made = match made {
             Some(made) => made,
-            None => pipeline::reapply(&self.plan, &self.hasher, &self.state, &committed.patch)
+            None => pipeline::reapply(&self.plan, &self.state, &committed.patch)
                 .map_err(|violation| format!("its patch does not apply: {}", violation.message))?,
         };
-        if committed.version != self.version.next() {
-            return Err(format!("version {} does not follow {}", committed.version, self.version));
+        if committed.version != self.state.version().next() {
+            return Err(format!("version {} does not follow {}", committed.version, self.state.version()));
         }
         if committed.state != made.state.digest() {
             return Err("its patch does not make the state it names".to_owned());
@@ -140,7 +140,6 @@ impl Board {
         self.wake();
         let written = breaker::fingerprint(&self.hasher, &made.changes, &made.state);
         self.state = made.state;
-        self.version = committed.version;
         let reply = Reply { patch: committed.patch.clone(), intent: committed.intent.clone() };
         let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
         self.remember(&committed.by, &reply.to_body(), verdict, at);

@@ -122,11 +122,11 @@ impl Draft<'_> {
                 return self.refuse_late(from, worker, &reply, usage, Code::BoardNotRunning, message);
             }
             From::Direct { token, base } => {
-                let base = base.map_or(self.board.version, |base| base.min(self.board.version));
+                let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
                 (Author { worker: worker.clone(), attempt: None, token, base, usage }, None)
             }
         };
-        let verdict = pipeline::judge(&self.board.plan, &self.board.hasher, &self.board.state, &worker, &reply);
+        let verdict = pipeline::judge(&self.board.plan, &self.board.state, &worker, &reply);
         match verdict {
             pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
             pipeline::Verdict::NoOp(reply) => {
@@ -152,7 +152,7 @@ impl Draft<'_> {
         let worker = by.worker.clone();
         let before: State = self.board.state.clone();
         let changes = made.changes.clone();
-        let version = self.board.version.next();
+        let version = self.board.version().next();
         let state = made.state.digest();
         let patch = reply.patch.clone();
         let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
@@ -161,7 +161,7 @@ impl Draft<'_> {
         self.move_breakers(branch);
         self.consider_done();
         let events = events(&changes);
-        let before = before.root();
+        let before = &before.root().to_value();
         self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
         self.schedule(&Occasion::Completed);
     }
@@ -313,7 +313,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, &board.state.root().to_value(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger } => {
@@ -367,7 +367,7 @@ impl Draft<'_> {
     fn consider_done(&mut self) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
-        let root = self.board.state.root();
+        let root = &self.board.state.root().to_value();
         let request = root.get("request").unwrap_or(&Value::Null);
         let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
         match done.evaluate(&variables.into_iter().collect()) {
@@ -384,7 +384,7 @@ impl Draft<'_> {
             return;
         }
         let limits = &self.board.plan.blueprint.limits;
-        if self.ending.is_none() && self.board.version.0 >= limits.commits {
+        if self.ending.is_none() && self.board.version().0 >= limits.commits {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
         }
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
@@ -474,7 +474,7 @@ impl Draft<'_> {
             attempt,
             worker: branch.worker.clone(),
             cause: queued.cause,
-            base: board.version,
+            base: board.version(),
             budget,
             unit: worker.view.unit,
             compiler: view::COMPILER,

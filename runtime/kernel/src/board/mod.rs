@@ -45,7 +45,6 @@ pub struct Board {
     plan: Arc<Plan>,
     hasher: Hasher,
     state: State,
-    version: Version,
     /// Seq and hash of the last record.
     head: (Seq, Digest),
     epoch: u64,
@@ -87,7 +86,7 @@ impl Board {
             return Err(BoardError::BadRequest(violations));
         }
         let hasher = Hasher::new(&salt);
-        let state = State::new(initial(&plan.blueprint, &request), &hasher);
+        let state = State::new(&initial(&plan.blueprint, &request), &hasher);
         let violations = pipeline::check_initial(&plan, &state);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
@@ -149,7 +148,7 @@ impl Board {
             .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
         let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
-        let state = State::new(initial(&plan.blueprint, &created.request), &hasher);
+        let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
         if state.digest() != created.state {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
@@ -162,7 +161,6 @@ impl Board {
             plan: Arc::new(plan),
             hasher,
             state,
-            version: Version(0),
             head: (created.seq, created.hash),
             epoch: 0,
             paused: false,
@@ -202,8 +200,8 @@ impl Board {
     }
 
     /// How many commits made it.
-    pub const fn version(&self) -> Version {
-        self.version
+    pub fn version(&self) -> Version {
+        self.state.version()
     }
 
     /// Seq and hash of the last record.
