@@ -6,15 +6,13 @@
 
 mod reply;
 
-use std::borrow::Cow;
-
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::contract::Contract;
 use crate::digest::Hasher;
 use crate::event::Change;
-use crate::expr::{Allowance, Variables};
+use crate::expr::{Allowance, Variable, Variables};
 use crate::id::WorkerName;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
@@ -229,10 +227,10 @@ fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -
     let mut allowance = Allowance::new();
     let request = state.root().get("request").unwrap_or(&Value::Null);
     let mut variables = Variables::from([
-        ("request", Cow::Borrowed(request)),
-        ("state", Cow::Borrowed(state.root())),
-        ("before", Cow::Borrowed(before)),
-        ("patch", Cow::Borrowed(patch)),
+        ("request", Variable::from(request)),
+        ("state", Variable::from(state.root())),
+        ("before", Variable::from(before)),
+        ("patch", Variable::from(patch)),
     ]);
     for invariant in &plan.invariants {
         let places = match &invariant.each {
@@ -248,7 +246,7 @@ fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -
         for place in places {
             if invariant.each.is_some() {
                 let Some(instance) = state.get(&place) else { continue };
-                variables.insert("self", Cow::Borrowed(instance));
+                variables.insert("self", Variable::from(instance));
             }
             let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
                 Ok(true) => continue,

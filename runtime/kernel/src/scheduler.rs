@@ -3,7 +3,6 @@
 //! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out) and the open
 //! invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
-use crate::expr::{Allowance, Variables};
+use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::record::{Invoked, Trigger};
@@ -323,12 +322,12 @@ fn wish(
     if let Some(when) = &rule.when {
         let (before, patch) = commit.unwrap_or((state, &Value::Null));
         let variables = Variables::from([
-            ("request", Cow::Borrowed(state.get("request").unwrap_or(&Value::Null))),
-            ("state", Cow::Borrowed(state)),
-            ("event", Cow::Borrowed(event)),
-            ("value", Cow::Borrowed(value)),
-            ("before", Cow::Borrowed(before)),
-            ("patch", Cow::Borrowed(patch)),
+            ("request", Variable::from(state.get("request").unwrap_or(&Value::Null))),
+            ("state", Variable::from(state)),
+            ("event", Variable::from(event)),
+            ("value", Variable::from(value)),
+            ("before", Variable::from(before)),
+            ("patch", Variable::from(patch)),
         ]);
         match when.evaluate_within(&variables, &mut wishes.allowance) {
             Ok(true) => {}

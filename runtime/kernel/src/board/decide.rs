@@ -369,7 +369,7 @@ impl Draft<'_> {
         let Some(done) = &plan.done else { return };
         let root = self.board.state.root();
         let request = root.get("request").unwrap_or(&Value::Null);
-        let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
+        let variables = [("request", request.into()), ("state", root.into())];
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}

@@ -23,6 +23,9 @@ use serde_json::Value;
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
 pub(crate) use places::{Look, Step};
+use value::Val;
+
+use crate::tree;
 
 /// Why an expression is refused at load time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -45,8 +48,51 @@ pub struct CompileError {
 #[error("{0}")]
 pub struct EvalError(pub String);
 
+/// The value of a variable: a part of a tree, or of what a patch, an event or a request brought.
+///
+/// An expression comes to the same over either, in the same steps.
+#[derive(Clone, Debug)]
+pub enum Variable<'a> {
+    /// JSON as it was read.
+    Value(Cow<'a, Value>),
+    /// A node of a document.
+    Node(&'a tree::Node),
+}
+
+impl Variable<'_> {
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.value(), Val::Null)
+    }
+
+    fn value(&self) -> Val<'_> {
+        match self {
+            Self::Value(value) => Val::from(value.as_ref()),
+            Self::Node(node) => Val::from(*node),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for Variable<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self::Value(Cow::Borrowed(value))
+    }
+}
+
+impl From<Value> for Variable<'_> {
+    fn from(value: Value) -> Self {
+        Self::Value(Cow::Owned(value))
+    }
+}
+
+impl<'a> From<&'a tree::Node> for Variable<'a> {
+    fn from(node: &'a tree::Node) -> Self {
+        Self::Node(node)
+    }
+}
+
 /// The variables an expression may use.
-pub type Variables<'a> = BTreeMap<&'static str, Cow<'a, Value>>;
+pub type Variables<'a> = BTreeMap<&'static str, Variable<'a>>;
 
 /// A part of a variable that an expression looks at: `state.tasks` is `state` and `["tasks"]`.
 ///
