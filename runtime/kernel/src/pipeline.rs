@@ -234,7 +234,7 @@ fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -
     ]);
     for invariant in &plan.invariants {
         let places = match &invariant.each {
-            Some(pattern) => pattern.instances(state.root(), INSTANCES_MAX),
+            Some(pattern) => pattern.instances_of_value(state.root(), INSTANCES_MAX),
             None => vec![PointerBuf::new()],
         };
         if places.len() == INSTANCES_MAX {

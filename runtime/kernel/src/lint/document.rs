@@ -168,7 +168,7 @@ impl Check<'_> {
             None => (!holds(expr, &variables)).then(String::new),
             Some(pattern) => {
                 let Ok(pattern) = Pattern::parse(pattern) else { return };
-                let instances = pattern.instances(initial, INSTANCES_MAX);
+                let instances = pattern.instances_of_value(initial, INSTANCES_MAX);
                 instances.into_iter().find_map(|instance| {
                     let value = initial.pointer(instance.as_str())?;
                     variables.insert("self", Variable::from(value));
