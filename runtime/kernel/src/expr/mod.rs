@@ -3,9 +3,10 @@
 //! Owns what an expression may say and what it comes to. The parser is the `cel` crate's; the evaluation is ours,
 //! because the crate's counts no steps, copies every element it loops over and walks maps in an order that changes from
 //! run to run. `tests` holds the two evaluators against each other. The way of an expression: `guard` bounds its text,
-//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s; `places` tells the lint what it
-//! looks at.
+//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s, whose `arithmetic` has a
+//! file of its own; `places` tells the lint what it looks at.
 
+mod arithmetic;
 mod eval;
 mod guard;
 mod lower;

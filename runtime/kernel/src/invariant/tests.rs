@@ -114,6 +114,11 @@ fn instances_are_evaluated_when_they_are_touched_or_new() {
     let below = ["/tasks/1", "/tasks/1/deps", "/tasks/1/deps/0", "/tasks/1/deps/1", "/tasks/1/n"];
     assert_eq!(evaluated(&seconds, &before, take("/tasks/0")), below);
     assert_eq!(evaluated(&seconds, &before, put("/tasks/2/deps/1", json!(3))), ["/tasks/2/deps/1"]);
+    let touched_and_moved = |tree: &mut Node, edit: &Edit| {
+        put("/tasks/2/n", json!(3))(tree, edit);
+        take("/tasks/0")(tree, edit);
+    };
+    assert_eq!(evaluated(&seconds, &before, touched_and_moved), below);
 
     let shared = invariant("/tasks/*", "self.n in state.evidence || self.n < 9");
     assert_eq!(evaluated(&shared, &before, put("/evidence/-", json!(3))), all);
@@ -157,6 +162,7 @@ fn violations_say_which_invariant_and_where() {
     ];
     assert_eq!(found, expected);
     assert!(violations.iter().all(|it| it.code == Code::InvariantViolated && it.rule.as_deref() == Some("holds")));
+    assert_eq!(check_whole(&[invariant("", "[1].all(x, x > 1)")], &tree).len(), 1, "also what refers to nothing");
     let bad = Node::of(&json!({"tasks": vec![json!({"n": 9}); 50], "limit": 3}), &edit(0));
     assert_eq!(check_whole(&invariants, &bad).len(), VIOLATIONS_MAX);
 }
