@@ -182,9 +182,8 @@ fn violation(
     show: fn(&Value) -> Value,
 ) -> Violation {
     let found = at.shown.map_or_else(|| show(error.instance()), shorten_node);
-    let mut violation = Violation::new(Code::SchemaViolation, place, reason_at(error, at))
-        .finding(found)
-        .by_rule(rule(error, path));
+    let mut violation =
+        Violation::new(Code::SchemaViolation, place, reason_at(error, at)).finding(found).by_rule(rule(error, path));
     match error.kind() {
         Kind::Required { property } => violation.expected = Some(json!([property])),
         Kind::Type { kind } => violation.expected = Some(types(kind)),
@@ -335,9 +334,8 @@ fn reason_at(error: &ValidationError<'_>, at: Applied<'_>) -> String {
         Kind::PropertyNames { error } => format!("the names of members are restricted: {}", reason(error)),
         Kind::Required { property } => missing(std::slice::from_ref(property)),
         Kind::Type { kind } => format!("must be of type {}", one_of(&types(kind))),
-        Kind::UnevaluatedItems { unexpected } => {
-            format!("nothing is allowed at index {}", listed(unexpected.iter().map(String::as_str)))
-        }
+        // What is listed there are the elements themselves, which are no business of a message.
+        Kind::UnevaluatedItems { unexpected } => format!("no keyword allows {} of its elements", unexpected.len()),
         Kind::UniqueItems => "no two elements may be equal".into(),
         Kind::Referencing(cause) => format!("a reference of the schema leads nowhere: {cause}"),
     }

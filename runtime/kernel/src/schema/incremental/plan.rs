@@ -192,7 +192,7 @@ struct Sketching<'s> {
 impl Sketching<'_> {
     /// The place of a subschema; one that only refers to another has that one's.
     fn place(&mut self, mut id: Id) -> PlaceId {
-        // Circles are opaque, so this comes to an end.
+        // Where there are circles nothing is followed, so this comes to an end.
         while let Some(target) = self.survey.only_refers_to(id) {
             id = target;
         }
@@ -248,9 +248,12 @@ impl Sketching<'_> {
             sketch.beside.push(self.place(*target));
         }
         sketch.members.sort();
-        // Draft 6 to 2019-09 say with one keyword more that a tuple is all; that is a matter of its shape.
+        // That there must be none is a matter of shape.
         if sketch.keywords.shape.contains_key("additionalItems") {
             sketch.items = None;
+        }
+        if sketch.keywords.shape.contains_key("additionalProperties") {
+            sketch.others = None;
         }
         sketch
     }
@@ -367,8 +370,9 @@ impl Compiler<'_> {
             None => Others::Anything,
             Some(place) if map.node(sketches[place].id).anything => Others::Anything,
             // Only a literal `false` is told of the object and not of the member.
-            Some(place) if map.node(sketches[place].id).pointer == format!("{pointer}/additionalProperties")
-                && map.node(sketches[place].id).never =>
+            Some(place)
+                if map.node(sketches[place].id).pointer == format!("{pointer}/additionalProperties")
+                    && map.node(sketches[place].id).never =>
             {
                 Others::Nothing
             }

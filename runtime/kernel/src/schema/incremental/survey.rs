@@ -4,9 +4,7 @@
 //! out of the document or to several places, no circle of references. Where that is not sure, the schema around it is
 //! validated whole.
 
-use std::collections::BTreeSet;
-
-use petgraph::algo::kosaraju_scc;
+use petgraph::algo::toposort;
 use petgraph::graph::{DiGraph, NodeIndex};
 use serde_json::{Map, Value, json};
 
@@ -56,15 +54,13 @@ pub(super) struct Keywords {
 pub(super) struct Survey<'s> {
     document: &'s Value,
     map: &'s SchemaMap,
-    /// Subschemas in a circle of references.
-    circles: BTreeSet<Id>,
     /// Nothing in the document can be followed.
     hopeless: Option<Opaque>,
 }
 
 impl<'s> Survey<'s> {
     pub(super) fn of(document: &'s Value, map: &'s SchemaMap) -> Self {
-        let survey = Self { document, map, circles: circles(map), hopeless: None };
+        let survey = Self { document, map, hopeless: None };
         let hopeless = survey.hopeless();
         Self { hopeless, ..survey }
     }
@@ -79,6 +75,10 @@ impl<'s> Survey<'s> {
         let is_dynamic = |id| self.map.node(id).refs.iter().any(|targets| targets.len() > 1);
         if (0..self.map.len()).any(is_dynamic) {
             return Some(Opaque::Keyword("$dynamicRef"));
+        }
+        // What a circle means is decided by where it was entered.
+        if has_circle(self.map) {
+            return Some(Opaque::Circle);
         }
         let (mut identified, mut dynamic, mut outward) = (false, false, false);
         let mut pending = vec![(self.document, true)];
@@ -113,9 +113,6 @@ impl<'s> Survey<'s> {
             return Some(hopeless.clone());
         }
         let node = self.map.node(id);
-        if self.circles.contains(&id) {
-            return Some(Opaque::Circle);
-        }
         let members = self.members(id);
         let leads_elsewhere = |name: &&str| members.is_some_and(|members| leads_elsewhere(members, name));
         if node.outside || REFERENCES.iter().any(|name| leads_elsewhere(name)) {
@@ -175,10 +172,7 @@ impl<'s> Survey<'s> {
             let refer = |pointer: String| json!({ "$ref": reference(&pointer) });
             let at = below(place, keyword);
             match (keyword.as_str(), value) {
-                (
-                    "required" | "minProperties" | "maxProperties" | "minItems" | "maxItems" | "dependentRequired",
-                    _,
-                ) => {
+                ("required" | "minProperties" | "maxProperties" | "minItems" | "maxItems" | "dependentRequired", _) => {
                     keywords.shape.insert(keyword.clone(), value.clone());
                 }
                 ("additionalItems", Value::Bool(false)) => {
@@ -187,6 +181,12 @@ impl<'s> Survey<'s> {
                         keywords.shape.insert("items".to_owned(), vec![Value::Bool(true); tuple.len()].into());
                         keywords.shape.insert(keyword.clone(), value.clone());
                     }
+                }
+                // An object that may have no members at all.
+                ("additionalProperties", Value::Bool(false))
+                    if !members.contains_key("properties") && !members.contains_key("patternProperties") =>
+                {
+                    keywords.shape.insert(keyword.clone(), value.clone());
                 }
                 ("dependencies", Value::Object(named)) if named.values().all(Value::is_array) => {
                     keywords.shape.insert(keyword.clone(), value.clone());
@@ -225,8 +225,19 @@ fn leads_elsewhere(members: &Map<String, Value>, keyword: &str) -> bool {
 /// What asks nothing of an instance.
 fn is_annotation(keyword: &str) -> bool {
     let annotations = [
-        "$comment", "$defs", "$id", "$schema", "$anchor", "default", "definitions", "deprecated", "description",
-        "examples", "readOnly", "title", "writeOnly",
+        "$comment",
+        "$defs",
+        "$id",
+        "$schema",
+        "$anchor",
+        "default",
+        "definitions",
+        "deprecated",
+        "description",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
     ];
     annotations.contains(&keyword)
 }
@@ -245,22 +256,16 @@ pub(super) fn reference(pointer: &str) -> String {
     reference
 }
 
-/// The subschemas that come to themselves again on the same instance.
-fn circles(map: &SchemaMap) -> BTreeSet<Id> {
+/// Whether a subschema comes to itself again on the same instance.
+fn has_circle(map: &SchemaMap) -> bool {
     let mut graph = DiGraph::<(), (), usize>::default();
     for _ in 0..map.len() {
         graph.add_node(());
     }
-    let mut circles = BTreeSet::new();
     for id in 0..map.len() {
         for to in map.node(id).in_place() {
             graph.add_edge(NodeIndex::new(id), NodeIndex::new(to), ());
-            if to == id {
-                circles.insert(id);
-            }
         }
     }
-    let groups = kosaraju_scc(&graph).into_iter().filter(|group| group.len() > 1);
-    circles.extend(groups.flatten().map(NodeIndex::index));
-    circles
+    toposort(&graph, None).is_err()
 }
