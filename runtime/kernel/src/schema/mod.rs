@@ -28,6 +28,7 @@ use map::SchemaMap;
 
 pub(crate) use explain::nearest;
 pub use explain::shorten;
+pub use incremental::{Cost, FEW};
 pub use state::StateSchema;
 
 /// The deepest nesting of a schema document.

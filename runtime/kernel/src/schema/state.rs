@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use serde_json::Value;
 
-use super::incremental::{Incremental, Settings};
+use super::incremental::{Cost, Incremental, Settings};
 use super::{Schema, SchemaError, draft};
 use crate::rejection::Violation;
 use crate::tree::{At, Node};
@@ -56,6 +56,11 @@ impl StateSchema {
     /// The first `max` violations of such a tree: the ones of [`Self::tree_violations`], maybe in another order.
     pub fn violations_since(&self, root: &Node, version: At, max: usize) -> Vec<Violation> {
         self.incremental.violations_since(&self.schema, root, version, max)
+    }
+
+    /// Where a write validates more than it touches, and why. Of a very large or deep schema the first places.
+    pub fn costs(&self) -> Vec<Cost> {
+        self.incremental.costs(&self.schema.document, &self.schema.map)
     }
 
     /// Whether every change makes the whole document be validated.

@@ -6,6 +6,7 @@
 //! still does, and only such subschemas are followed. All else — alternatives, negations, counts — is run again on the
 //! whole value where it stands.
 
+mod cost;
 mod plan;
 mod survey;
 mod walk;
@@ -20,6 +21,7 @@ use crate::tree::{At, Node};
 use plan::{Inside, Place};
 use walk::{Judge, Listing, Path, Verdict, Walk};
 
+pub use cost::{Cost, FEW};
 pub(super) use plan::Settings;
 
 /// A validation plan.
@@ -62,6 +64,10 @@ impl Incremental {
             return self.places[0].whole.as_ref().is_none_or(|check| judge.check(check, root, &Path::Root));
         }
         root.touched() <= version || Walk { places: &self.places, since: version }.inside(judge, 0, root, &Path::Root)
+    }
+
+    pub(super) fn costs(&self, document: &Value, map: &SchemaMap) -> Vec<Cost> {
+        cost::costs(document, map, &self.places)
     }
 
     /// Whether every change makes the whole document be validated.

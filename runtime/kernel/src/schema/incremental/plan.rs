@@ -9,6 +9,7 @@ use super::super::SchemaError;
 use super::super::map::{Id, Role, SchemaMap};
 use super::super::node::Tree;
 use super::survey::{DOCUMENT, Keywords, Opaque, Survey, reference};
+use crate::tree::Node;
 
 /// The number of a place of the plan; 0 is the root.
 pub(super) type PlaceId = usize;
@@ -92,6 +93,21 @@ impl Parts {
         Some(self.members[index].1)
     }
 
+    /// What judges members that nothing else knows.
+    pub(super) const fn judged_others(&self) -> Option<PlaceId> {
+        match self.others {
+            Others::Judged(place) => Some(place),
+            Others::Anything | Others::Nothing => None,
+        }
+    }
+
+    /// All that judge a member of that name.
+    pub(super) fn applied_to(&self, name: &str) -> Vec<PlaceId> {
+        let matching = self.patterns.iter().filter(|(matcher, _)| matcher.is_valid(&Node::text(name)));
+        let known: Vec<PlaceId> = self.member(name).into_iter().chain(matching.map(|(_, place)| *place)).collect();
+        if known.is_empty() { self.judged_others().into_iter().collect() } else { known }
+    }
+
     fn is_empty(&self) -> bool {
         let checks = [self.shape.is_some(), self.across.is_some(), self.unique.is_some(), self.names.is_some()];
         let judged = [self.items.is_some(), !matches!(self.others, Others::Anything)];
@@ -127,7 +143,7 @@ pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> 
     let mut survey = Survey::of(document, map);
     let mut sketches = sketch(&survey, map);
     let compiled = match weight(&sketches, map) {
-        0..=COMPILED_MAX => build(document, settings, map, &survey, &sketches),
+        0..=COMPILED_MAX => build(document, settings, map, &sketches),
         _ => None,
     };
     let mut places = match compiled {
@@ -286,13 +302,7 @@ fn reach(map: &SchemaMap, id: Id) -> usize {
 }
 
 /// Compiles all places; `None` if one of them cannot be compiled alone.
-fn build(
-    document: &Value,
-    settings: Settings,
-    map: &SchemaMap,
-    survey: &Survey<'_>,
-    sketches: &[Sketch],
-) -> Option<Vec<Place>> {
+fn build(document: &Value, settings: Settings, map: &SchemaMap, sketches: &[Sketch]) -> Option<Vec<Place>> {
     let mut apart = Map::new();
     for (number, sketch) in sketches.iter().enumerate() {
         let mut put = |what: &str, keywords: &Map<String, Value>| {
@@ -315,7 +325,6 @@ fn build(
     let registry = registry.prepare().ok()?;
     let options = settings.options().with_registry(&registry);
     let compiler = Compiler { options, apart: &apart };
-    let _ = survey;
     sketches.iter().enumerate().map(|(number, sketch)| compiler.place(number, sketch, sketches, map)).collect()
 }
 

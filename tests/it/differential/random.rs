@@ -13,9 +13,9 @@ use patchboard_kernel::schema::StateSchema;
 use patchboard_kernel::tree::{At, Edit, Node};
 use serde_json::Value;
 
-use crate::documents::instance;
-use crate::edits::change;
-use crate::schemas::{Dice, schema};
+use super::documents::instance;
+use super::edits::change;
+use super::schemas::{Dice, schema};
 
 /// Verdicts that are compared when nobody asks for more.
 const CASES: usize = 50_000;

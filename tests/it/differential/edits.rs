@@ -4,8 +4,8 @@ use jsonptr::PointerBuf;
 use patchboard_kernel::tree::{Edit, Node};
 use serde_json::{Map, Value, json};
 
-use crate::documents::{element, instance, member};
-use crate::schemas::{Dice, NAMES, PATTERNS, anything};
+use super::documents::{element, instance, member};
+use super::schemas::{Dice, NAMES, PATTERNS, anything};
 
 /// A place in a value, with some of the schema objects that judge it.
 struct Place<'s> {

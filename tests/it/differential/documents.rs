@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::schemas::{Dice, NAMES, PATTERNS, anything, scalar};
+use super::schemas::{Dice, NAMES, PATTERNS, anything, scalar};
 
 /// A value that has a good chance to satisfy `schema`, a part of `document`.
 pub(crate) fn instance(dice: &mut Dice, document: &Value, schema: &Value, depth: usize) -> Value {
