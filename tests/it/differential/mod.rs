@@ -4,3 +4,5 @@ mod documents;
 mod edits;
 mod random;
 mod schemas;
+mod suite;
+mod timing;
