@@ -62,7 +62,7 @@ fn entry_bytes(key: &str, node: &Node) -> u64 {
 
 impl Object {
     /// An object made by version `at`. Of members with one key the last one stays.
-    pub(crate) fn new(mut members: Vec<(Key, Node)>, at: At, hasher: &Arc<Hasher>) -> Self {
+    pub(super) fn new(mut members: Vec<(Key, Node)>, at: At, hasher: &Arc<Hasher>) -> Self {
         members.sort_by(|(a, _), (b, _)| a.cmp(b));
         // `dedup_by` drops the later one of two; what is wanted is the last.
         members.reverse();

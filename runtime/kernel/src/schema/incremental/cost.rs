@@ -152,7 +152,8 @@ impl Costing<'_> {
             }
             Inside::Parts(parts) => {
                 let node = self.map.node(here.id);
-                if parts.unique.is_some() {
+                let may_be_array = sure.iter().all(|&id| self.map.node(id).arrays);
+                if parts.unique.is_some() && may_be_array {
                     let collection = (!is_small(self.document, self.map, sure, false)).then(|| path.to_vec());
                     report("uniqueItems", format!("{}/uniqueItems", here.pointer), collection);
                 }
@@ -165,7 +166,7 @@ impl Costing<'_> {
                         Role::Then => "then",
                         Role::Else => "else",
                         Role::Dependent => "dependentSchemas",
-                        Role::Contains => "contains",
+                        Role::Contains if may_be_array => "contains",
                         Role::AllOf
                         | Role::Property(_)
                         | Role::Pattern(_)
@@ -175,6 +176,7 @@ impl Costing<'_> {
                         | Role::Prefix(_)
                         | Role::Items
                         | Role::UnevaluatedItems
+                        | Role::Contains
                         | Role::Definition => continue,
                     };
                     let collection = if *role == Role::Contains {

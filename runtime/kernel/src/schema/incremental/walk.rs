@@ -1,14 +1,12 @@
 //! Follows what was touched through the plan, and checks what can have become wrong.
 
-use std::sync::Arc;
-
 use jsonptr::Token;
+use serde_json::Value;
 
 use super::super::equality;
 use super::super::explain::{Applied, Findings};
 use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
-use crate::digest::{Hasher, Salt};
-use crate::tree::{Array, At, Edit, Key, Node, Object, Stamp};
+use crate::tree::{Array, At, Key, Node, Object, Stamp};
 
 /// The way to a value, without a text of it while nobody asks for one.
 #[derive(Clone, Copy)]
@@ -90,10 +88,8 @@ impl Judge for Listing<'_, '_> {
     }
 
     fn names(&mut self, names: &Names, new: &[&Key], object: &Node, at: &Path<'_>) -> bool {
-        let edit = Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([0; 32]))) };
-        let members = new.iter().map(|key| ((*key).clone(), Node::Null)).collect();
-        let only_new = Node::Object(Arc::new(Object::new(members, edit.at, &edit.hasher)));
-        self.note(&names.all, &only_new, Some(object), at)
+        let only_new: serde_json::Map<_, _> = new.iter().map(|key| (key.to_string(), Value::Null)).collect();
+        self.note(&names.all, &Node::from(&only_new.into()), Some(object), at)
     }
 
     fn unexpected(&mut self, place: &Place, names: &[&Key], at: &Path<'_>) -> bool {
