@@ -7,6 +7,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::{Array, Edit, Key, Long, Node, Object, SHORT_BYTES_MAX};
+use crate::digest::{Hasher, Salt};
 use crate::json;
 
 impl Node {
@@ -51,6 +52,13 @@ impl Node {
                 .collect::<serde_json::Map<_, _>>()
                 .into(),
         }
+    }
+}
+
+/// The tree of a document outside of a board, whose digests compare with others of that kind.
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        Self::of(value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) })
     }
 }
 
@@ -113,6 +121,12 @@ impl Serialize for Node {
                 map.end()
             }
         }
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -36,7 +36,7 @@ pub use stamp::{At, Stamp};
 pub type Key = SmolStr;
 
 /// A value in a tree; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Node {
     /// `null`.
     Null,
@@ -165,6 +165,17 @@ impl Node {
         place.tokens().try_fold(self, |node, token| node.child(&token.decoded()))
     }
 
+    /// The version that last put something at a place or above it, or changed something in it; none if nothing is
+    /// there. Elements that were only shifted keep theirs.
+    pub fn last_changed(&self, place: &Pointer) -> Option<At> {
+        let (mut node, mut floor) = (self, 0);
+        for token in place.tokens() {
+            let (child, stamp) = node.slot(&token.decoded())?;
+            (node, floor) = (child, stamp.under(floor).changed);
+        }
+        Some(floor.max(node.touched()))
+    }
+
     /// Whether two nodes are one in memory; if not, they may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -217,6 +228,24 @@ impl Node {
             Self::Array(array) => format!("an array of {}", array.len()),
             Self::Object(object) => format!("an object of {}", object.len()),
         }
+    }
+}
+
+/// A member by its name; `null` if there is none, as `serde_json` has it.
+impl std::ops::Index<&str> for Node {
+    type Output = Self;
+
+    fn index(&self, name: &str) -> &Self {
+        self.as_object().and_then(|object| object.get(name)).unwrap_or(&Self::Null)
+    }
+}
+
+/// An element; `null` if there is none.
+impl std::ops::Index<usize> for Node {
+    type Output = Self;
+
+    fn index(&self, index: usize) -> &Self {
+        self.as_array().and_then(|array| array.get(index)).unwrap_or(&Self::Null)
     }
 }
 

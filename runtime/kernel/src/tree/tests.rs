@@ -1,3 +1,5 @@
+//! What a tree promises: it is the value, whatever is done to it, and every change is found by its stamps.
+
 use std::sync::Arc;
 
 use jsonptr::{Pointer, PointerBuf};
