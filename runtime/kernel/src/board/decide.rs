@@ -15,6 +15,7 @@ use crate::event::events;
 use crate::failure::FailureCode;
 use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::invariant;
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::record::{
@@ -173,13 +174,17 @@ impl Draft<'_> {
         let version = self.board.version().next();
         let state = made.state.digest();
         let patch = reply.patch.clone();
+        let done = self.board.plan.done.as_ref();
+        let may_be_done = done.is_some_and(|done| invariant::may_be_done(done, &made.since_before()));
         let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);
-        self.consider_done();
+        if may_be_done {
+            self.consider_done();
+        }
         let events = events(&changes);
-        let before = &before.root().to_value();
+        let before = before.root();
         self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
         self.schedule(&Occasion::Completed);
     }
@@ -343,7 +348,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, &board.state.root().to_value(), occasion);
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger } => {
@@ -397,9 +402,8 @@ impl Draft<'_> {
     fn consider_done(&mut self) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
-        let root = &self.board.state.root().to_value();
-        let request = root.get("request").unwrap_or(&Value::Null);
-        let variables = [("request", request.into()), ("state", root.into())];
+        let root = self.board.state.root();
+        let variables = [("request", (&root["request"]).into()), ("state", root.into())];
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}
