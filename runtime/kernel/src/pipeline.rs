@@ -56,16 +56,6 @@ pub struct Made {
     pub changes: Vec<Change>,
 }
 
-impl Made {
-    /// The state as it differs from the one it was made of.
-    pub(crate) fn since_before(&self) -> Since<'_> {
-        let at = self.state.at();
-        // The place of the whole document has no stamp; that something else was put there is in the changes.
-        let is_other = self.changes.iter().any(|change| change.path.is_root());
-        Since::new(self.state.root(), if is_other { at } else { 0 }, at.saturating_sub(1))
-    }
-}
-
 /// Judges a worker's reply against the committed state.
 pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody, context: &Context<'_>) -> Verdict {
     let seat = plan.seats.get(worker);
@@ -194,18 +184,18 @@ fn judge_stages(
     if made.digest() == state.digest() {
         return Ok(Verdict::NoOp(reply));
     }
+    let written = || own_places(&ops, &changes, &made);
     let violations = plan.schema.violations(&made.root().to_value(), VIOLATIONS_MAX);
     if !violations.is_empty() {
-        let written = own_places(&ops, &changes, &made);
-        return Err(Refused { written, ..Rejection::new(Stage::Schema, violations).into() });
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
     }
-    let made = Made { state: made, changes };
-    let violations = invariant::check(&plan.invariants, state.root(), &made.since_before(), &reply.patch);
+    // The whole document is never granted, so nobody has put another in its place.
+    let candidate = Since::new(made.root(), 0, state.at());
+    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
     if !violations.is_empty() {
-        let written = own_places(&ops, &made.changes, &made.state);
-        return Err(Refused { written, ..Rejection::new(Stage::Invariant, violations).into() });
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
-    Ok(Verdict::Accepted(Accepted { reply, made }))
+    Ok(Verdict::Accepted(Accepted { reply, made: Made { state: made, changes } }))
 }
 
 fn limits(plan: &Plan) -> ResultLimits {

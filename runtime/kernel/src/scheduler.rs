@@ -284,7 +284,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
         Occasion::Start => {
             for rule in &plan.rules {
                 if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, Trigger::Start, state, &Value::Null, (&Value::Null).into(), None, &mut wishes);
+                    wish(rule, Trigger::Start, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -302,7 +302,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                 let WakesOn::After(awaited) = &rule.wakes_on else { continue };
                 let is_due = awaited.iter().all(|name| scheduler.completed.contains(name));
                 if is_due && !scheduler.fired.contains(&rule.name) {
-                    wish(rule, Trigger::After, state, &Value::Null, (&Value::Null).into(), None, &mut wishes);
+                    wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -348,7 +348,7 @@ fn wish(
     if let Some(when) = &rule.when {
         let (before, patch) = commit.unwrap_or((state, &Value::Null));
         let variables = Variables::from([
-            ("request", Variable::from(&state["request"])),
+            ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
             ("state", Variable::from(state)),
             ("event", Variable::from(event)),
             ("value", value),
