@@ -2,8 +2,9 @@
 
 mod codes;
 mod json_schema_suite;
-mod shared;
 mod simulator;
 mod syntax;
 mod tidy;
 mod vectors;
+
+use patchboard_tests::shared;
