@@ -16,8 +16,8 @@ mod ours;
 
 use ours::Task;
 
-/// How often each is run, in turns.
-const ROUNDS: usize = 2;
+/// How often each is run, in turns: disks change their pace within seconds.
+const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
     let threads = tokio::runtime::Runtime::new().expect("threads can be started");
@@ -108,48 +108,51 @@ fn compare(bench: &mut Bench, peer: &Peer, size: &str, bytes: usize, threads: &t
     }
     let steps = steps(bytes, bench.options.quick);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made");
-    let (mut ours, mut theirs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut taken, mut spent) = (0, 0.0);
-    for round in 0..ROUNDS {
-        let mut own = || {
-            let run = threads.block_on(ours::run(dir.path(), bytes, steps, peer.task));
-            taken += run.samples.len();
-            spent += run.seconds;
-            ours.extend(run.samples);
-        };
+    let rounds = if bench.options.quick { 2 } else { ROUNDS };
+    let mut all = Vec::new();
+    let (mut medians, mut times, mut rates, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let own = || threads.block_on(ours::run(dir.path(), bytes, steps, peer.task));
+        let other = || ask(peer, &program, dir.path(), bytes, steps);
         // Each goes first in turn.
-        if round % 2 == 0 {
-            own();
-        }
-        match ask(peer, &program, dir.path(), bytes, steps) {
-            Ok(answer) => {
-                theirs.push(answer.median_ms);
-                rates.push(answer.per_second);
-            }
+        let (ours, theirs) = if round % 2 == 0 {
+            let ours = own();
+            (ours, other())
+        } else {
+            let theirs = other();
+            (own(), theirs)
+        };
+        let theirs = match theirs {
+            Ok(theirs) => theirs,
             Err(why) => return bench.add(skip(why)),
-        }
-        if round % 2 == 1 {
-            own();
-        }
+        };
+        let middle = Stats::of(&ours.samples).expect("samples were taken").median;
+        times.push(theirs.median_ms / (middle.as_secs_f64() * 1e3));
+        shares.push(ours.samples.len() as f64 / ours.seconds / theirs.per_second);
+        medians.push(theirs.median_ms);
+        rates.push(theirs.per_second);
+        all.extend(ours.samples);
     }
-    let ours = Stats::of(&ours).expect("samples were taken");
-    let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
-    let times = mean(&theirs) / (ours.median.as_secs_f64() * 1e3);
+    let [theirs, times, rate, share] = [medians, times, rates, shares].map(middle);
     let goal = peer.goals.iter().find(|(largest, _)| bytes <= *largest).map_or(1.0, |(_, goal)| *goal);
-    bench.add(Row::time(peer.name, size, "ours, durable", ours));
-    let row = Row::number(peer.name, size, "peer, median", mean(&theirs), " ms").ratio(times, "ours");
+    bench.add(Row::time(peer.name, size, "ours, durable", Stats::of(&all).expect("samples were taken")));
+    let row = Row::number(peer.name, size, "peer, median", theirs, " ms").ratio(times, "ours");
     bench.add(row.goal(Goal::at_least(goal, times, "×")));
-    let rate = taken as f64 / spent;
-    let row = Row::number(peer.name, size, "peer, all in all", mean(&rates), "/s");
-    bench.add(row.ratio_of("ours", rate / mean(&rates)));
+    bench.add(Row::number(peer.name, size, "peer, all in all", rate, "/s").ratio_of("ours", share));
 }
 
-/// Fewer where each takes long; enough for several of the snapshots that `DeltaChannel` takes at every hundredth.
+/// The middle one of the rounds' numbers.
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+/// Fewer where each takes long; else enough for one of the snapshots that `DeltaChannel` takes at every hundredth.
 const fn steps(bytes: usize, quick: bool) -> usize {
     match (bytes, quick) {
         (_, true) => 60,
-        (0..=1_000_000, false) => 300,
-        (_, false) => 120,
+        (0..=1_000_000, false) => 120,
+        (_, false) => 40,
     }
 }
 
