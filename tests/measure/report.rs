@@ -198,7 +198,10 @@ impl Bench {
         let table = table(&self.rows);
         println!("\n{}: {setting}\n\n{table}", self.name);
         let written = self.write_json().and_then(|()| match &self.options.record {
-            Some(label) => record(self.name, label, &format!("{setting}\n\n{table}")),
+            Some(label) => {
+                let name = if self.options.huge { format!("{} huge", self.name) } else { self.name.to_owned() };
+                record(&name, label, &format!("{setting}\n\n{table}"))
+            }
             None => Ok(()),
         });
         match written {
@@ -276,9 +279,9 @@ fn pad(text: &str, width: usize) -> String {
 fn time(time: Duration) -> String {
     let nanos = time.as_secs_f64() * 1e9;
     let (scaled, unit) = match nanos {
-        _ if nanos < 1e3 => (nanos, "ns"),
-        _ if nanos < 1e6 => (nanos / 1e3, "µs"),
-        _ if nanos < 1e9 => (nanos / 1e6, "ms"),
+        _ if nanos < 999.5 => (nanos, "ns"),
+        _ if nanos < 999.5e3 => (nanos / 1e3, "µs"),
+        _ if nanos < 999.5e6 => (nanos / 1e6, "ms"),
         _ => (nanos / 1e9, "s"),
     };
     format!("{} {unit}", number(scaled))

@@ -12,6 +12,8 @@ const TURN: Duration = Duration::from_millis(2);
 const TURN_MAX: u32 = 64;
 /// Samples before the first that counts.
 const WARM_UP: u32 = 3;
+/// What takes longer is slow with warm caches, too.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// The time this thread has spent on a processor. Other processes lengthen it only by what they do to the caches.
 pub fn cpu_time() -> Duration {
@@ -60,16 +62,16 @@ pub fn interleave(time: Duration, least: u32, sides: &mut [Side<'_>]) -> Vec<Lap
     let mut counts = Vec::with_capacity(sides.len());
     for side in sides.iter_mut() {
         let mut unseen = Laps::default();
-        let ((), once) = on_wall(|| side(&mut unseen));
-        let mut slowest = once;
-        // Once is enough for what takes a second.
-        if once < TURN {
-            for _ in 1..WARM_UP {
-                let ((), again) = on_wall(|| side(&mut unseen));
-                slowest = again;
+        let mut quickest = Duration::MAX;
+        for _ in 0..WARM_UP {
+            let ((), once) = on_wall(|| side(&mut unseen));
+            quickest = quickest.min(once);
+            // Once is enough for what takes long anyway.
+            if once > SLOW {
+                break;
             }
         }
-        let count = TURN.as_nanos() / slowest.as_nanos().max(1);
+        let count = TURN.as_nanos() / quickest.as_nanos().max(1);
         counts.push(u32::try_from(count).unwrap_or(TURN_MAX).clamp(1, TURN_MAX));
     }
     let mut laps = vec![Laps::default(); sides.len()];
