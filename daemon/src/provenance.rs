@@ -7,7 +7,6 @@ use patchboard_kernel::blueprint::{GrantOp, PatchLimits};
 use patchboard_kernel::patch::{self, Op};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::state::{Candidate, ResultLimits, State};
-use serde_json::Value;
 
 /// The commit that last wrote a place.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,7 +30,8 @@ enum Touch {
     Removed { array: String, index: usize },
 }
 
-/// The last commit that touched the place, something above it or something in it; none if it is as the board began.
+/// The last of these commits that touched the place, something above it or something in it; none if it is as it was in
+/// `initial`, the state before them.
 ///
 /// # Errors
 /// A recorded patch that cannot be applied again, with its index: the journal has been altered.
@@ -92,7 +92,8 @@ fn touches_of(candidate: &Candidate, op: &Op) -> Vec<Touch> {
     };
     let departure = |path: &jsonptr::Pointer| {
         let text = path.to_string();
-        let in_array = path.parent().and_then(|parent| candidate.get(parent)).is_some_and(Value::is_array);
+        let in_array =
+            path.parent().and_then(|parent| candidate.get(parent)).is_some_and(|node| node.as_array().is_some());
         match element(&text) {
             Some((array, index)) if in_array => Touch::Removed { array: array.to_owned(), index },
             _ => Touch::At(text),
@@ -177,7 +178,7 @@ mod tests {
                 Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
             })
             .collect();
-        let found = last_writer(&State::new(initial.clone(), &hasher), &records, pointer).expect("the patches apply");
+        let found = last_writer(&State::new(initial, &hasher), &records, pointer).expect("the patches apply");
         found.map(|writer| (writer.record, writer.ops, writer.pointer))
     }
 

@@ -142,7 +142,7 @@ fn strings_that_break_programs_survive_the_journal_unchanged() {
     }
     let recovered = Board::recover(&fed.records).expect("the journal is enough");
     for (index, string) in strings.iter().enumerate() {
-        let notes = &recovered.state().root()["notes"];
+        let notes = &recovered.state().root()["notes"].to_value();
         assert_eq!(notes[format!("value-{index}")], json!(string));
         assert!(notes.get(string).is_some(), "the member {string:?} was lost");
     }

@@ -24,6 +24,7 @@ const KERNEL_MAY_USE: &[&str] = &[
     "serde_json",
     "serde_json_canonicalizer",
     "sha2",
+    "smol_str",
     "strsim",
     "thiserror",
 ];

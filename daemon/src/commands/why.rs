@@ -6,6 +6,7 @@ use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::id::{InvocationId, Version};
 use patchboard_kernel::record::{Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
+use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
 use crate::archive::{Archive, board_at, moment};
@@ -44,23 +45,26 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let records = archive.records(&summary.id)?;
-    let initial = board_at(&records, Some(0))?;
     let board = board_at(&records, None)?;
     let value = board.state().get(&pointer);
-    let writer = provenance::last_writer(initial.state(), &records, pointer.as_str()).map_err(|index| {
-        let seq = records[index].seq;
+    // The state knows when what is there last changed; only of what is gone the whole journal must be asked.
+    let since = board.state().root().last_changed(&pointer);
+    if since == Some(0) {
+        return untouched(&records, pointer.as_str(), value, output);
+    }
+    let before = board_at(&records, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
+    let first = records.iter().position(|record| record.seq > before.head().0).unwrap_or(records.len());
+    let writer = provenance::last_writer(before.state(), &records[first..], pointer.as_str());
+    let writer = writer.map(|found| found.map(|writer| Writer { record: writer.record + first, ..writer }));
+    let writer = writer.map_err(|index| {
+        let seq = records[first + index].seq;
         Failure::failed("bad_record", format!("record {seq} holds a patch that does not apply"))
             .detail("seq", seq.0.into())
     })?;
     let Some(writer) = writer else {
-        if value.is_none() {
-            return Err(Failure::refused(
-                "no_such_place",
-                format!("there is nothing at {pointer}, and there never was"),
-            )
-            .help("`patchboard state BOARD` prints the document"));
-        }
-        return untouched(&records, pointer.as_str(), value, output);
+        let message = format!("there is nothing at {pointer}, and there never was");
+        let failure = Failure::refused("no_such_place", message);
+        return Err(failure.help("`patchboard state BOARD` prints the document"));
     };
     let answer = Answer::new(&records, &writer).ok_or_else(|| {
         let seq = records[writer.record].seq;
@@ -74,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-fn untouched(records: &[Record], pointer: &str, value: Option<&Value>, output: Output) -> Outcome {
+fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, output: Output) -> Outcome {
     let source = if pointer == "/request" || pointer.starts_with("/request/") { "request" } else { "blueprint" };
     let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
     if output.is_json() {
@@ -124,7 +128,7 @@ impl<'a> Answer<'a> {
         Some(Self { record, committed, ops, then: &writer.pointer, scheduled, invoked, rejected })
     }
 
-    fn json(&self, pointer: &str, value: Option<&Value>) -> Value {
+    fn json(&self, pointer: &str, value: Option<&Node>) -> Value {
         let by = &self.committed.by;
         json!({
             "pointer": pointer,
@@ -161,7 +165,7 @@ impl<'a> Answer<'a> {
         })
     }
 
-    fn text(&self, pointer: &str, value: Option<&Value>) -> String {
+    fn text(&self, pointer: &str, value: Option<&Node>) -> String {
         let by = &self.committed.by;
         let verb =
             if value.is_some() { "was last written by" } else { "is not there any more; it was last changed by" };

@@ -101,6 +101,12 @@ pub enum Heard {
         /// Whether it was.
         is_final: bool,
     },
+    /// A proposal that was refused because others had been faster, which says nothing of its author; whether it was the
+    /// invocation's last attempt.
+    Conflict {
+        /// Whether it was.
+        is_final: bool,
+    },
     /// An attempt without a proposal; whether it was the invocation's last attempt.
     Failure {
         /// Whether it was.
@@ -153,6 +159,11 @@ impl Breaker {
         }
     }
 
+    /// Outcomes so far, of the whole board.
+    pub const fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
     /// Whether any branch is stopped.
     pub fn any_open(&self) -> bool {
         self.branches.values().any(|track| matches!(track.position, Position::Open { .. }))
@@ -194,7 +205,9 @@ impl Breaker {
                 track.rejections += 1;
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
-            Heard::Failure { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
+            Heard::Conflict { is_final } | Heard::Failure { is_final } => {
+                track.probe = (probing && is_final).then_some(Reason::ProbeFailed)
+            }
         }
     }
 
@@ -271,11 +284,12 @@ impl Breaker {
 /// A return of this fingerprint is a return of the branch's own region to an earlier value, whatever other workers
 /// write beside it; appending always makes a new place, so progress never looks like a return.
 pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State) -> Digest {
-    let places: BTreeMap<String, serde_json::Value> = changes
+    let places: BTreeMap<&str, Option<String>> = changes
         .iter()
         .map(|change| {
-            let now = state.get(&change.path).map_or(serde_json::Value::Null, |value| serde_json::json!([value]));
-            (change.path.to_string(), now)
+            // Digests of parts of the tree are at hand: what is large is not written out.
+            let now = state.get(&change.path).map(|node| hasher.tree(node).to_string());
+            (change.path.as_str(), now)
         })
         .collect();
     hasher.document(&serde_json::json!(places))

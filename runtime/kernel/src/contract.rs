@@ -16,6 +16,7 @@
 //! that is the value found at `from`. The whole document is never granted. Whether the operation can be applied is
 //! [`crate::state`]'s to say.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -28,6 +29,7 @@ use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, Schema, nearest, shorten};
 use crate::state::Candidate;
+use crate::tree::Node;
 
 /// The most grants that a rejection shows.
 const ALLOWED_MAX: usize = 8;
@@ -198,11 +200,15 @@ impl Contract {
             return vec![violation.expecting(json!(granted)).finding(found.into())];
         }
         let Some(written) = written else { return Vec::new() };
+        if with_ops.iter().any(|write| write.value.is_none()) {
+            return Vec::new();
+        }
+        let value = written.value();
         let mut refusals = Vec::new();
         for write in with_ops {
             match &write.value {
-                Some(grant) if !grant.schema.is_valid(written.value()) => {
-                    refusals.push((write, grant.schema.violations(written.value(), REASONS_MAX)));
+                Some(grant) if !grant.schema.is_valid(&value) => {
+                    refusals.push((write, grant.schema.violations(&value, REASONS_MAX)));
                 }
                 _ => return Vec::new(),
             }
@@ -244,7 +250,7 @@ impl Target<'_> {
         // To an object `-` is a name like others, and no append position.
         let appends = |path: &Pointer| {
             let container = path.parent().and_then(|parent| self.candidate.get(parent));
-            !container.is_some_and(Value::is_object)
+            container.is_none_or(|container| container.as_object().is_none())
         };
         let wants_append = pattern.tokens().last() == Some(&PatternToken::Append);
         let matches = |path: &Pointer| pattern.matches(path) && (!wants_append || appends(path));
@@ -258,13 +264,14 @@ enum Written<'a> {
     /// The worker wrote it, so it may be shown to it.
     Own(&'a Value),
     /// It is in the document, where the worker may not read it.
-    Found(&'a Value),
+    Found(&'a Node),
 }
 
 impl<'a> Written<'a> {
-    fn value(self) -> &'a Value {
+    fn value(self) -> Cow<'a, Value> {
         match self {
-            Self::Own(value) | Self::Found(value) => value,
+            Self::Own(value) => Cow::Borrowed(value),
+            Self::Found(node) => Cow::Owned(node.to_value()),
         }
     }
 }

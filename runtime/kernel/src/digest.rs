@@ -49,15 +49,15 @@ const BUCKET_MEMBERS_MAX: usize = 32;
 const INLINE_STRING_BYTES_MAX: usize = 256;
 
 /// What the bytes behind it are; keeps the digest of one kind of thing from standing for another.
-mod tag {
-    pub(super) const DOCUMENT: u8 = 0x01;
-    pub(super) const ARRAY_CHUNK: u8 = 0x10;
-    pub(super) const ARRAY_LEVEL: u8 = 0x11;
-    pub(super) const BUCKET: u8 = 0x20;
-    pub(super) const SPLIT: u8 = 0x21;
-    pub(super) const STRING: u8 = 0x30;
-    pub(super) const KEY: u8 = 0x31;
-    pub(super) const COMMITMENT: u8 = 0x40;
+pub(crate) mod tag {
+    pub(crate) const DOCUMENT: u8 = 0x01;
+    pub(crate) const ARRAY_CHUNK: u8 = 0x10;
+    pub(crate) const ARRAY_LEVEL: u8 = 0x11;
+    pub(crate) const BUCKET: u8 = 0x20;
+    pub(crate) const SPLIT: u8 = 0x21;
+    pub(crate) const STRING: u8 = 0x30;
+    pub(crate) const KEY: u8 = 0x31;
+    pub(crate) const COMMITMENT: u8 = 0x40;
 }
 
 /// A SHA-256 value; lower-case hexadecimal in text.
@@ -154,6 +154,13 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
+impl fmt::Debug for Hasher {
+    /// Says nothing: the salt is nobody's to print.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hasher(..)")
+    }
+}
+
 /// Makes the digests of one board.
 ///
 /// Recursion is as deep as the values are nested, so values must be bounded in depth, as all that [`crate::json`]
@@ -190,7 +197,14 @@ impl Hasher {
         Digest(hash.finalize().into())
     }
 
-    fn start(&self, tag: u8) -> Sha256 {
+    /// The hash whose nibbles lead to a member of a large object.
+    pub(crate) fn route(&self, key: &str) -> [u8; 32] {
+        let mut hash = self.start(tag::KEY);
+        hash.update(key);
+        hash.finalize().into()
+    }
+
+    pub(crate) fn start(&self, tag: u8) -> Sha256 {
         let mut hash = self.salted.clone();
         hash.update([tag]);
         hash
@@ -258,9 +272,7 @@ impl Hasher {
         members.sort_unstable_by_key(|member| member.key);
         if members.len() > BUCKET_MEMBERS_MAX {
             for member in &mut members {
-                let mut hash = self.start(tag::KEY);
-                hash.update(member.key);
-                member.route = hash.finalize().into();
+                member.route = self.route(member.key);
             }
         }
         self.group(&members, 0)
@@ -309,7 +321,7 @@ impl Member<'_> {
     }
 }
 
-fn encode_number(number: &Number, into: &mut Sha256) {
+pub(crate) fn encode_number(number: &Number, into: &mut Sha256) {
     let integer = number.as_i64().or_else(|| number.as_f64().filter(|_| number.is_f64()).and_then(json::integral));
     if let Some(integer) = integer {
         into.update([0x02, 0x00]);
@@ -324,7 +336,7 @@ fn encode_number(number: &Number, into: &mut Sha256) {
     }
 }
 
-fn length(length: usize) -> [u8; 8] {
+pub(crate) fn length(length: usize) -> [u8; 8] {
     (length as u64).to_be_bytes()
 }
 

@@ -1,9 +1,9 @@
 //! What a commit did, place by place: the only thing that rules see.
 
 use jsonptr::{PointerBuf, Token};
-use serde_json::Value;
 
 use crate::blueprint::EventOp;
+use crate::tree::Node;
 
 /// What one operation did to the place it names.
 #[derive(Clone, PartialEq, Debug)]
@@ -11,9 +11,9 @@ pub struct Change {
     /// The place, with a real index where the operation appended.
     pub path: PointerBuf,
     /// What was there, unless the operation made the place.
-    pub before: Option<Value>,
+    pub before: Option<Node>,
     /// What is there now, unless the operation took it away.
-    pub after: Option<Value>,
+    pub after: Option<Node>,
 }
 
 /// One event: something at a place became different.
@@ -24,7 +24,7 @@ pub struct Event<'a> {
     /// Where.
     pub path: PointerBuf,
     /// What is there now; for a removal, what was there.
-    pub value: &'a Value,
+    pub value: &'a Node,
 }
 
 /// The events of a commit, operation by operation, each place before what lies below it.
@@ -40,7 +40,7 @@ pub fn events(changes: &[Change]) -> Vec<Event<'_>> {
 }
 
 /// Recursion is bounded by the depth of the state, which the blueprint limits.
-fn compare<'a>(path: &PointerBuf, before: Option<&'a Value>, after: Option<&'a Value>, events: &mut Vec<Event<'a>>) {
+fn compare<'a>(path: &PointerBuf, before: Option<&'a Node>, after: Option<&'a Node>, events: &mut Vec<Event<'a>>) {
     let (op, value) = match (before, after) {
         (None, None) => return,
         (None, Some(after)) => (EventOp::Add, after),
@@ -50,7 +50,7 @@ fn compare<'a>(path: &PointerBuf, before: Option<&'a Value>, after: Option<&'a V
     };
     events.push(Event { op, path: path.clone(), value });
     for token in children(before, after) {
-        let below = |value: Option<&'a Value>| value.and_then(|value| child(value, &token));
+        let below = |value: Option<&'a Node>| value.and_then(|value| value.child(&token));
         let mut place = path.clone();
         place.push_back(Token::new(token.as_str()));
         compare(&place, below(before), below(after), events);
@@ -58,35 +58,30 @@ fn compare<'a>(path: &PointerBuf, before: Option<&'a Value>, after: Option<&'a V
 }
 
 /// The names of everything directly below either value: members in their order, then elements by index.
-fn children(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
     let mut names = std::collections::BTreeSet::new();
     let mut length = 0;
     for value in [before, after].into_iter().flatten() {
-        if let Some(members) = value.as_object() {
-            names.extend(members.keys().cloned());
+        match value {
+            Node::Object(members) => names.extend(members.iter().map(|(name, _)| name.to_string())),
+            Node::Array(elements) => length = length.max(elements.len()),
+            _ => {}
         }
-        length = length.max(value.as_array().map_or(0, Vec::len));
     }
     names.into_iter().chain((0..length).map(|index| index.to_string())).collect()
 }
 
-fn child<'a>(value: &'a Value, token: &str) -> Option<&'a Value> {
-    match value {
-        Value::Object(members) => members.get(token),
-        Value::Array(elements) => elements.get(token.parse::<usize>().ok()?),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn check(before: Option<Value>, after: Option<Value>, expected: &[(EventOp, &str)]) {
         let path = PointerBuf::parse("/x").expect("a pointer");
-        let changes = [Change { path, before, after }];
+        let hasher = std::sync::Arc::new(crate::digest::Hasher::new(&crate::digest::Salt::ZERO));
+        let node = |value: Value| Node::of(&value, &crate::tree::Edit { at: 0, hasher: hasher.clone() });
+        let changes = [Change { path, before: before.map(node), after: after.map(node) }];
         let found: Vec<_> = events(&changes).into_iter().map(|event| (event.op, event.path.to_string())).collect();
         let expected: Vec<_> = expected.iter().map(|(op, path)| (*op, (*path).to_owned())).collect();
         assert_eq!(found, expected);

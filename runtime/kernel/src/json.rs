@@ -135,6 +135,14 @@ pub(crate) fn text_size(text: &str) -> u64 {
     serialised_size(text)
 }
 
+/// Length of a number as JSON, in bytes.
+pub(crate) fn number_size(number: &serde_json::Number) -> u64 {
+    if let Some(natural) = number.as_u64() {
+        return u64::from(natural.checked_ilog10().unwrap_or(0)) + 1;
+    }
+    serialised_size(number)
+}
+
 fn commas(entries: usize) -> u64 {
     entries.saturating_sub(1) as u64
 }

@@ -9,8 +9,9 @@
 //! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`replay`] derives a run again.
 //! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
-//! * [`contract`], [`schema`], [`expr`]: who may write where, what a valid document is, what must hold.
-//! * [`json`], [`patch`], [`state`], [`digest`]: documents, their edits and their fingerprints.
+//! * [`contract`], [`freshness`], [`schema`], [`expr`]: who may write where, what has changed under a proposal, what a
+//!   valid document is, what must hold.
+//! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`record`]: the journal's entries and their hash chain.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
 
@@ -23,6 +24,7 @@ pub mod digest;
 pub mod event;
 pub mod expr;
 pub mod failure;
+pub mod freshness;
 pub mod id;
 pub mod json;
 pub mod ledger;
@@ -38,4 +40,5 @@ pub mod scheduler;
 pub mod schema;
 pub mod source;
 pub mod state;
+pub mod tree;
 pub mod view;

@@ -12,14 +12,15 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::contract::Contract;
-use crate::digest::Hasher;
 use crate::event::Change;
 use crate::expr::{Allowance, Variables};
+use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Candidate, ResultLimits, State};
+use crate::tree::{Edit, Node};
 
 pub use reply::{Reply, ReplyBody};
 
@@ -34,7 +35,12 @@ pub enum Verdict {
     /// It would change nothing.
     NoOp(Reply),
     /// It may not.
-    Rejected(Rejection),
+    Rejected {
+        /// Why.
+        rejection: Rejection,
+        /// Where others had been faster: what should stay as it is until the next try.
+        contested: Vec<PointerBuf>,
+    },
 }
 
 /// An accepted proposal.
@@ -56,11 +62,11 @@ pub struct Made {
 }
 
 /// Judges a worker's reply against the committed state.
-pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, body: &ReplyBody) -> Verdict {
+pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody, context: &Context<'_>) -> Verdict {
     let seat = plan.seats.get(worker);
-    match judge_stages(plan, hasher, state, seat, worker, body) {
+    match judge_stages(plan, state, seat, worker, body, context) {
         Ok(verdict) => verdict,
-        Err((mut rejection, written)) => {
+        Err(Refused { mut rejection, written, contested }) => {
             if let Some(seat) = seat {
                 conceal(&mut rejection.violations, &seat.contract, &written);
                 let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
@@ -69,7 +75,7 @@ pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, b
                     _ => seat.contract.allowed(&near, &plan.schema),
                 };
             }
-            Verdict::Rejected(rejection)
+            Verdict::Rejected { rejection, contested }
         }
     }
 }
@@ -78,7 +84,7 @@ pub fn judge(plan: &Plan, hasher: &Hasher, state: &State, worker: &WorkerName, b
 ///
 /// # Errors
 /// The violation of the first operation that does not apply.
-pub fn reapply(plan: &Plan, hasher: &Hasher, state: &State, patch: &Value) -> Result<Made, Violation> {
+pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violation> {
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
     let ops = patch::parse(patch, &unlimited).map_err(|mut violations| violations.remove(0))?;
     let mut candidate = state.candidate();
@@ -86,21 +92,29 @@ pub fn reapply(plan: &Plan, hasher: &Hasher, state: &State, patch: &Value) -> Re
     for op in &ops {
         apply(&mut candidate, op, limits(plan), &mut changes)?;
     }
-    Ok(Made { state: candidate.into_state(hasher), changes })
+    Ok(Made { state: candidate.into_state(), changes })
 }
 
 /// Checks schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
-    let violations = plan.schema.violations(state.root(), VIOLATIONS_MAX);
-    if violations.is_empty() {
-        check_invariants(plan, state, state.root(), &Value::Array(Vec::new()))
-    } else {
-        violations
-    }
+    let violations = plan.schema.violations(&state.root().to_value(), VIOLATIONS_MAX);
+    if violations.is_empty() { check_invariants(plan, state, state, &Value::Array(Vec::new())) } else { violations }
 }
 
-/// A rejection, and the places the patch wrote, which its author may be shown.
-type Refused = (Rejection, Vec<PointerBuf>);
+/// A refused proposal.
+struct Refused {
+    rejection: Rejection,
+    /// The places the patch wrote, which its author may be shown.
+    written: Vec<PointerBuf>,
+    /// See [`Verdict::Rejected`].
+    contested: Vec<PointerBuf>,
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, written: Vec::new(), contested: Vec::new() }
+    }
+}
 
 /// The places where a candidate holds what the patch itself wrote. A place that came about by moving or copying, or
 /// that a later operation shifted, holds something else.
@@ -112,20 +126,23 @@ fn own_places(ops: &[Op], changes: &[Change], made: &State) -> Vec<PointerBuf> {
     });
     let written: Vec<_> = written.collect();
     let places = changes.iter().map(|change| &change.path);
-    places.filter(|path| made.get(path).is_some_and(|value| written.contains(&value))).cloned().collect()
+    places
+        .filter(|path| made.get(path).is_some_and(|node| written.iter().any(|value| *node == **value)))
+        .cloned()
+        .collect()
 }
 
 fn judge_stages(
     plan: &Plan,
-    hasher: &Hasher,
     state: &State,
     seat: Option<&Seat>,
     worker: &WorkerName,
     body: &ReplyBody,
+    context: &Context<'_>,
 ) -> Result<Verdict, Refused> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
-    let refuse = |stage, violations| (Rejection::new(stage, violations), Vec::new());
+    let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
 
     let (reply, ops) = reply::read(body, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
 
@@ -138,11 +155,13 @@ fn judge_stages(
     // its application; a trouble of application waits until nothing is left to say about authorization.
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
+    let mut targets = Targets::default();
     let mut unauthorized = Vec::new();
     let mut inapplicable = Vec::new();
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
         let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
+        targets.note(index, op, &candidate);
         if violations.is_empty()
             && !broken
             && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes)
@@ -156,22 +175,28 @@ fn judge_stages(
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
+    let inputs = freshness::Inputs { mode: seat.worker.freshness, contract: &seat.contract, state, context };
+    let conflict = freshness::judge(&inputs, &targets.into_vec());
+    if !conflict.violations.is_empty() {
+        let rejection = Rejection::new(Stage::Freshness, conflict.violations);
+        return Err(Refused { rejection, written: Vec::new(), contested: conflict.contested });
+    }
     if !inapplicable.is_empty() {
         return Err(refuse(Stage::Application, inapplicable));
     }
 
-    let made = candidate.into_state(hasher);
+    let made = candidate.into_state();
     if made.digest() == state.digest() {
         return Ok(Verdict::NoOp(reply));
     }
     let written = || own_places(&ops, &changes, &made);
-    let violations = plan.schema.violations(made.root(), VIOLATIONS_MAX);
+    let violations = plan.schema.violations(&made.root().to_value(), VIOLATIONS_MAX);
     if !violations.is_empty() {
-        return Err((Rejection::new(Stage::Schema, violations), written()));
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
     }
-    let violations = check_invariants(plan, &made, state.root(), &reply.patch);
+    let violations = check_invariants(plan, &made, state, &reply.patch);
     if !violations.is_empty() {
-        return Err((Rejection::new(Stage::Invariant, violations), written()));
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
     Ok(Verdict::Accepted(Accepted { reply, made: Made { state: made, changes } }))
 }
@@ -196,7 +221,7 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
     candidate.apply(op, limits)?;
     // What is moved out of what it then overwrites has its own change.
     let overwritten = match (&taken, overwritten) {
-        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at)),
+        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at, candidate.edit())),
         (_, overwritten) => overwritten,
     };
     if let Some((path, before)) = taken {
@@ -210,33 +235,30 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
 }
 
 /// `value`, which stood at `place`, without what stood at `from`, if that lies below.
-fn without(mut value: Value, from: &jsonptr::Pointer, place: &jsonptr::Pointer) -> Value {
-    let Some((parent, name)) = from.strip_prefix(place).and_then(|below| below.split_back()) else { return value };
-    match value.pointer_mut(parent.as_str()) {
-        Some(Value::Object(members)) => drop(members.remove(name.decoded().as_ref())),
-        Some(Value::Array(elements)) => {
-            if let Some(index) = name.decoded().parse().ok().filter(|index| *index < elements.len()) {
-                elements.remove(index);
-            }
-        }
-        _ => {}
+fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, edit: &Edit) -> Node {
+    if let Some(below) = from.strip_prefix(place)
+        && !below.is_root()
+        && value.get(below).is_some()
+    {
+        value.remove(below, edit);
     }
     value
 }
 
-fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -> Vec<Violation> {
+fn check_invariants(plan: &Plan, state: &State, before: &State, patch: &Value) -> Vec<Violation> {
+    let (document, before) = (state.root().to_value(), before.root().to_value());
     let mut violations = Vec::new();
     let mut allowance = Allowance::new();
-    let request = state.root().get("request").unwrap_or(&Value::Null);
+    let request = document.get("request").unwrap_or(&Value::Null);
     let mut variables = Variables::from([
         ("request", Cow::Borrowed(request)),
-        ("state", Cow::Borrowed(state.root())),
-        ("before", Cow::Borrowed(before)),
+        ("state", Cow::Borrowed(&document)),
+        ("before", Cow::Borrowed(&before)),
         ("patch", Cow::Borrowed(patch)),
     ]);
     for invariant in &plan.invariants {
         let places = match &invariant.each {
-            Some(pattern) => pattern.instances(state.root(), INSTANCES_MAX),
+            Some(pattern) => pattern.instances(&document, INSTANCES_MAX),
             None => vec![PointerBuf::new()],
         };
         if places.len() == INSTANCES_MAX {
@@ -247,7 +269,7 @@ fn check_invariants(plan: &Plan, state: &State, before: &Value, patch: &Value) -
         }
         for place in places {
             if invariant.each.is_some() {
-                let Some(instance) = state.get(&place) else { continue };
+                let Ok(instance) = place.resolve(&document) else { continue };
                 variables.insert("self", Cow::Borrowed(instance));
             }
             let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
@@ -285,6 +307,12 @@ fn conceal(violations: &mut [Violation], contract: &Contract, written: &[Pointer
                     Some(keyword) => format!("the value there breaks {keyword}"),
                     None => "the value there is another".to_owned(),
                 };
+            }
+            Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::Reserved if !contract.may_read(&place) => {
+                violation.found = None;
+                violation.diff = None;
+                violation.stale = None;
+                violation.message = "it is not as it was when you were asked".to_owned();
             }
             Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
             // How long an array is, or what kind of thing is there, shows what is there.

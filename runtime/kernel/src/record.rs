@@ -19,7 +19,7 @@ use crate::ledger::Usage;
 use crate::rejection::{Code, Rejection, Stage, coded};
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What the first record's hash is chained to.
 pub const GENESIS: Digest = Digest([0; 32]);
@@ -45,6 +45,8 @@ coded! {
         Failed = "failed",
         /// A proposal came that nobody waited for.
         Late = "late",
+        /// Places are kept for a worker whose proposal was refused because others had been faster.
+        Reserved = "reserved",
         /// A rule's condition had no truth value, so the rule did not fire.
         Skipped = "skipped",
         /// A breaker moved.
@@ -66,8 +68,21 @@ coded! {
 
 /// The members of record bodies that are kept in the payload, whatever their kind. Everything that may hold what
 /// users, documents or models wrote belongs here.
-const VALUES: &[&str] =
-    &["blueprint", "intent", "message", "patch", "reads", "rejection", "reply", "request", "salt", "trigger", "value"];
+const VALUES: &[&str] = &[
+    "blueprint",
+    "intent",
+    "members",
+    "message",
+    "patch",
+    "places",
+    "reads",
+    "rejection",
+    "reply",
+    "request",
+    "salt",
+    "trigger",
+    "value",
+];
 
 /// What a record says, by kind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -91,6 +106,8 @@ pub enum Body {
     Failed(Failed),
     /// See [`Late`].
     Late(Late),
+    /// See [`Reserved`].
+    Reserved(Reserved),
     /// See [`Skipped`].
     Skipped(Skipped),
     /// See [`Breaker`].
@@ -227,6 +244,10 @@ pub struct Invoked {
     pub deadline: Timestamp,
     /// The read set: JSON Pointers whose whole values the view showed.
     pub reads: Vec<String>,
+    /// Collections of which the view showed what members they have, but not the whole of them; only where the worker's
+    /// freshness is `members`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
 }
 
 /// What every proposal's record says of where it came from.
@@ -348,6 +369,23 @@ pub struct Late {
     pub usage: Option<Usage>,
     /// The reply as it came.
     pub reply: String,
+}
+
+/// Places are kept for an invocation whose proposal was refused because others had been faster (SPEC section 5). Ends
+/// with the invocation, or when the board has made that many decisions, or at that time, whichever is first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserved {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Its worker.
+    pub worker: WorkerName,
+    /// The number of the board's decisions with which it ends.
+    pub decisions: u64,
+    /// When it ends.
+    pub until: Timestamp,
+    /// JSON Pointers of the places.
+    pub places: Vec<String>,
 }
 
 /// A rule's condition had no truth value.
@@ -508,6 +546,7 @@ impl Body {
             Self::Rejected(_) => Kind::Rejected,
             Self::Failed(_) => Kind::Failed,
             Self::Late(_) => Kind::Late,
+            Self::Reserved(_) => Kind::Reserved,
             Self::Skipped(_) => Kind::Skipped,
             Self::Breaker(_) => Kind::Breaker,
             Self::Budget(_) => Kind::Budget,

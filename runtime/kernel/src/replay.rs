@@ -197,9 +197,14 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Resumed
         | Kind::Tick
         | Kind::Signal => true,
-        Kind::Scheduled | Kind::Invoked | Kind::Failed | Kind::Skipped | Kind::Breaker | Kind::Budget | Kind::Ended => {
-            false
-        }
+        Kind::Scheduled
+        | Kind::Invoked
+        | Kind::Reserved
+        | Kind::Failed
+        | Kind::Skipped
+        | Kind::Breaker
+        | Kind::Budget
+        | Kind::Ended => false,
     }
 }
 
@@ -239,6 +244,7 @@ fn input(record: &Record) -> Result<Input, Difference> {
         Body::Created(_)
         | Body::Scheduled(_)
         | Body::Invoked(_)
+        | Body::Reserved(_)
         | Body::Skipped(_)
         | Body::Breaker(_)
         | Body::Budget(_)

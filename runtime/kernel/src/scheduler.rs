@@ -5,13 +5,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
 use crate::expr::{Allowance, Variables};
+use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::record::{Invoked, Trigger};
@@ -91,6 +94,12 @@ pub struct Open {
     pub attempt: u32,
     /// How many attempts were lost with a process; they are not the agent's fault and have a limit of their own.
     pub lost: u32,
+    /// How many attempts were refused because others had been faster; they have a limit of their own, too.
+    pub conflicts: u32,
+    /// Places kept for others, for which the next attempt waits.
+    pub awaits: Vec<PointerBuf>,
+    /// What the current attempt was shown.
+    pub basis: Arc<Basis>,
     /// Whether the attempt's call is under way; if not, the next attempt is due.
     pub calling: bool,
     /// The version its view was taken at.
@@ -157,9 +166,14 @@ impl Scheduler {
     }
 
     /// What to dispatch next: first attempts that are due again, then the queue's first whose branch is admitted,
-    /// while fewer than `concurrency` are under way.
-    pub fn next(&self, concurrency: u32, admits: impl Fn(&Branch) -> bool) -> Option<Next> {
-        let again = self.open.values().find(|open| !open.calling);
+    /// while fewer than `concurrency` are under way. What waits for a reservation of others to end is passed over.
+    pub fn next(
+        &self,
+        concurrency: u32,
+        waits: impl Fn(&Open) -> bool,
+        admits: impl Fn(&Branch) -> bool,
+    ) -> Option<Next> {
+        let again = self.open.values().find(|open| !open.calling && !waits(open));
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });
         }
@@ -192,12 +206,12 @@ impl Scheduler {
     }
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
-    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp) -> Option<&Open> {
-        let (queued, lost) = match self.open.get(&invoked.invocation) {
-            Some(open) => (open.queued.clone(), open.lost),
+    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
+        let (queued, lost, conflicts) = match self.open.get(&invoked.invocation) {
+            Some(open) => (open.queued.clone(), open.lost, open.conflicts),
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0)
+                (self.queue.remove(place)?, 0, 0)
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -208,6 +222,9 @@ impl Scheduler {
             queued,
             attempt: invoked.attempt,
             lost,
+            conflicts,
+            awaits: Vec::new(),
+            basis,
             calling: true,
             base: invoked.base,
             view: invoked.view,
@@ -223,6 +240,14 @@ impl Scheduler {
     pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.calling = false;
+        }
+    }
+
+    /// Counts the current attempt as refused because others had been faster; the next one waits for `awaits`.
+    pub(crate) fn conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.conflicts += 1;
+            open.awaits = awaits;
         }
     }
 
@@ -296,7 +321,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, event.value, Some((before, patch)), &mut wishes);
+                    wish(rule, trigger, state, &shown, &event.value.to_value(), Some((before, patch)), &mut wishes);
                 }
             }
         }

@@ -7,14 +7,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use json_patch::{MoveOperation, RemoveOperation};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
 use crate::blueprint::GrantOp;
 use crate::digest::{Digest, Hasher};
+use crate::id::Version;
 use crate::json;
 use crate::patch::{Op, kind_of};
 use crate::rejection::{Code, Violation};
+use crate::tree::{At, Edit, Node};
 
 mod place;
 
@@ -26,59 +29,75 @@ pub const SHOWN_BYTES_MAX: u64 = 4096;
 /// A committed document; cheap to clone, never changed.
 #[derive(Clone)]
 pub struct State {
-    root: Arc<Value>,
+    root: Node,
+    at: At,
     digest: Digest,
-    bytes: u64,
+    hasher: Arc<Hasher>,
 }
 
 impl State {
-    /// A document and its digest. Numbers must be normalised ([`crate::json::normalise`]).
-    pub fn new(value: Value, hasher: &Hasher) -> Self {
-        let digest = hasher.document(&value);
-        let bytes = json::size(&value);
-        Self { root: Arc::new(value), digest, bytes }
+    /// A document as version 0, and its digest. Numbers must be normalised ([`crate::json::normalise`]).
+    pub fn new(value: &Value, hasher: &Hasher) -> Self {
+        let edit = Edit { at: 0, hasher: Arc::new(hasher.clone()) };
+        let root = Node::of(value, &edit);
+        Self { digest: hasher.tree(&root), root, at: 0, hasher: edit.hasher }
     }
 
     /// The whole document.
-    pub fn root(&self) -> &Value {
+    pub const fn root(&self) -> &Node {
         &self.root
     }
 
     /// What is at a place.
-    pub fn get(&self, pointer: &Pointer) -> Option<&Value> {
-        pointer.resolve(&*self.root).ok()
+    pub fn get(&self, pointer: &Pointer) -> Option<&Node> {
+        self.root.get(pointer)
     }
 
     /// The digest of the whole document (SPEC section 2).
-    pub fn digest(&self) -> Digest {
+    pub const fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// How many commits made it.
+    pub fn version(&self) -> Version {
+        Version(self.at.into())
+    }
+
+    /// The same, as the stamps of its places count.
+    pub const fn at(&self) -> At {
+        self.at
     }
 
     /// Length of the document as compact JSON, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.root.bytes()
     }
 
-    /// A copy to try a patch on.
+    /// A copy to try a patch on. Costs a pointer; what the patch does not touch stays shared.
     pub fn candidate(&self) -> Candidate {
-        Candidate { base: self.clone(), root: Arc::clone(&self.root), bytes: self.bytes }
+        // A board is held to fewer commits than that by its limits.
+        let edit = Edit { at: self.at.saturating_add(1), hasher: Arc::clone(&self.hasher) };
+        Candidate { root: self.root.clone(), edit }
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.digest) == (other.at, other.digest)
     }
 }
 
 impl fmt::Debug for State {
     /// The digest stands for the document, which may be large and is nobody's to print.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("digest", &self.digest).field("bytes", &self.bytes).finish()
+        f.debug_struct("State").field("version", &self.at).field("digest", &self.digest).finish()
     }
 }
 
 /// A document that a patch is being tried on; dropped if the patch is refused.
 pub struct Candidate {
-    base: State,
-    /// Shared with `base` until the first change, so that a patch refused before it costs no copy.
-    root: Arc<Value>,
-    /// Kept along, so that the bound on the result needs no walk over the document.
-    bytes: u64,
+    root: Node,
+    edit: Edit,
 }
 
 /// Bounds of what a patch may make of a document.
@@ -110,18 +129,23 @@ impl Effect {
 
 impl Candidate {
     /// The whole document as it stands.
-    pub fn root(&self) -> &Value {
+    pub const fn root(&self) -> &Node {
         &self.root
     }
 
     /// What is at a place.
-    pub fn get(&self, pointer: &Pointer) -> Option<&Value> {
-        pointer.resolve(&*self.root).ok()
+    pub fn get(&self, pointer: &Pointer) -> Option<&Node> {
+        self.root.get(pointer)
     }
 
     /// Length of the document as it stands, as compact JSON, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.root.bytes()
+    }
+
+    /// What its changes are made with.
+    pub(crate) const fn edit(&self) -> &Edit {
+        &self.edit
     }
 
     /// What the operation would do here, even where it would fail: what cannot be placed counts as an `add` at the
@@ -178,41 +202,66 @@ impl Candidate {
         if let Op::Test(op) = op {
             return self.test(&op.path, &op.value, limits);
         }
-        let bytes = self.check(op, limits)?;
-        // The crate may lose data when a `move` fails half-way, so nothing that could fail is left to it.
-        json_patch::patch_unsafe(Arc::make_mut(&mut self.root), std::slice::from_ref(op))
-            .expect("every place the operation needs has been found, by the same rules");
-        self.bytes = bytes;
+        let arriving = self.check(op, limits)?;
+        if let Op::Move(MoveOperation { from, .. }) | Op::Remove(RemoveOperation { path: from }) = op {
+            self.root.remove(from, &self.edit);
+        }
+        if let Some(value) = arriving {
+            self.put(op, value);
+        }
         Ok(())
     }
 
-    /// Whether an operation other than `test` can be applied within the limits, and how large the document is then.
-    ///
-    /// Copies nothing, so that a patch which multiplies what is there costs nothing before it is refused.
-    fn check(&self, op: &Op, limits: ResultLimits) -> Result<u64, Violation> {
-        let incoming = match op {
-            Op::Test(_) => return Ok(self.bytes),
-            Op::Remove(op) => {
-                let (place, value) = self.existing(&op.path)?;
-                let Slot::Whole = place.slot else {
-                    return Ok(self.bytes - place.bytes_with(value));
-                };
-                let message = "the whole document cannot be removed";
-                return Err(Violation::new(Code::PathNotFound, "", message));
+    /// Puts a value where there is room for it: in place of what is there, or into a new place.
+    fn put(&mut self, op: &Op, value: Node) {
+        let path = op.path();
+        let container = path.parent().and_then(|parent| self.get(parent));
+        let is_new = container.is_some_and(|node| node.as_array().is_some()) && !matches!(op, Op::Replace(_));
+        match self.get(path) {
+            Some(there) if !is_new => {
+                // Writing what is there already is no change (SPEC section 5).
+                if *there != value {
+                    self.root.replace(path, value, &self.edit);
+                }
             }
+            _ => self.root.insert(path, value, &self.edit),
+        }
+    }
+
+    /// Whether an operation other than `test` can be applied within the limits, and what it then puts at its path.
+    ///
+    /// Measures before it copies, so that a patch which multiplies what is there costs nothing before it is refused.
+    fn check(&self, op: &Op, limits: ResultLimits) -> Result<Option<Node>, Violation> {
+        let before = self.bytes();
+        let written = |path: &Pointer, value: &Value, bytes: u64| {
+            admit(path, json::depth(value), bytes, before, limits)?;
+            Ok(Some(Node::of(value, &self.edit)))
+        };
+        let found = |path: &Pointer, node: &Node, bytes: u64| {
+            admit(path, node.depth().into(), bytes, before, limits)?;
+            Ok(Some(node.clone()))
+        };
+        match op {
+            Op::Test(_) => Ok(None),
+            Op::Remove(op) => match self.existing(&op.path)?.0.slot {
+                Slot::Whole => {
+                    let message = "the whole document cannot be removed";
+                    Err(Violation::new(Code::PathNotFound, "", message))
+                }
+                Slot::Member { .. } | Slot::Element { .. } => Ok(None),
+            },
             Op::Replace(op) => {
-                let (_, value) = self.existing(&op.path)?;
-                let added = json::size(&op.value);
-                Incoming { value: &op.value, path: &op.path, bytes: self.bytes - json::size(value) + added }
+                let (_, there) = self.existing(&op.path)?;
+                written(&op.path, &op.value, before - there.bytes() + json::size(&op.value))
             }
             Op::Add(op) => {
                 let place = self.vacancy(&op.path, None)?;
-                Incoming { value: &op.value, path: &op.path, bytes: place.bytes_after(self.bytes, &op.value) }
+                written(&op.path, &op.value, place.bytes_after(before, json::size(&op.value)))
             }
             Op::Copy(op) => {
                 let (_, value) = self.existing(&op.from)?;
                 let place = self.vacancy(&op.path, None)?;
-                Incoming { value, path: &op.path, bytes: place.bytes_after(self.bytes, value) }
+                found(&op.path, value, place.bytes_after(before, value.bytes()))
             }
             Op::Move(op) => {
                 let (source, value) = self.existing(&op.from)?;
@@ -228,37 +277,36 @@ impl Candidate {
                 // Put over a member that contains it, it goes with that member and is not to be counted twice.
                 let goes_with_target = matches!(place.slot, Slot::Member { .. }) && op.from.starts_with(&op.path);
                 let leaving = if goes_with_target && place.value.is_some() { 0 } else { source.bytes_with(value) };
-                let remaining = self.bytes - leaving;
-                Incoming { value, path: &op.path, bytes: place.bytes_after(remaining, value) }
+                found(&op.path, value, place.bytes_after(before - leaving, value.bytes()))
             }
-        };
-        incoming.admit(self.bytes, limits)
+        }
     }
 
     fn test(&self, path: &Pointer, expected: &Value, limits: ResultLimits) -> Result<(), Violation> {
         let depth_max = limits.depth as usize;
-        let shown = |value: &Value| (json::depth(value) <= depth_max && is_shown(value)).then(|| value.clone());
         let mut violation = match self.existing(path) {
             Ok((_, found)) if found == expected => return Ok(()),
             Ok((_, found)) => {
-                let (is, should) = (kind_of(found), kind_of(expected));
+                let (is, should) = (found.kind(), kind_of(expected));
                 let message = if is == should {
                     format!("the value is {is} other than the expected one")
                 } else {
                     format!("the value is {is}, {should} was expected")
                 };
                 let mut violation = Violation::new(Code::TestFailed, path.as_str(), message);
-                violation.found = shown(found);
+                let is_shown = usize::from(found.depth()) <= depth_max && found.bytes() <= SHOWN_BYTES_MAX;
+                violation.found = is_shown.then(|| found.to_value());
                 violation
             }
             Err(violation) => violation,
         };
-        violation.expected = shown(expected);
+        let is_shown = json::depth(expected) <= depth_max && json::size(expected) <= SHOWN_BYTES_MAX;
+        violation.expected = is_shown.then(|| expected.clone());
         Err(violation)
     }
 
     /// A place where something is.
-    fn existing(&self, path: &Pointer) -> Result<(Place<'_>, &Value), Violation> {
+    fn existing(&self, path: &Pointer) -> Result<(Place<'_>, &Node), Violation> {
         let place = locate(&self.root, path, None).map_err(|miss| miss.at(path))?;
         match place.value {
             Some(value) => Ok((place, value)),
@@ -271,45 +319,25 @@ impl Candidate {
         locate(&self.root, path, without).map_err(|miss| miss.at(path))
     }
 
-    /// Ends the trial and makes it the state. `hasher` must be the board's, as it was for the state before.
-    pub fn into_state(self, hasher: &Hasher) -> State {
-        if Arc::ptr_eq(&self.base.root, &self.root) {
-            return self.base;
-        }
-        State { digest: hasher.document(&self.root), root: self.root, bytes: self.bytes }
+    /// Ends the trial and makes it the state.
+    pub fn into_state(self) -> State {
+        let Edit { at, hasher } = self.edit;
+        State { digest: hasher.tree(&self.root), root: self.root, at, hasher }
     }
 }
 
-fn is_shown(value: &Value) -> bool {
-    json::size(value) <= SHOWN_BYTES_MAX
-}
-
-/// A value about to be put somewhere.
-struct Incoming<'v> {
-    value: &'v Value,
-    path: &'v Pointer,
-    /// Of the whole document with it.
-    bytes: u64,
-}
-
-impl Incoming<'_> {
-    fn admit(&self, bytes_before: u64, limits: ResultLimits) -> Result<u64, Violation> {
-        let too_large = |message| Err(Violation::new(Code::ResultTooLarge, self.path.as_str(), message));
-        if self.bytes > limits.bytes && self.bytes > bytes_before {
-            return too_large(format!(
-                "the document would have {} bytes, at most {} are allowed",
-                self.bytes, limits.bytes
-            ));
-        }
-        let depth = self.path.count() + json::depth(self.value);
-        if depth > limits.depth as usize {
-            return too_large(format!(
-                "the document would be nested {depth} deep, at most {} is allowed",
-                limits.depth
-            ));
-        }
-        Ok(self.bytes)
+/// Whether a value nested `value_depth` deep may come to `path`; `bytes` and `before` are of the whole document with it
+/// and without it.
+fn admit(path: &Pointer, value_depth: usize, bytes: u64, before: u64, limits: ResultLimits) -> Result<(), Violation> {
+    let too_large = |message| Err(Violation::new(Code::ResultTooLarge, path.as_str(), message));
+    if bytes > limits.bytes && bytes > before {
+        return too_large(format!("the document would have {bytes} bytes, at most {} are allowed", limits.bytes));
     }
+    let depth = path.count() + value_depth;
+    if depth > limits.depth as usize {
+        return too_large(format!("the document would be nested {depth} deep, at most {} is allowed", limits.depth));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Invariants {
     pub(super) fn new(seed: u64, board: &Board) -> Self {
         Self {
             seed,
-            state: board.state().root().clone(),
+            state: board.state().root().to_value(),
             digest: board.state().digest(),
             version: board.version(),
             acknowledged: Vec::new(),
@@ -73,7 +73,7 @@ impl Invariants {
         let seed = self.seed;
         let Ok(Body::Committed(committed)) = record.body() else { panic!("SEED={seed}: a commit cannot be read") };
         assert_eq!(committed.version, self.version.next(), "SEED={seed}: versions have no gaps");
-        let now = board.state().root();
+        let now = &board.state().root().to_value();
         check_document(seed, now);
         let before = &self.state;
         let len = |state: &Value, list: &str| state[list].as_array().map_or(0, Vec::len);

@@ -95,7 +95,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     }
     invariants.at_the_end(&board, &records);
     replay::replay(&records, None).expect("the run follows from its records");
-    let state = board.state().root();
+    let state = &board.state().root().to_value();
     let task = &state["tasks"][0];
     let tasks = state["tasks"].as_array().map_or(0, Vec::len);
     let names = tally(&outcomes).into_iter().flat_map(|(name, count)| std::iter::repeat_n(name, count)).collect();

@@ -302,7 +302,7 @@ impl World {
         if self.random.percent(25) {
             return self.random.pick(&bad).clone();
         }
-        let tasks = self.board.state().root()["tasks"].as_array().cloned().unwrap_or_default();
+        let tasks = self.board.state().root()["tasks"].to_value().as_array().cloned().unwrap_or_default();
         let some = |random: &mut Random| random.below(1 + tasks.len() as u64);
         let index = some(&mut self.random);
         let patch = match worker {

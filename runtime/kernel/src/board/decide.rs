@@ -13,12 +13,13 @@ use crate::blueprint::{Action, AgentKind, Restart};
 use crate::breaker::{Branch, Change, Move, Reason};
 use crate::event::events;
 use crate::failure::FailureCode;
+use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::record::{
     Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
-    Record, Rejected, Resource, Scheduled, Signal, Skipped, Trigger,
+    Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
@@ -122,11 +123,21 @@ impl Draft<'_> {
                 return self.refuse_late(from, worker, &reply, usage, Code::BoardNotRunning, message);
             }
             From::Direct { token, base } => {
-                let base = base.map_or(self.board.version, |base| base.min(self.board.version));
+                let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
                 (Author { worker: worker.clone(), attempt: None, token, base, usage }, None)
             }
         };
-        let verdict = pipeline::judge(&self.board.plan, &self.board.hasher, &self.board.state, &worker, &reply);
+        let board = &*self.board;
+        let reservations = board.reservations.at(self.at);
+        let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let context = freshness::Context {
+            base: by.base,
+            basis: invocation.and_then(|invocation| Some(&*board.scheduler.open().get(&invocation)?.basis)),
+            invocation,
+            reservations: &reservations,
+            commits: &board.commits,
+        };
+        let verdict = pipeline::judge(&board.plan, &board.state, &worker, &reply, &context);
         match verdict {
             pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
             pipeline::Verdict::NoOp(reply) => {
@@ -135,12 +146,19 @@ impl Draft<'_> {
                 self.move_breakers(branch.as_ref());
                 self.schedule(&Occasion::Completed);
             }
-            pipeline::Verdict::Rejected(rejection) => {
-                let is_final = by.attempt.as_ref().is_some_and(|attempt| self.is_last(attempt.invocation));
+            pipeline::Verdict::Rejected { rejection, contested } => {
+                let is_conflict = rejection.stage == Stage::Freshness;
+                let is_final = by.attempt.as_ref().is_some_and(|attempt| match is_conflict {
+                    true => self.is_last_conflict(attempt.invocation),
+                    false => self.is_last(attempt.invocation),
+                });
                 let (stage, code) = (rejection.stage, rejection.code);
                 let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
                 let seq = self.push(Body::Rejected(Box::new(body)));
                 self.step.outcome = Some(Outcome::Rejected { seq, rejection });
+                if let Some(invocation) = invocation.filter(|_| !is_final) {
+                    self.reserve(invocation, worker, contested);
+                }
                 self.move_breakers(branch.as_ref());
             }
         }
@@ -152,7 +170,7 @@ impl Draft<'_> {
         let worker = by.worker.clone();
         let before: State = self.board.state.clone();
         let changes = made.changes.clone();
-        let version = self.board.version.next();
+        let version = self.board.version().next();
         let state = made.state.digest();
         let patch = reply.patch.clone();
         let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
@@ -161,7 +179,7 @@ impl Draft<'_> {
         self.move_breakers(branch);
         self.consider_done();
         let events = events(&changes);
-        let before = before.root();
+        let before = &before.root().to_value();
         self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
         self.schedule(&Occasion::Completed);
     }
@@ -191,7 +209,8 @@ impl Draft<'_> {
         let wall_is_over = !self.board.paused
             && !self.board.scheduler.open().is_empty()
             && running >= self.board.plan.blueprint.limits.wall.as_ms();
-        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over) {
+        let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
+        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over && !is_freed) {
             return;
         }
         self.push(Body::Tick(Empty {}));
@@ -266,6 +285,17 @@ impl Draft<'_> {
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }
 
+    /// Keeps what others were faster at for the next try.
+    fn reserve(&mut self, invocation: InvocationId, worker: WorkerName, contested: Vec<jsonptr::PointerBuf>) {
+        let places = self.board.reservations.at(self.at).vacant(contested, invocation);
+        if !places.is_empty() {
+            let decisions = self.board.breaker.decisions() + freshness::DECISIONS_MAX;
+            let until = self.at.plus_ms(freshness::LASTS_MS);
+            let places = places.iter().map(ToString::to_string).collect();
+            self.push(Body::Reserved(Reserved { invocation, worker, decisions, until, places }));
+        }
+    }
+
     /// Moves the breaker of the branch an outcome belongs to, and those whose cooldown is over with it.
     fn move_breakers(&mut self, branch: Option<&Branch>) {
         let plan = Arc::clone(&self.board.plan);
@@ -313,7 +343,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, &board.state.root().to_value(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger } => {
@@ -367,7 +397,7 @@ impl Draft<'_> {
     fn consider_done(&mut self) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
-        let root = self.board.state.root();
+        let root = &self.board.state.root().to_value();
         let request = root.get("request").unwrap_or(&Value::Null);
         let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
         match done.evaluate(&variables.into_iter().collect()) {
@@ -384,7 +414,7 @@ impl Draft<'_> {
             return;
         }
         let limits = &self.board.plan.blueprint.limits;
-        if self.ending.is_none() && self.board.version.0 >= limits.commits {
+        if self.ending.is_none() && self.board.version().0 >= limits.commits {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
         }
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
@@ -393,7 +423,9 @@ impl Draft<'_> {
         while self.ending.is_none() && !self.board.paused {
             let board = &*self.board;
             let concurrency = board.plan.blueprint.concurrency;
-            let Some(next) = board.scheduler.next(concurrency, |branch| board.breaker.admits(branch)) else { break };
+            let waits = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let next = board.scheduler.next(concurrency, waits, |branch| board.breaker.admits(branch));
+            let Some(next) = next else { break };
             if !self.dispatch(next) {
                 break;
             }
@@ -474,7 +506,7 @@ impl Draft<'_> {
             attempt,
             worker: branch.worker.clone(),
             cause: queued.cause,
-            base: board.version,
+            base: board.version(),
             budget,
             unit: worker.view.unit,
             compiler: view::COMPILER,
@@ -484,6 +516,7 @@ impl Draft<'_> {
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
+            members: Vec::new(),
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
@@ -535,7 +568,13 @@ impl Draft<'_> {
     fn is_last(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
-        open.attempt.saturating_sub(open.lost) >= limits.attempts
+        open.attempt.saturating_sub(open.lost).saturating_sub(open.conflicts) >= limits.attempts
+    }
+
+    /// Whether an invocation is given up with one more refusal because others had been faster.
+    fn is_last_conflict(&self, invocation: InvocationId) -> bool {
+        let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
+        open.conflicts + 1 >= self.board.plan.seats[&open.queued.branch.worker].worker.limits.conflicts
     }
 
     /// Whether the board has ended for good.

@@ -9,6 +9,7 @@
 //! * `apply.rs`: what each record does to the board, live and in recovery.
 
 mod apply;
+mod commits;
 mod decide;
 mod tokens;
 mod types;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
+use crate::freshness::{self, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
@@ -34,6 +36,7 @@ use crate::view::{self, View};
 pub use crate::pipeline::ReplyBody;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Proposal, Step, Verdict};
 
+use commits::Commits;
 use tokens::Tokens;
 
 /// How many rejections a worker's view shows.
@@ -45,7 +48,6 @@ pub struct Board {
     plan: Arc<Plan>,
     hasher: Hasher,
     state: State,
-    version: Version,
     /// Seq and hash of the last record.
     head: (Seq, Digest),
     epoch: u64,
@@ -61,6 +63,10 @@ pub struct Board {
     /// Whether an invocation was ever given up.
     gave_up: bool,
     tokens: Tokens,
+    /// Who made which version.
+    commits: Commits,
+    /// Places kept for workers that others had been faster than.
+    reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     /// What the last signal carried, for the invocations it wakes.
@@ -87,7 +93,7 @@ impl Board {
             return Err(BoardError::BadRequest(violations));
         }
         let hasher = Hasher::new(&salt);
-        let state = State::new(initial(&plan.blueprint, &request), &hasher);
+        let state = State::new(&initial(&plan.blueprint, &request), &hasher);
         let violations = pipeline::check_initial(&plan, &state);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
@@ -149,7 +155,7 @@ impl Board {
             .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
         let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
-        let state = State::new(initial(&plan.blueprint, &created.request), &hasher);
+        let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
         if state.digest() != created.state {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
@@ -162,7 +168,6 @@ impl Board {
             plan: Arc::new(plan),
             hasher,
             state,
-            version: Version(0),
             head: (created.seq, created.hash),
             epoch: 0,
             paused: false,
@@ -174,6 +179,8 @@ impl Board {
             exhausted: BTreeSet::new(),
             gave_up: false,
             tokens: Tokens::default(),
+            commits: Commits::default(),
+            reservations: Reservations::default(),
             feedback: BTreeMap::new(),
             signal: None,
             last_at: created.at,
@@ -202,8 +209,8 @@ impl Board {
     }
 
     /// How many commits made it.
-    pub const fn version(&self) -> Version {
-        self.version
+    pub fn version(&self) -> Version {
+        self.state.version()
     }
 
     /// Seq and hash of the last record.
@@ -241,6 +248,16 @@ impl Board {
         &self.ledger
     }
 
+    /// Who made a version: the record of the commit and its author. None for version 0, and for versions to come.
+    pub fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
+        freshness::Commits::by(&self.commits, version)
+    }
+
+    /// Places that are kept for workers that others had been faster than.
+    pub const fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
     /// Recorded running time in milliseconds, without pauses and downtime.
     pub const fn running_ms(&self) -> u64 {
         self.running_ms
@@ -253,7 +270,13 @@ impl Board {
         }
         let left = self.plan.blueprint.limits.wall.as_ms().saturating_sub(self.running_ms);
         let wall = (!self.paused && !self.scheduler.open().is_empty()).then(|| self.last_at.plus_ms(left));
-        self.scheduler.deadline().into_iter().chain(wall).min()
+        self.scheduler.deadline().into_iter().chain(wall).chain(self.waits_until().filter(|_| !self.paused)).min()
+    }
+
+    /// When the first reservation ends, by time, that an attempt waits for.
+    fn waits_until(&self) -> Option<Timestamp> {
+        let waiting = self.scheduler.open().values().filter(|open| !open.calling);
+        waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
     /// What a worker would be shown now, for people who want to know; none if there is no such worker.

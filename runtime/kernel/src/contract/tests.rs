@@ -15,7 +15,7 @@ fn worker(reads: Value, writes: Value) -> Worker {
 }
 
 fn candidate(document: Value) -> Candidate {
-    State::new(document, &Hasher::new(&Salt([0; 32]))).candidate()
+    State::new(&document, &Hasher::new(&Salt([0; 32]))).candidate()
 }
 
 fn op(op: Value) -> Op {

@@ -4,15 +4,14 @@
 
 use jsonptr::index::{Index, ParseIndexError};
 use jsonptr::{Pointer, Token};
-use serde_json::Value;
 
 use crate::json;
-use crate::patch::kind_of;
 use crate::rejection::{Code, Violation};
+use crate::tree::Node;
 
 /// Where a pointer leads: to something, or to a gap that something can fill.
 pub(super) struct Place<'v> {
-    pub(super) value: Option<&'v Value>,
+    pub(super) value: Option<&'v Node>,
     pub(super) slot: Slot,
 }
 
@@ -27,13 +26,12 @@ pub(super) enum Slot {
 }
 
 impl Place<'_> {
-    /// Bytes of the document once `value` is put here, overwriting or moving aside what is there.
-    pub(super) fn bytes_after(&self, document: u64, value: &Value) -> u64 {
-        let added = json::size(value);
+    /// Bytes of the document once a value of `added` bytes is put here, overwriting or moving aside what is there.
+    pub(super) fn bytes_after(&self, document: u64, added: u64) -> u64 {
         match self.slot {
             Slot::Whole => added,
             Slot::Member { key_bytes, members } => match self.value {
-                Some(old) => document - json::size(old) + added,
+                Some(old) => document - old.bytes() + added,
                 None => document + key_bytes + 1 + added + u64::from(members > 0),
             },
             Slot::Element { length, .. } => document + added + u64::from(length > 0),
@@ -41,8 +39,8 @@ impl Place<'_> {
     }
 
     /// Bytes that go with `value`, which is here, if it is taken out: its own, its key's and a comma's.
-    pub(super) fn bytes_with(&self, value: &Value) -> u64 {
-        json::size(value)
+    pub(super) fn bytes_with(&self, value: &Node) -> u64 {
+        value.bytes()
             + match self.slot {
                 Slot::Whole => 0,
                 Slot::Member { key_bytes, members } => key_bytes + 1 + u64::from(members > 1),
@@ -83,7 +81,7 @@ impl Miss {
 /// Finds the place of `pointer` in the document as it is, or as it would be without what is at `without`.
 ///
 /// `without` must exist and not be the whole document.
-pub(super) fn locate<'v>(root: &'v Value, pointer: &Pointer, without: Option<&Pointer>) -> Result<Place<'v>, Miss> {
+pub(super) fn locate<'v>(root: &'v Node, pointer: &Pointer, without: Option<&Pointer>) -> Result<Place<'v>, Miss> {
     let mut place = Place { value: Some(root), slot: Slot::Whole };
     let mut rest = pointer;
     // What is left of `without` below the place reached, as long as the two pointers agree.
@@ -105,16 +103,16 @@ pub(super) fn locate<'v>(root: &'v Value, pointer: &Pointer, without: Option<&Po
 }
 
 /// The place that `token` names in a container, as it is without the child that `hole` names.
-fn child<'v>(container: &'v Value, token: &Token<'_>, hole: Option<&Token<'_>>) -> Result<Place<'v>, Miss> {
+fn child<'v>(container: &'v Node, token: &Token<'_>, hole: Option<&Token<'_>>) -> Result<Place<'v>, Miss> {
     match container {
-        Value::Object(members) => {
+        Node::Object(members) => {
             let key = token.decoded();
-            let value = if hole == Some(token) { None } else { members.get(key.as_ref()) };
+            let value = if hole == Some(token) { None } else { members.get(&key) };
             let slot =
                 Slot::Member { key_bytes: json::text_size(&key), members: members.len() - usize::from(hole.is_some()) };
             Ok(Place { value, slot })
         }
-        Value::Array(items) => {
+        Node::Array(items) => {
             let hole = match hole.map(Token::to_index) {
                 Some(Ok(Index::Num(index))) => index,
                 _ => usize::MAX,
@@ -134,8 +132,8 @@ fn child<'v>(container: &'v Value, token: &Token<'_>, hole: Option<&Token<'_>>) 
             let value = if index < length { items.get(index + usize::from(index >= hole)) } else { None };
             Ok(Place { value, slot: Slot::Element { index, length } })
         }
-        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            let message = format!("the value is {} and contains nothing", kind_of(scalar));
+        scalar => {
+            let message = format!("the value is {} and contains nothing", scalar.kind());
             Err(Miss { code: Code::PathNotFound, message })
         }
     }

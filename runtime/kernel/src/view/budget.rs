@@ -6,6 +6,7 @@
 
 use super::layout::{Kind, Layout};
 use super::text;
+use crate::tree::{Array, Node};
 
 /// Characters of a list of what is not shown.
 const HIDDEN_MAX: usize = 120;
@@ -169,7 +170,7 @@ impl Choice<'_> {
             Some(newer) => (4, top, newer),
             None => {
                 let is_small =
-                    self.layout.nodes[node].value.is_some_and(|value| text::json(value, SMALL_FIELD_MAX).is_some());
+                    self.layout.nodes[node].value.is_some_and(|value| text::node(value, SMALL_FIELD_MAX).is_some());
                 (if is_small { 1 } else { 3 }, top, 0)
             }
         }
@@ -201,8 +202,8 @@ impl Choice<'_> {
     fn line(&self, node: usize, limit: usize) -> Option<String> {
         let node = Some(&self.layout.nodes[node]).filter(|node| node.kind == Kind::Line)?;
         let mut line = format!("{}: ", text::name(&node.label));
-        line.push_str(&text::json(node.value?, limit)?);
-        if node.value.is_some_and(|value| value.as_array().is_some_and(Vec::is_empty)) {
+        line.push_str(&text::node(node.value?, limit)?);
+        if node.value.is_some_and(|value| value.as_array().is_some_and(Array::is_empty)) {
             line.push_str(self.append_hint(&node.label));
         }
         line.push('\n');
@@ -349,13 +350,14 @@ fn list(items: &[Item]) -> String {
     }
 }
 
-fn what_it_is(value: Option<&serde_json::Value>) -> String {
-    use serde_json::Value;
+fn what_it_is(value: Option<&Node>) -> String {
     match value {
-        Some(Value::String(value)) => format!("a text of {} characters", text::chars(value)),
-        Some(Value::Array(elements)) => format!("a list of {}", elements.len()),
-        Some(Value::Object(members)) => format!("an object with {} members", members.len()),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => "a value".to_owned(),
+        Some(Node::Array(elements)) => format!("a list of {}", elements.len()),
+        Some(Node::Object(members)) => format!("an object with {} members", members.len()),
+        Some(value) if value.as_str().is_some() => {
+            format!("a text of {} characters", text::chars(value.as_str().unwrap_or_default()))
+        }
+        Some(_) | None => "a value".to_owned(),
     }
 }
 

@@ -5,9 +5,9 @@
 //! show more.
 
 use jsonptr::{Pointer, PointerBuf, Token};
-use serde_json::Value;
 
 use crate::pattern::{Pattern, PatternToken};
+use crate::tree;
 
 use super::text;
 
@@ -35,7 +35,7 @@ pub(super) struct Node<'a> {
     /// JSON Pointer of the value; for a pattern, its text.
     pub(super) label: String,
     /// The value; absent for a pattern.
-    pub(super) value: Option<&'a Value>,
+    pub(super) value: Option<&'a tree::Node>,
     pub(super) parent: Option<usize>,
     /// In document order.
     pub(super) children: Vec<usize>,
@@ -49,7 +49,7 @@ pub(super) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     /// Lays out what the patterns cover.
-    pub(super) fn new(state: &'a Value, reads: &[Pattern]) -> Self {
+    pub(super) fn new(state: &'a tree::Node, reads: &[Pattern]) -> Self {
         let mut layout = Self { nodes: Vec::new() };
         for pattern in reads {
             let is_place = pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)));
@@ -61,7 +61,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Puts the highest covered values below the first pattern that covers them.
-    fn descend(&mut self, value: &'a Value, pointer: PointerBuf, reads: &[Pattern]) {
+    fn descend(&mut self, value: &'a tree::Node, pointer: PointerBuf, reads: &[Pattern]) {
         if let Some(first) = reads.iter().position(|pattern| pattern.covers(&pointer)) {
             self.place(value, pointer.to_string(), first, true);
         } else if reads.iter().any(|pattern| pattern.reaches_below(&pointer)) {
@@ -73,7 +73,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn place(&mut self, value: &'a Value, label: String, parent: usize, is_root: bool) {
+    fn place(&mut self, value: &'a tree::Node, label: String, parent: usize, is_root: bool) {
         let kind = kind_of(value, is_root);
         let node = self.push(Node {
             kind,
@@ -135,46 +135,38 @@ impl<'a> Layout<'a> {
     }
 }
 
-fn children(value: &Value) -> Vec<(String, &Value)> {
+fn children(value: &tree::Node) -> Vec<(String, &tree::Node)> {
     match value {
-        Value::Array(elements) => {
+        tree::Node::Array(elements) => {
             elements.iter().enumerate().map(|(index, child)| (index.to_string(), child)).collect()
         }
-        Value::Object(members) => members.iter().map(|(name, child)| (name.clone(), child)).collect(),
+        tree::Node::Object(members) => members.iter().map(|(name, child)| (name.to_string(), child)).collect(),
         _ => Vec::new(),
     }
 }
 
 /// How a value is shown. The root of what may be read is split as soon as it has parts worth a line.
-fn kind_of(value: &Value, is_root: bool) -> Kind {
+fn kind_of(value: &tree::Node, is_root: bool) -> Kind {
     match value {
-        Value::Array(elements) if elements.is_empty() => Kind::Line,
-        Value::Array(elements) => {
-            let counts_for_itself = !is_root && !elements.iter().any(has_parts);
-            if counts_for_itself && text::json(value, LINE_MAX).is_some() { Kind::Line } else { Kind::Array }
+        tree::Node::Array(elements) if elements.is_empty() => Kind::Line,
+        tree::Node::Array(elements) => {
+            let counts_for_itself = !is_root && !elements.iter().any(tree::Node::has_parts);
+            if counts_for_itself && text::node(value, LINE_MAX).is_some() { Kind::Line } else { Kind::Array }
         }
-        Value::Object(members) if members.is_empty() => Kind::Line,
-        Value::Object(_) => {
-            let fits = text::json(value, LINE_MAX).is_some() && !holds_a_collection(value);
+        tree::Node::Object(members) if members.is_empty() => Kind::Line,
+        tree::Node::Object(_) => {
+            let fits = text::node(value, LINE_MAX).is_some() && !holds_a_collection(value);
             if fits { Kind::Line } else { Kind::Object }
         }
         _ => Kind::Line,
     }
 }
 
-fn has_parts(value: &Value) -> bool {
-    match value {
-        Value::Array(elements) => !elements.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-        _ => false,
-    }
-}
-
 /// Whether there is an array of things with parts in it: its indices must be seen. Only asked of short values.
-fn holds_a_collection(value: &Value) -> bool {
+fn holds_a_collection(value: &tree::Node) -> bool {
     match value {
-        Value::Array(elements) => elements.iter().any(has_parts),
-        Value::Object(members) => members.values().any(holds_a_collection),
+        tree::Node::Array(elements) => elements.iter().any(tree::Node::has_parts),
+        tree::Node::Object(members) => members.iter().any(|(_, member)| holds_a_collection(member)),
         _ => false,
     }
 }

@@ -22,6 +22,7 @@ use crate::digest::{Digest, sha256};
 use crate::pattern::Pattern;
 use crate::schema::Schema;
 use crate::state::State;
+use crate::tree::Node;
 
 use layout::Layout;
 pub use prompt::Prompt;
@@ -124,7 +125,7 @@ struct Parts<'a> {
     worker: &'a Worker,
     reads: &'a [Pattern],
     fragment: &'a dyn Fn(&Pattern) -> Option<Value>,
-    state: &'a Value,
+    state: &'a Node,
     trigger: &'a Value,
     feedback: &'a [Value],
     limit: usize,

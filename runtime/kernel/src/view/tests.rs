@@ -26,6 +26,7 @@ fn no_schema(_: &Pattern) -> Option<Value> {
 fn view(worker: &Worker, state: &Value, trigger: &Value, feedback: &[Value], budget: u32) -> View {
     let reads = patterns(worker);
     let limit = limit(worker, budget);
+    let state = &Node::from(state);
     Parts { worker, reads: &reads, fragment: &no_schema, state, trigger, feedback, limit }.compile()
 }
 
@@ -73,7 +74,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
         worker: &worker,
         reads: &reads,
         fragment: &fragment,
-        state: &state,
+        state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
         limit: 4000,
@@ -124,7 +125,7 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let contract = Contract::compile(&worker, &document).expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
-    let (full, empty) = (State::new(full, &hasher), State::new(json!({}), &hasher));
+    let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
     let with = |state, budget| {
         let (contract, schema) = (&contract, &schema);
@@ -323,7 +324,7 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
                 worker: &worker,
                 reads: &reads,
                 fragment: &fragment,
-                state: &json!({}),
+                state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
                 limit,
@@ -366,7 +367,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
         worker: &worker,
         reads: &reads,
         fragment: &fragment,
-        state: &json!({}),
+        state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],
         limit: 4000,

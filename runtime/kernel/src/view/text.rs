@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::tree::Node;
+
 /// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
 const fn is_unsafe(c: char) -> bool {
     matches!(
@@ -64,6 +66,37 @@ impl Writer {
         self.char('"')
     }
 
+    fn node(&mut self, node: &Node) -> Result<(), Full> {
+        match node {
+            Node::Null => self.str("null"),
+            Node::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
+            Node::Number(number) => self.str(&number.to_string()),
+            Node::Short(_) | Node::Long(_) => self.string(node.as_str().unwrap_or_default()),
+            Node::Array(elements) => {
+                self.char('[')?;
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        self.char(',')?;
+                    }
+                    self.node(element)?;
+                }
+                self.char(']')
+            }
+            Node::Object(members) => {
+                self.char('{')?;
+                for (index, (name, member)) in members.iter().enumerate() {
+                    if index > 0 {
+                        self.char(',')?;
+                    }
+                    self.string(name)?;
+                    self.char(':')?;
+                    self.node(member)?;
+                }
+                self.char('}')
+            }
+        }
+    }
+
     fn value(&mut self, value: &Value) -> Result<(), Full> {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.str(&value.to_string()),
@@ -94,7 +127,18 @@ impl Writer {
     }
 }
 
-/// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
+/// A part of the state as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the
+/// limit.
+pub(super) fn node(node: &Node, limit: usize) -> Option<String> {
+    // A character has at most four bytes.
+    if node.bytes() > (limit as u64).saturating_mul(4) {
+        return None;
+    }
+    let mut writer = Writer { text: String::new(), left: limit };
+    writer.node(node).ok().map(|()| writer.text)
+}
+
+/// The same of a value.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
     let mut writer = Writer { text: String::new(), left: limit };
     writer.value(value).ok().map(|()| writer.text)

@@ -1,0 +1,138 @@
+//! Trees from and to other forms of JSON, and whether they are equal.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::Value;
+use smol_str::SmolStr;
+
+use super::{Array, Edit, Key, Long, Node, Object, SHORT_BYTES_MAX};
+use crate::digest::{Hasher, Salt};
+use crate::json;
+
+impl Node {
+    /// A tree of a value whose numbers are in their one form.
+    pub fn of(value: &Value, edit: &Edit) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(truth) => Self::Bool(*truth),
+            Value::Number(number) => Self::Number(number.clone()),
+            Value::String(text) => Self::text(text),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| Self::of(item, edit)).collect();
+                Self::Array(Arc::new(Array::new(items, edit.at)))
+            }
+            Value::Object(members) => {
+                let members = members.iter().map(|(key, value)| (Key::from(key), Self::of(value, edit))).collect();
+                Self::Object(Arc::new(Object::new(members, edit.at, &edit.hasher)))
+            }
+        }
+    }
+
+    /// A text.
+    pub fn text(text: &str) -> Self {
+        if text.len() <= SHORT_BYTES_MAX {
+            Self::Short(SmolStr::new(text))
+        } else {
+            Self::Long(Arc::new(Long { text: text.into(), bytes: json::text_size(text), digest: OnceLock::new() }))
+        }
+    }
+
+    /// The value.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(truth) => Value::Bool(*truth),
+            Self::Number(number) => Value::Number(number.clone()),
+            Self::Short(_) | Self::Long(_) => self.as_str().map_or(Value::Null, Value::from),
+            Self::Array(array) => array.iter().map(Self::to_value).collect(),
+            Self::Object(object) => object
+                .iter()
+                .map(|(key, node)| (key.to_string(), node.to_value()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+}
+
+/// The tree of a document outside of a board, whose digests compare with others of that kind.
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        Self::of(value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt::ZERO)) })
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        if self.is_same(other) {
+            return true;
+        }
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(mine), Self::Bool(theirs)) => mine == theirs,
+            (Self::Number(mine), Self::Number(theirs)) => mine == theirs,
+            (Self::Array(mine), Self::Array(theirs)) => {
+                mine.len() == theirs.len() && mine.iter().zip(theirs.iter()).all(|(mine, theirs)| mine == theirs)
+            }
+            (Self::Object(mine), Self::Object(theirs)) => {
+                mine.len() == theirs.len()
+                    && mine.iter().zip(theirs.iter()).all(|(mine, theirs)| mine.0 == theirs.0 && mine.1 == theirs.1)
+            }
+            _ => self.as_str().is_some() && self.as_str() == other.as_str(),
+        }
+    }
+}
+
+impl PartialEq<Value> for Node {
+    fn eq(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Self::Null, Value::Null) => true,
+            (Self::Bool(mine), Value::Bool(theirs)) => mine == theirs,
+            (Self::Number(mine), Value::Number(theirs)) => mine == theirs,
+            (Self::Array(mine), Value::Array(theirs)) => {
+                mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine == theirs)
+            }
+            (Self::Object(mine), Value::Object(theirs)) => {
+                mine.len() == theirs.len()
+                    && theirs.iter().all(|(key, theirs)| mine.get(key).is_some_and(|mine| mine == theirs))
+            }
+            (_, Value::String(theirs)) => self.as_str() == Some(theirs),
+            _ => false,
+        }
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(truth) => serializer.serialize_bool(*truth),
+            Self::Number(number) => number.serialize(serializer),
+            Self::Short(text) => serializer.serialize_str(text),
+            Self::Long(long) => serializer.serialize_str(&long.text),
+            Self::Array(array) => {
+                let mut seq = serializer.serialize_seq(Some(array.len()))?;
+                array.iter().try_for_each(|item| seq.serialize_element(item))?;
+                seq.end()
+            }
+            Self::Object(object) => {
+                let mut map = serializer.serialize_map(Some(object.len()))?;
+                object.iter().try_for_each(|(key, node)| map.serialize_entry(key.as_str(), node))?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Compact JSON.
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&serde_json::to_string(self).expect("a tree is JSON"))
+    }
+}

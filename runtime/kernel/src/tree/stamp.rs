@@ -1,0 +1,162 @@
+//! When the places of a tree last changed (SPEC section 5).
+//!
+//! Stamps belong to places, not to values: a value that is moved or copied elsewhere leaves them behind, and what is
+//! inside of it counts as changed with the place it came to. So what a place's stamp says holds only together with the
+//! places above it: [`Stamp::under`].
+
+/// The number of the version that a change makes. Stamps are kept for every place, so they are kept small; a blueprint
+/// cannot allow more commits.
+pub type At = u32;
+
+/// When a place came to be, and when something else was last put there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    /// The version that made the place.
+    pub born: At,
+    /// The version that last put another value there as a whole; at least `born`. What changed inside of the value is
+    /// not in it.
+    pub changed: At,
+}
+
+impl Stamp {
+    /// A place made by this version.
+    pub const fn new(at: At) -> Self {
+        Self { born: at, changed: at }
+    }
+
+    /// The stamp as it holds below a place where something was last put by version `floor`: all that is below came
+    /// with it.
+    pub fn under(self, floor: At) -> Self {
+        Self { born: self.born.max(floor), changed: self.changed.max(floor) }
+    }
+}
+
+/// The stamps of the places of one node, in their order; one number while all are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Stamps {
+    base: At,
+    own: Option<Box<[Stamp]>>,
+}
+
+impl Stamps {
+    pub(super) const fn uniform(at: At) -> Self {
+        Self { base: at, own: None }
+    }
+
+    pub(super) fn of(stamps: Vec<Stamp>) -> Self {
+        match stamps.first() {
+            None => Self::uniform(0),
+            Some(first) if stamps.iter().all(|stamp| *stamp == Stamp::new(first.born)) => Self::uniform(first.born),
+            Some(_) => Self { base: 0, own: Some(stamps.into()) },
+        }
+    }
+
+    pub(super) fn get(&self, index: usize) -> Stamp {
+        match &self.own {
+            Some(own) => own[index],
+            None => Stamp::new(self.base),
+        }
+    }
+
+    /// `len` is the number of places.
+    pub(super) fn set(&mut self, index: usize, len: usize, stamp: Stamp) {
+        if self.get(index) != stamp {
+            let own = self.own.get_or_insert_with(|| vec![Stamp::new(self.base); len].into());
+            own[index] = stamp;
+        }
+    }
+
+    /// Makes a place at `index` among `len`.
+    pub(super) fn insert(&mut self, index: usize, len: usize, stamp: Stamp) {
+        if len == 0 {
+            *self = Self::of(vec![stamp]);
+        } else if self.own.is_some() || stamp != Stamp::new(self.base) {
+            let mut all = self.all(len);
+            all.insert(index, stamp);
+            self.own = Some(all.into());
+        }
+    }
+
+    /// Takes away the place at `index` of `len`.
+    pub(super) fn remove(&mut self, index: usize, len: usize) -> Stamp {
+        let removed = self.get(index);
+        if self.own.is_some() {
+            let mut all = self.all(len);
+            all.remove(index);
+            *self = Self::of(all);
+        }
+        removed
+    }
+
+    /// The stamps of all `len` places.
+    pub(super) fn all(&self, len: usize) -> Vec<Stamp> {
+        match &self.own {
+            Some(own) => own.to_vec(),
+            None => vec![Stamp::new(self.base); len],
+        }
+    }
+
+    /// The latest change of any of `len` places.
+    pub(super) fn latest(&self, len: usize) -> At {
+        match &self.own {
+            Some(own) => own.iter().map(|stamp| stamp.changed).max().unwrap_or(0),
+            None if len == 0 => 0,
+            None => self.base,
+        }
+    }
+}
+
+/// A place was taken away, or the places behind it were shifted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Loss {
+    /// The first index concerned; 0 for a member of an object.
+    pub(super) from: u32,
+    /// When the oldest place concerned had come to be.
+    pub(super) born: At,
+    /// When it happened.
+    pub(super) at: At,
+}
+
+/// How many losses of one container are told apart; beyond, the oldest are taken together, so that a very old read may
+/// be called stale although nothing it saw is gone.
+const LOSSES_MAX: usize = 8;
+
+/// What a container has lost.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::box_collection, reason = "most containers never lose anything: one word for those")]
+pub(super) struct Losses(Option<Box<Vec<Loss>>>);
+
+impl Losses {
+    pub(super) fn each(&self) -> &[Loss] {
+        self.0.as_ref().map_or(&[], |losses| losses.as_slice())
+    }
+
+    pub(super) fn note(&mut self, loss: Loss) {
+        // What came and went with one version was seen by nobody.
+        if loss.born >= loss.at {
+            return;
+        }
+        let losses = self.0.get_or_insert_default();
+        // Whoever an earlier loss concerns, this one does, too.
+        losses.retain(|earlier| earlier.from < loss.from || earlier.born < loss.born);
+        losses.push(loss);
+        if losses.len() > LOSSES_MAX {
+            let oldest = losses.remove(0);
+            let next = &mut losses[0];
+            *next =
+                Loss { from: next.from.min(oldest.from), born: next.born.min(oldest.born), at: next.at.max(oldest.at) };
+        }
+    }
+
+    /// When last something went away that was there at version `read`.
+    pub(super) fn since(&self, read: At) -> Option<At> {
+        let concerned = self.each().iter().filter(|loss| loss.born <= read && read < loss.at);
+        concerned.map(|loss| loss.at).max()
+    }
+
+    /// When last the element at this index, which was there at version `read`, went away or was shifted.
+    pub(super) fn of_index(&self, index: usize, read: At) -> Option<At> {
+        let concerned = self.each().iter().filter(|loss| loss.from as usize <= index && read < loss.at);
+        concerned.map(|loss| loss.at).max()
+    }
+}

@@ -1,0 +1,304 @@
+//! What a tree promises: it is the value, whatever is done to it, and every change is found by its stamps.
+
+use std::sync::Arc;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::digest::{Hasher, Salt};
+
+/// Small, seeded, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % sides
+    }
+
+    fn scalar(&mut self) -> Value {
+        match self.roll(7) {
+            0 => Value::Null,
+            1 => json!(self.roll(2) == 0),
+            2 => json!(self.roll(3)),
+            3 => json!(-1.5 * f64::from(u32::try_from(self.roll(9)).expect("small"))).pipe(normal),
+            4 => json!("x".repeat(self.roll(4) * 100)),
+            5 => json!(format!("\"\\\n{}", self.roll(5))),
+            _ => json!(i64::MIN),
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.roll(if depth == 0 { 1 } else { 4 }) {
+            2 => {
+                let len = self.size();
+                (0..len).map(|_| self.value(depth - 1)).collect()
+            }
+            3 => {
+                let len = self.size();
+                (0..len)
+                    .map(|_| (format!("k{}", self.roll(90)), self.value(depth - 1)))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into()
+            }
+            _ => self.scalar(),
+        }
+    }
+
+    /// Mostly small, at times across the bounds of buckets and levels.
+    fn size(&mut self) -> usize {
+        let most = [3, 3, 5, 20, 45][self.roll(5)];
+        self.roll(most)
+    }
+}
+
+trait Pipe: Sized {
+    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
+        f(self)
+    }
+}
+impl Pipe for Value {}
+
+fn normal(mut value: Value) -> Value {
+    crate::json::normalise(&mut value);
+    value
+}
+
+fn edit(at: At) -> Edit {
+    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+}
+
+/// A random container of the value, or the value itself.
+fn container(dice: &mut Dice, value: &Value) -> PointerBuf {
+    let mut place = PointerBuf::new();
+    let mut here = value;
+    loop {
+        let deeper: Vec<String> = match here {
+            Value::Array(items) => (0..items.len())
+                .filter(|i| items[*i].is_array() || items[*i].is_object())
+                .map(|i| i.to_string())
+                .collect(),
+            Value::Object(members) => {
+                members.iter().filter(|(_, v)| v.is_array() || v.is_object()).map(|(k, _)| k.clone()).collect()
+            }
+            _ => return place,
+        };
+        if deeper.is_empty() || dice.roll(3) == 0 {
+            return place;
+        }
+        let token = &deeper[dice.roll(deeper.len())];
+        here = match here {
+            Value::Array(items) => &items[token.parse::<usize>().expect("an index")],
+            other => &other[token.as_str()],
+        };
+        place.push_back(token.as_str());
+    }
+}
+
+/// One random change, made to both.
+fn change(dice: &mut Dice, tree: &mut Node, value: &mut Value, edit: &Edit) {
+    let place = container(dice, value);
+    let put = dice.value(2);
+    let node = Node::of(&put, edit);
+    let at = |token: &str| place.with_trailing_token(token);
+    match value.pointer_mut(place.as_str()).expect("it was found") {
+        Value::Array(items) => match dice.roll(5) {
+            0 if !items.is_empty() => {
+                let index = dice.roll(items.len());
+                items.remove(index);
+                tree.remove(&at(&index.to_string()), edit);
+            }
+            1 if !items.is_empty() => {
+                let index = dice.roll(items.len());
+                items[index] = put;
+                tree.replace(&at(&index.to_string()), node, edit);
+            }
+            2 => {
+                let index = dice.roll(items.len() + 1);
+                items.insert(index, put);
+                tree.insert(&at(&index.to_string()), node, edit);
+            }
+            _ => {
+                items.push(put);
+                tree.insert(&at("-"), node, edit);
+            }
+        },
+        Value::Object(members) => {
+            let key = format!("k{}", dice.roll(90));
+            match (members.contains_key(&key), dice.roll(3)) {
+                (true, 0) => {
+                    members.remove(&key);
+                    tree.remove(&at(&key), edit);
+                }
+                (true, _) => {
+                    members.insert(key.clone(), put);
+                    tree.replace(&at(&key), node, edit);
+                }
+                (false, _) => {
+                    members.insert(key.clone(), put);
+                    tree.insert(&at(&key), node, edit);
+                }
+            }
+        }
+        scalar => {
+            *scalar = put;
+            *tree = node;
+        }
+    }
+}
+
+fn check(tree: &Node, value: &Value, edit: &Edit) {
+    assert_eq!(tree.to_value(), *value);
+    assert_eq!(*tree, *value);
+    assert_eq!(tree.to_string(), value.to_string());
+    assert_eq!(tree.bytes(), crate::json::size(value));
+    assert_eq!(usize::from(tree.depth()), crate::json::depth(value));
+    assert_eq!(edit.hasher.tree(tree), edit.hasher.document(value));
+    parts(tree, value);
+}
+
+/// Every part is found at its place, and iterating finds them in order.
+fn parts(tree: &Node, value: &Value) {
+    match value {
+        Value::Array(items) => {
+            let array = tree.as_array().expect("an array");
+            assert_eq!(array.iter().len(), items.len());
+            for (index, item) in items.iter().enumerate() {
+                assert_eq!(*array.get(index).expect("an element"), *item);
+            }
+            assert!(array.get(items.len()).is_none());
+        }
+        Value::Object(members) => {
+            let object = tree.as_object().expect("an object");
+            assert!(object.iter().map(|(key, _)| key.as_str()).eq(members.keys()));
+            for (key, member) in members {
+                parts(object.get(key).expect("a member"), member);
+            }
+            assert!(object.get("no such").is_none());
+        }
+        _ => assert_eq!(*tree, *value),
+    }
+}
+
+#[test]
+fn a_tree_is_the_value_whatever_is_done_to_it() {
+    for seed in 0..150 {
+        let mut dice = Dice(seed);
+        let mut value = dice.value(3);
+        let mut tree = Node::of(&value, &edit(0));
+        let mut kept = Vec::new();
+        for at in 1..40 {
+            if dice.roll(4) == 0 {
+                kept.push((tree.clone(), value.clone()));
+            }
+            change(&mut dice, &mut tree, &mut value, &edit(at));
+            if dice.roll(3) == 0 {
+                // Digests that were worked out before the next change must not outlive it.
+                check(&tree, &value, &edit(at));
+            }
+        }
+        check(&tree, &value, &edit(40));
+        assert_eq!(tree, Node::of(&value, &edit(0)), "seed {seed}");
+        for (tree, value) in kept {
+            check(&tree, &value, &edit(0));
+        }
+    }
+}
+
+/// The highest places that differ.
+fn differences(before: &Value, after: &Value, place: &PointerBuf, found: &mut Vec<String>) {
+    match (before, after) {
+        _ if before == after => {}
+        (Value::Array(a), Value::Array(b)) if a.len() <= b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(a, b, &place.with_trailing_token(index), found);
+            }
+            found.extend((a.len()..b.len()).map(|index| place.with_trailing_token(index).to_string()));
+        }
+        (Value::Object(a), Value::Object(b)) if a.keys().all(|key| b.contains_key(key)) => {
+            for (key, b) in b {
+                let place = place.with_trailing_token(key.as_str());
+                match a.get(key) {
+                    Some(a) => differences(a, b, &place, found),
+                    None => found.push(place.to_string()),
+                }
+            }
+        }
+        _ => found.push(place.to_string()),
+    }
+}
+
+/// Whether what changed at `place` since `at` can be found by following what is touched.
+fn leads_to(tree: &Node, place: &Pointer, at: At) -> bool {
+    let Some((token, rest)) = place.split_front() else { return true };
+    let token = token.decoded();
+    let found = match tree {
+        Node::Array(array) => {
+            let touched = array.touched_since(at).into_iter();
+            touched.map(|(index, node, stamp)| (index.to_string(), node, stamp)).find(|(name, ..)| *name == token)
+        }
+        Node::Object(object) => {
+            let touched = object.touched_since(at).into_iter();
+            touched.map(|(key, node, stamp)| (key.to_string(), node, stamp)).find(|(name, ..)| *name == token)
+        }
+        _ => None,
+    };
+    found.is_some_and(|(_, node, stamp)| stamp.changed > at || leads_to(node, rest, at))
+}
+
+#[test]
+fn every_change_is_found_by_what_is_touched() {
+    let mut found = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let mut value = dice.value(3);
+        let mut tree = Node::of(&value, &edit(0));
+        let (mut before, mut read) = (value.clone(), 0);
+        for at in 1..30 {
+            change(&mut dice, &mut tree, &mut value, &edit(at));
+            let mut places = Vec::new();
+            differences(&before, &value, &PointerBuf::new(), &mut places);
+            for place in places.iter().filter(|place| !place.is_empty()) {
+                let place = Pointer::parse(place).expect("a pointer");
+                let shifted = place.parent().and_then(|parent| tree.get(parent)).is_some_and(|parent| match parent {
+                    Node::Array(array) => (0..array.len()).any(|index| array.shifted_since(index, read).is_some()),
+                    _ => false,
+                });
+                // What an insertion shifts keeps its stamps: the array says from where on.
+                let above = std::iter::successors(place.parent(), |place| place.parent());
+                let lost = above.filter_map(|place| tree.get(place)).any(|node| match node {
+                    Node::Array(array) => array.shifted_since(usize::MAX, read).is_some(),
+                    _ => false,
+                });
+                assert!(leads_to(&tree, place, read) || shifted || lost, "seed {seed}, version {at}: {place}");
+                found += 1;
+            }
+            if dice.roll(5) == 0 {
+                (before, read) = (value.clone(), at);
+            }
+        }
+    }
+    assert!(found > 10_000, "{found}");
+}
+
+#[test]
+fn what_was_read_is_lost_only_if_it_was_there() {
+    let mut tree = Node::of(&json!({"a": [0, 1, 2]}), &edit(0));
+    let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
+    tree.insert(&place("/a/-"), Node::Null, &edit(1));
+    tree.insert(&place("/a/-"), Node::Null, &edit(2));
+    tree.remove(&place("/a/4"), &edit(3));
+    let array = tree.get(&place("/a")).and_then(Node::as_array).expect("an array");
+    assert_eq!((array.lost_since(0), array.lost_since(1), array.lost_since(2)), (None, None, Some(3)));
+    assert_eq!((array.shifted_since(3, 2), array.shifted_since(4, 2)), (None, Some(3)));
+    assert_eq!((array.slot(3).map(|slot| slot.1), array.members_changed()), (Some(Stamp::new(1)), 3));
+    tree.remove(&place("/a/0"), &edit(4));
+    let array = tree.get(&place("/a")).and_then(Node::as_array).expect("an array");
+    assert_eq!((array.lost_since(0), array.lost_since(3), array.lost_since(4)), (Some(4), Some(4), None));
+}
+
+#[test]
+fn nodes_are_small() {
+    assert_eq!(size_of::<Node>(), 24);
+}
