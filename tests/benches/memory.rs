@@ -70,7 +70,7 @@ fn measure(bench: &mut Bench, case: &str, size: &str, document: Value) {
 
 /// The one place that depends on how a state is made of a document.
 fn made_of(value: Value) -> State {
-    State::new(value, &Hasher::new(&Salt::ZERO))
+    State::new(&value, &Hasher::new(&Salt::ZERO))
 }
 
 fn until(bytes: usize, mut element: impl FnMut(usize) -> Value) -> Vec<Value> {

@@ -1,18 +1,17 @@
 //! The stages of a commit, each timed alone.
 //!
-//! Of the whole-document way every stage is a function. Of a board's own way only those can be timed apart that the
-//! kernel has public functions for: reading the reply, judging it (which reads it again, authorizes, applies,
-//! validates and digests), and sealing the record. **The place for more is [`in_kernel`]**: a stage of the tree that
-//! gets a public function gets a lap there.
+//! Of the whole-document way every stage is a function. Of a board's own way those are timed apart that the kernel has
+//! public functions for: reading the patch, applying it to a candidate, digesting that, and sealing the record.
+//! **The place for more is [`in_kernel`]**: authorization, freshness and validation have no function of their own to
+//! call, and are what remains of `step` when the others are taken away. One that gets a function gets a lap there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::board::{Board, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::id::{Timestamp, WorkerName};
-use patchboard_kernel::pipeline::{self, ReplyBody, Verdict};
+use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{GENESIS, Record};
+use patchboard_kernel::state::ResultLimits;
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Row, Side, on_cpu};
 use patchboard_tests::whole::{self, Whole};
@@ -25,13 +24,17 @@ const TIME: Duration = Duration::from_millis(1500);
 
 const CASE: &str = "stages";
 
+/// Nothing is too large here.
+const UNLIMITED: ResultLimits = ResultLimits { bytes: u64::MAX, depth: 64 };
+
 /// What is timed the whole-document way.
 const OF_WHOLE: [&str; 6] =
     ["whole: parse", "whole: clone", "whole: apply", "whole: validate", "whole: digest", "whole: drop"];
 /// What is timed of a board.
-const OF_KERNEL: [&str; 5] = [
+const OF_KERNEL: [&str; 6] = [
     "kernel: parse",
-    "kernel: judge (with parse)",
+    "kernel: apply",
+    "kernel: digest",
     "kernel: seal",
     "kernel: step (with all)",
     "kernel: fold (recovery)",
@@ -86,11 +89,10 @@ fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a
     let (mut board, created) = boards::board(schema.clone(), document);
     let mut follower = Board::recover(&created.records).expect("what was recorded can be recovered");
     let hasher = Hasher::new(&Salt::ZERO);
-    let worker = WorkerName::from(boards::WORKER);
     let handles = writer.handles();
     let mut number = 0;
     Box::new(move |laps| {
-        let [parse, judge, seal, step, fold] = OF_KERNEL;
+        let [parse, apply, digest, seal, step, fold] = OF_KERNEL;
         if let Some(trim) = writer.trim(handles) {
             number += 1;
             let made = board.step(at(number), boards::input(trim, None));
@@ -100,15 +102,17 @@ fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a
         let text = writer.patch(Work::Mix);
         let (read, time) = on_cpu(|| whole::parse(&text));
         laps.note(parse, time);
-        read.expect("it is a patch");
-        let reply = ReplyBody::Text(text.clone());
-        let plan = Arc::clone(board.plan());
-        let (verdict, time) = on_cpu(|| pipeline::judge(&plan, &hasher, board.state(), &worker, &reply));
-        laps.note(judge, time);
-        assert!(matches!(verdict, Verdict::Accepted(_)), "it may be committed");
+        let ops = read.expect("it is a patch");
+        let mut candidate = board.state().candidate();
+        let (applied, time) = on_cpu(|| ops.iter().try_for_each(|op| candidate.apply(op, UNLIMITED)));
+        laps.note(apply, time);
+        applied.expect("it applies");
+        let (candidate, time) = on_cpu(|| candidate.into_state());
+        laps.note(digest, time);
         let (made, time) = on_cpu(|| board.step(at(number), boards::input(text, Some(number))));
         laps.note(step, time);
         assert!(matches!(made.outcome, Some(Outcome::Committed { .. })), "{:?}", made.outcome);
+        assert_eq!(board.state().digest(), candidate.digest(), "both ways make the same state");
         let record = made.records.first().expect("a commit is recorded");
         let body = record.body().expect("it was just written");
         let (_, time) = on_cpu(|| Record::seal(GENESIS, record.seq, record.at, &body, &hasher));
