@@ -3,8 +3,9 @@
 mod codes;
 mod differential;
 mod json_schema_suite;
-mod shared;
 mod simulator;
 mod syntax;
 mod tidy;
 mod vectors;
+
+use patchboard_tests::shared;

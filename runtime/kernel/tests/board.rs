@@ -197,6 +197,27 @@ fn a_rule_that_cannot_decide_is_told_once_for_each_commit() {
 }
 
 #[test]
+fn done_is_asked_again_when_what_it_refers_to_changes() {
+    let mut played = Played::new(json!({
+        "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/**", "ops": ["add", "replace"]}]}},
+        "done": {"when": "state.answer.score > 1"},
+    }));
+    assert_eq!(played.count(Kind::Skipped), 1, "there is no answer yet");
+    let mut propose = |path: &str, value: serde_json::Value, skipped: usize| {
+        played.direct("w", &json!([{"op": "add", "path": path, "value": value}]).to_string());
+        assert_eq!(played.count(Kind::Skipped), skipped, "{path}");
+    };
+    propose("/list/-", json!(1), 1);
+    propose("/note", json!("a note"), 1);
+    propose("/answer", json!({"text": "none"}), 2);
+    propose("/answer/text", json!("some"), 2);
+    propose("/answer/score", json!(1), 2);
+    propose("/answer/score", json!(2), 2);
+    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Done));
+    played.holds();
+}
+
+#[test]
 fn one_removal_wakes_a_rule_once() {
     let mut played = Played::new(json!({
         "state": {"schema": {}, "initial": {"a": {"b": {"c": 1}}}},
