@@ -55,8 +55,9 @@ struct Sketching<'s> {
 impl Sketching<'_> {
     /// The place of a subschema; one that only refers to another has that one's.
     fn place(&mut self, mut id: Id) -> PlaceId {
-        // Where there are circles nothing is followed, so this comes to an end.
-        while let Some(target) = self.survey.only_refers_to(id) {
+        // Where there are circles nothing is followed; the bound is for what was not thought of.
+        for _ in 0..self.map.len() {
+            let Some(target) = self.survey.only_refers_to(id) else { break };
             id = target;
         }
         *self.numbers.entry(id).or_insert_with(|| {
