@@ -5,7 +5,7 @@
 //! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
 //!
 //! * `array`, `object`: the two containers, whose shapes depend on their contents alone;
-//! * `stamp`: when places came to be and changed; `edit`: changes at a path;
+//! * `stamp`: when places came to be and changed; `latest`: which did so last; `edit`: changes at a path;
 //! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms.
 //!
 //! Recursion is as deep as documents are nested, so that must be bounded, as all that [`crate::json`] reads is.
@@ -14,6 +14,7 @@ mod array;
 mod convert;
 mod digest;
 mod edit;
+mod latest;
 mod object;
 mod stamp;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use smol_str::SmolStr;
 
 pub use array::{Array, Elements};
 pub use edit::Edit;
+pub use latest::{Latest, Step, Ties};
 pub use object::{Members, Object};
 pub use stamp::{At, Stamp};
 
