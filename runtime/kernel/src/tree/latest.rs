@@ -1,4 +1,5 @@
-//! The parts of a container by how lately they changed, found by the sums of its nodes and not by looking at all.
+//! The parts of a container, in the order of the document or by how lately they changed; the latter is found by the
+//! sums of its nodes and not by looking at all.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -22,6 +23,29 @@ pub enum Ties {
     First,
     /// That with the highest.
     Last,
+}
+
+/// The parts of a container in the order of the document.
+#[derive(Clone, Debug)]
+pub enum Parts<'a> {
+    /// There are none.
+    None,
+    /// Those of an array.
+    Elements(std::iter::Enumerate<super::Elements<'a>>),
+    /// Those of an object.
+    Members(super::Members<'a>),
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = (Step<'a>, &'a Node);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::None => None,
+            Self::Elements(elements) => elements.next().map(|(index, node)| (Step::Index(index), node)),
+            Self::Members(members) => members.next().map(|(key, node)| (Step::Key(key), node)),
+        }
+    }
 }
 
 /// The parts of a container, that which changed last first; as much of the order is worked out as is asked for.
@@ -77,6 +101,27 @@ impl Ord for Candidate<'_> {
 }
 
 impl Node {
+    /// What a decoded token of a JSON Pointer names in it, with its stamp. An index is written without leading zeros.
+    pub fn part(&self, token: &str) -> Option<(Step<'_>, &Self, Stamp)> {
+        match self {
+            Self::Array(array) => {
+                let index = super::index(token)?;
+                array.slot(index).map(|(node, stamp)| (Step::Index(index), node, stamp))
+            }
+            Self::Object(object) => object.entry(token).map(|(key, node, stamp)| (Step::Key(key), node, stamp)),
+            _ => None,
+        }
+    }
+
+    /// Its elements or members in the order of the document; nothing for a scalar.
+    pub fn parts(&self) -> Parts<'_> {
+        match self {
+            Self::Array(array) => Parts::Elements(array.iter().enumerate()),
+            Self::Object(object) => Parts::Members(object.iter()),
+            _ => Parts::None,
+        }
+    }
+
     /// Its elements or members, that which changed last first, with their stamps; nothing for a scalar.
     ///
     /// A part changed when something was last put in its place or in it, but not before version `floor`, by which its

@@ -28,7 +28,7 @@ use smol_str::SmolStr;
 
 pub use array::{Array, Elements};
 pub use edit::Edit;
-pub use latest::{Latest, Step, Ties};
+pub use latest::{Latest, Parts, Step, Ties};
 pub use object::{Members, Object};
 pub use stamp::{At, Stamp};
 

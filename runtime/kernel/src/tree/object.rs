@@ -90,13 +90,18 @@ impl Object {
 
     /// A member and when its place last changed, as far as that is known here ([`Stamp::under`]).
     pub fn slot(&self, key: &str) -> Option<(&Node, Stamp)> {
+        self.entry(key).map(|(_, node, stamp)| (node, stamp))
+    }
+
+    /// The same, with the name as it is kept here.
+    pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
         let mut trie = &self.root;
         let mut route = None;
         for depth in 0.. {
             match &trie.body {
                 Body::Bucket { entries, stamps } => {
                     let index = find(entries, key).ok()?;
-                    return Some((&entries[index].1, stamps.get(index)));
+                    return Some((&entries[index].0, &entries[index].1, stamps.get(index)));
                 }
                 Body::Split(split) => {
                     let route = route.get_or_insert_with(|| split.hasher.route(key));
