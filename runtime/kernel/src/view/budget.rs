@@ -12,7 +12,7 @@ use jsonptr::Pointer;
 use super::layout::{Kind, Layout};
 use super::search::{CONTAINERS_MAX, Found, Order, Search};
 use super::summary::{Hidden, Tally};
-use super::{layout, summary, text, whole};
+use super::{summary, text, whole};
 use crate::pattern::Pattern;
 use crate::tree::{Latest, Node, Step, Ties};
 
@@ -32,14 +32,14 @@ pub(super) struct Bounds {
     pub(super) misses: usize,
     /// Values laid out.
     pub(super) laid_out: usize,
-    /// Steps of all patterns' searches together, and again of counting what they match.
+    /// Steps of one search of a pattern, for what there is or for what changed last.
     pub(super) steps: usize,
 }
 
 impl Bounds {
     /// Those for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
-        Self { misses: 16, laid_out: 64 + limit / 4, steps: 1024 + limit / 4 }
+        Self { misses: 16, laid_out: 64 + limit / 4, steps: 512 + limit / 4 }
     }
 }
 
@@ -54,9 +54,6 @@ pub(super) struct Shown {
     pub(super) members: Vec<String>,
     /// Pointers of readable values of which nothing is shown, the highest such; at most [`SUMMARISED_MAX`].
     pub(super) summarised: Vec<String>,
-    /// How many values were laid out.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests bound it"))]
-    pub(super) laid_out: usize,
 }
 
 impl Shown {
@@ -79,7 +76,7 @@ impl Shown {
         members.retain(|place| !is_read(place));
         members.sort_unstable();
         members.dedup();
-        Self { text, reads, members, summarised: Vec::new(), laid_out: 0 }
+        Self { text, reads, members, summarised: Vec::new() }
     }
 }
 
@@ -93,9 +90,9 @@ pub(super) fn choose(
     appendable: &dyn Fn(&str) -> bool,
     trigger: Option<&str>,
 ) -> Shown {
-    let patterns = reads.iter().filter(|pattern| !layout::is_place(pattern)).count();
-    let steps = bounds.steps / patterns.max(1);
-    if let Some(shown) = whole::show(state, reads, limit, steps, appendable) {
+    let steps = bounds.steps;
+    let tallies: Vec<Tally<'_>> = (0..reads.len()).map(|which| Tally::of(state, reads, which, steps)).collect();
+    if let Some(shown) = whole::show(state, reads, &tallies, limit, steps, appendable) {
         return shown;
     }
     let mut choice = Choice {
@@ -103,12 +100,11 @@ pub(super) fn choose(
         reads,
         appendable,
         bounds,
-        steps,
         limit,
         left: limit,
         layout: Layout::new(reads),
         paid: HashMap::new(),
-        tallies: (0..reads.len()).map(|which| Tally::of(state, reads, which, steps)).collect(),
+        tallies,
     };
     choice.lay_out_places();
     choice.reserve_summaries();
@@ -148,8 +144,6 @@ struct Choice<'a, 'b> {
     reads: &'a [Pattern],
     appendable: &'b dyn Fn(&str) -> bool,
     bounds: Bounds,
-    /// For each pattern.
-    steps: usize,
     limit: usize,
     left: usize,
     layout: Layout<'a>,
@@ -238,7 +232,7 @@ impl<'a> Choice<'a, '_> {
         // No more than parts of it may be read.
         for which in 0..self.reads.len() {
             if self.reads[which].reaches_below(trigger) {
-                let search = Search::new(self.state, self.reads, which, Order::Latest, self.steps);
+                let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
                 let search = Box::new(search.below(trigger, path.clone(), value, floor));
                 let mut below = Collection::new(which, which, Rest::Places(search));
                 while !below.is_over {
@@ -272,7 +266,7 @@ impl<'a> Choice<'a, '_> {
     fn take_fields(&mut self, node: usize, root: usize, long: &mut Vec<usize>, collections: &mut Vec<Collection<'a>>) {
         let layout = &self.layout.nodes[node];
         let Some(value) = layout.value else {
-            let search = Search::new(self.state, self.reads, node, Order::Latest, self.steps);
+            let search = Search::new(self.state, self.reads, node, Order::Latest, self.bounds.steps);
             return collections.push(Collection::new(node, root, Rest::Places(Box::new(search))));
         };
         if self.layout.is_collection(node) {
@@ -413,9 +407,8 @@ impl<'a> Choice<'a, '_> {
         }
         out.reads.sort_unstable();
         out.summarised.sort_unstable();
-        let laid_out = self.layout.nodes.len();
         let shown = Shown::new(out.text, out.reads, out.members, out.containers);
-        Shown { laid_out, summarised: out.summarised, ..shown }
+        Shown { summarised: out.summarised, ..shown }
     }
 
     fn finish_node(&self, node: usize, is_top: bool, marks: &Marks, out: &mut Out) {

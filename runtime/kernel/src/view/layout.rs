@@ -138,6 +138,8 @@ pub(super) fn is_place(pattern: &Pattern) -> bool {
 
 /// How a value is shown. The root of what may be read is split as soon as it has parts worth a line.
 pub(super) fn kind_of(value: &tree::Node, is_top: bool) -> Kind {
+    #[cfg(test)]
+    super::tests::visit();
     let fits = || text::fits(value, LINE_MAX);
     match value {
         tree::Node::Array(elements) if elements.is_empty() => Kind::Line,

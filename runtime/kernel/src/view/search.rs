@@ -182,6 +182,8 @@ impl<'a> Iterator for Search<'a> {
                 return None;
             };
             self.steps = steps;
+            #[cfg(test)]
+            super::tests::visit();
             match step {
                 Step::Index(index) => self.place.push_back(index),
                 Step::Key(key) => self.place.push_back(key.as_str()),

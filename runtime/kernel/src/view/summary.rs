@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 use crate::tree::{Node, Step};
 
 use super::layout;
-use super::search::{self, Members, Order, Search};
+use super::search::{self, Found, Members, Order, Search};
 use super::text;
 
 /// Characters of a list of what is not shown.
@@ -22,40 +22,68 @@ const FOUND_MAX: usize = 256;
 /// The longest text whose characters are counted, in bytes.
 const COUNTED_BYTES_MAX: usize = 1 << 16;
 
-/// What a pattern with wildcards matches, as far as it is known.
+/// Why counting ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum End {
+    /// All was counted.
+    #[default]
+    Whole,
+    /// There are more than are counted.
+    Many,
+    /// Too much was looked at.
+    WornOut,
+}
+
+/// What a pattern matches, as far as it is known.
 #[derive(Default)]
 pub(super) struct Tally<'a> {
     /// If it is known without looking.
     members: Option<Members<'a>>,
     /// Otherwise the first places in the order of the document.
-    found: Vec<(Vec<Step<'a>>, String)>,
-    is_cut: bool,
+    found: Vec<Found<'a>>,
+    end: End,
     containers: Vec<String>,
 }
 
 impl<'a> Tally<'a> {
     pub(super) fn of(state: &'a Node, reads: &'a [Pattern], which: usize, steps: usize) -> Self {
-        if layout::is_place(&reads[which]) {
-            return Self::default();
-        }
         if let Some(members) = Members::of(state, reads, which) {
             let is_container = matches!(members.container, Node::Array(_) | Node::Object(_));
             let containers = is_container.then(|| members.label.clone()).into_iter().collect();
             return Self { members: Some(members), containers, ..Self::default() };
         }
         let mut search = Search::new(state, reads, which, Order::Document, steps);
-        let found = search.by_ref().take(FOUND_MAX).map(|found| (found.path, found.label)).collect();
-        let is_cut = search.next().is_some() || search.is_cut();
-        let containers = if is_cut { Vec::new() } else { search.containers() };
-        Self { members: None, found, is_cut, containers }
+        let found = search.by_ref().take(FOUND_MAX).collect();
+        let end = match (search.next(), search.is_cut()) {
+            (Some(_), _) => End::Many,
+            (None, true) => End::WornOut,
+            (None, false) => End::Whole,
+        };
+        let containers = if end == End::Whole { search.containers() } else { Vec::new() };
+        Self { members: None, found, end, containers }
     }
 
     /// How many places there are, if that is known.
     pub(super) fn count(&self) -> Option<usize> {
         match &self.members {
             Some(members) => Some(members.count()),
-            None => (!self.is_cut).then_some(self.found.len()),
+            None => (self.end == End::Whole).then_some(self.found.len()),
         }
+    }
+
+    /// All places in the order of the document, if they were all counted one by one.
+    pub(super) fn places(&self) -> Option<&[Found<'a>]> {
+        (self.members.is_none() && self.end == End::Whole).then_some(&self.found)
+    }
+
+    /// Whether too much was looked at before all was counted.
+    pub(super) fn is_worn_out(&self) -> bool {
+        self.end == End::WornOut
+    }
+
+    /// The container, if the pattern is known to cover its parts and nothing else.
+    pub(super) fn container(&self) -> Option<&'a Node> {
+        self.members.as_ref().map(|members| members.container)
     }
 
     /// Whether it is known that there is nothing.
@@ -157,7 +185,11 @@ impl<'a> Hidden<'a> {
             }
         } else {
             let mut excluded = excluded.iter().peekable();
-            let is_hidden = |step: &Step<'a>| excluded.next_if_eq(&step).is_none();
+            let is_hidden = |step: &Step<'a>| {
+                #[cfg(test)]
+                super::tests::visit();
+                excluded.next_if_eq(&step).is_none()
+            };
             let parts = container.parts().map(|(step, _)| step).filter(is_hidden);
             items.extend(parts.take(wanted.max(NAMES_MAX)).map(Item::Part));
         }
@@ -172,9 +204,9 @@ impl<'a> Hidden<'a> {
             container: container.unwrap_or_default().to_owned(),
             items: Vec::new(),
             total: 0,
-            is_cut: tally.is_cut,
+            is_cut: tally.end != End::Whole,
         };
-        for (path, label) in &tally.found {
+        for Found { path, label, .. } in &tally.found {
             if node.children.get(path).is_some_and(|child| is_shown(*child)) {
                 continue;
             }

@@ -5,33 +5,40 @@ use crate::tree::{Node, Step};
 
 use super::budget::Shown;
 use super::layout::{Kind, kind_of};
-use super::search::{Members, Order, Search, push_step};
+use super::search::{Found, Order, Search, push_step};
+use super::summary::Tally;
 use super::text;
 
 /// Everything, if it has at most `limit` characters. Ends as soon as it has more, at the latest after `steps` steps of
-/// every pattern's search.
-pub(super) fn show(
-    state: &Node,
-    reads: &[Pattern],
+/// every pattern's search; the tallies are those of the patterns.
+pub(super) fn show<'a>(
+    state: &'a Node,
+    reads: &'a [Pattern],
+    tallies: &[Tally<'a>],
     limit: usize,
     steps: usize,
     appendable: &dyn Fn(&str) -> bool,
 ) -> Option<Shown> {
     // What is too large by far need not be tried.
-    let is_hopeless =
-        |which| Members::of(state, reads, which).is_some_and(|members| cannot_fit(members.container, limit));
-    if (0..reads.len()).any(is_hopeless) {
+    if tallies.iter().filter_map(Tally::container).any(|container| cannot_fit(container, limit)) {
         return None;
     }
     let mut whole = Whole { left: limit, text: String::new(), appendable };
     let (mut shown, mut containers) = (Vec::new(), Vec::new());
-    for which in 0..reads.len() {
-        let mut search = Search::new(state, reads, which, Order::Document, steps);
-        for mut found in search.by_ref() {
-            shown.push(found.label.clone());
-            whole.value(found.value, &mut found.label, true)?;
+    for (which, tally) in tallies.iter().enumerate() {
+        let mut show = |place: &Found<'_>| {
+            let mut label = place.label.clone();
+            whole.value(place.value, &mut label, true)?;
+            shown.push(label);
+            Some(())
+        };
+        if let Some(places) = tally.places() {
+            places.iter().try_for_each(show)?;
+            containers.extend_from_slice(tally.containers());
+            continue;
         }
-        if search.is_cut() {
+        let mut search = Search::new(state, reads, which, Order::Document, steps);
+        if tally.is_worn_out() || search.by_ref().any(|place| show(&place).is_none()) || search.is_cut() {
             return None;
         }
         containers.extend(search.containers());
