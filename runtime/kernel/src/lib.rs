@@ -11,7 +11,7 @@
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
 //! * [`contract`], [`schema`], [`expr`]: who may write where, what a valid document is, what must hold.
 //! * [`json`], [`patch`], [`state`], [`digest`]: documents, their edits and their fingerprints.
-//! * [`record`]: the journal's entries and their hash chain.
+//! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
 
 pub mod blueprint;
@@ -36,6 +36,7 @@ pub mod rejection;
 pub mod replay;
 pub mod scheduler;
 pub mod schema;
+pub mod snapshot;
 pub mod source;
 pub mod state;
 pub mod tree;

@@ -19,7 +19,7 @@ use crate::ledger::Usage;
 use crate::rejection::{Code, Rejection, Stage, coded};
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What the first record's hash is chained to.
 pub const GENESIS: Digest = Digest([0; 32]);
@@ -59,6 +59,8 @@ coded! {
         Tick = "tick",
         /// A signal arrived.
         Signal = "signal",
+        /// The board was stored as a whole.
+        Snapshot = "snapshot",
         /// The board ended.
         Ended = "ended",
     }
@@ -105,6 +107,8 @@ pub enum Body {
     Tick(Empty),
     /// See [`Signal`].
     Signal(Signal),
+    /// See [`Snapshot`].
+    Snapshot(Snapshot),
     /// See [`Ended`].
     Ended(Ended),
 }
@@ -418,6 +422,18 @@ pub struct Signal {
     pub value: Value,
 }
 
+/// The board was stored as a whole, so that it can be made again without the records before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The last record that the snapshot includes; records may have come between that one and this.
+    pub of: Seq,
+    /// The number of its format ([`crate::snapshot::LAYOUT`]).
+    pub layout: u32,
+    /// Its digest.
+    pub digest: Digest,
+}
+
 coded! {
     /// How a board ends (SPEC section 6).
     End {
@@ -515,6 +531,7 @@ impl Body {
             Self::Resumed(_) => Kind::Resumed,
             Self::Tick(_) => Kind::Tick,
             Self::Signal(_) => Kind::Signal,
+            Self::Snapshot(_) => Kind::Snapshot,
             Self::Ended(_) => Kind::Ended,
         }
     }

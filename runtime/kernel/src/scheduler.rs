@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::breaker::Branch;
@@ -68,7 +69,8 @@ pub enum Wish {
 }
 
 /// An invocation that waits for its turn.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Queued {
     /// Its number.
     pub invocation: InvocationId,
@@ -79,11 +81,13 @@ pub struct Queued {
     /// Why it is wanted.
     pub trigger: Trigger,
     /// What the signal carried, if one woke it.
+    #[serde(with = "crate::snapshot::optional")]
     pub value: Option<Value>,
 }
 
 /// An invocation under way.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Open {
     /// What was queued.
     pub queued: Queued,
@@ -106,7 +110,8 @@ pub struct Open {
 }
 
 /// Queue and open invocations of one board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scheduler {
     queue: VecDeque<Queued>,
     open: BTreeMap<InvocationId, Open>,
