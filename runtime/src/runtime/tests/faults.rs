@@ -4,10 +4,11 @@ use std::sync::Mutex;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Cause;
+use patchboard_kernel::snapshot::Part;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
@@ -175,6 +176,18 @@ impl Journal for Faulty {
     }
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
         self.inner.blob(hash)
+    }
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        self.inner.snapshots(board)
+    }
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.inner.part(board, hash)
+    }
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+        self.inner.store_parts(board, epoch, parts)
+    }
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+        self.inner.sweep(board, epoch, keep, unusable)
     }
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
         self.inner.summary(board)
