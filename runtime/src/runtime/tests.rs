@@ -3,6 +3,7 @@
 mod faults;
 mod flow;
 mod ownership;
+mod snapshots;
 
 use std::path::Path;
 use std::pin::Pin;

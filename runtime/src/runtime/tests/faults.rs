@@ -127,7 +127,7 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
 
 /// A journal that fails, or waits, as it is told.
 #[derive(Clone)]
-struct Faulty {
+pub(super) struct Faulty {
     inner: SqliteJournal,
     /// What the next appends answer.
     errors: Arc<Mutex<Vec<JournalError>>>,
@@ -137,11 +137,23 @@ struct Faulty {
     gate: Arc<Semaphore>,
     /// How many of the next appends panic.
     panics: Arc<AtomicUsize>,
+    /// How many records were read.
+    pub(super) read: Arc<AtomicUsize>,
+    /// How many of the next stores of parts fail.
+    pub(super) lost_stores: Arc<AtomicUsize>,
 }
 
 impl Faulty {
-    fn new(inner: SqliteJournal) -> Self {
-        Self { inner, errors: Arc::default(), after: false, gate: Arc::new(Semaphore::new(1)), panics: Arc::default() }
+    pub(super) fn new(inner: SqliteJournal) -> Self {
+        Self {
+            inner,
+            errors: Arc::default(),
+            after: false,
+            gate: Arc::new(Semaphore::new(1)),
+            panics: Arc::default(),
+            read: Arc::default(),
+            lost_stores: Arc::default(),
+        }
     }
 
     fn fail(&self, error: JournalError, times: usize) {
@@ -172,7 +184,9 @@ impl Journal for Faulty {
         self.inner.head(board)
     }
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        self.inner.records(board, after, limit)
+        let records = self.inner.records(board, after, limit)?;
+        self.read.fetch_add(records.len(), Ordering::SeqCst);
+        Ok(records)
     }
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
         self.inner.blob(hash)
@@ -184,6 +198,10 @@ impl Journal for Faulty {
         self.inner.part(board, hash)
     }
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+        let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if left.is_ok() {
+            return Err(JournalError::DiskFull);
+        }
         self.inner.store_parts(board, epoch, parts)
     }
     fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
