@@ -61,6 +61,8 @@ coded! {
         Tick = "tick",
         /// A signal arrived.
         Signal = "signal",
+        /// The board was stored as a whole.
+        Snapshot = "snapshot",
         /// The board ended.
         Ended = "ended",
     }
@@ -122,6 +124,8 @@ pub enum Body {
     Tick(Empty),
     /// See [`Signal`].
     Signal(Signal),
+    /// See [`Snapshot`].
+    Snapshot(Snapshot),
     /// See [`Ended`].
     Ended(Ended),
 }
@@ -456,6 +460,18 @@ pub struct Signal {
     pub value: Value,
 }
 
+/// The board was stored as a whole, so that it can be made again without the records before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The last record that the snapshot includes; records may have come between that one and this.
+    pub of: Seq,
+    /// The number of its format ([`crate::snapshot::LAYOUT`]).
+    pub layout: u32,
+    /// Its digest.
+    pub digest: Digest,
+}
+
 coded! {
     /// How a board ends (SPEC section 6).
     End {
@@ -554,6 +570,7 @@ impl Body {
             Self::Resumed(_) => Kind::Resumed,
             Self::Tick(_) => Kind::Tick,
             Self::Signal(_) => Kind::Signal,
+            Self::Snapshot(_) => Kind::Snapshot,
             Self::Ended(_) => Kind::Ended,
         }
     }

@@ -4,6 +4,7 @@ mod events;
 mod faults;
 mod flow;
 mod ownership;
+mod snapshots;
 
 use std::path::Path;
 use std::pin::Pin;

@@ -4,10 +4,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::stamp::{At, Loss, Losses, Stamp, Stamps};
-use super::{Key, Node, Sum};
+use super::{Key, Known, Node, Sum};
 use crate::digest::Hasher;
 use crate::json;
 
@@ -26,7 +26,7 @@ pub struct Object {
 /// A node of the trie.
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
-    pub(super) digest: OnceLock<[u8; 32]>,
+    pub(super) known: Known,
     pub(super) sum: Sum,
     pub(super) body: Body,
 }
@@ -144,6 +144,15 @@ impl Object {
         &self.root.sum
     }
 
+    pub(super) const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// An object as it was stored.
+    pub(super) const fn restored(members: At, losses: Losses, root: Trie) -> Self {
+        Self { members, losses, root }
+    }
+
     pub(super) const fn root(&self) -> &Trie {
         &self.root
     }
@@ -181,13 +190,16 @@ fn find(entries: &[(Key, Node)], key: &str) -> Result<usize, usize> {
 impl Trie {
     fn bucket(entries: Vec<Entry>) -> Self {
         let stamps = Stamps::of(entries.iter().map(|(_, _, stamp)| *stamp).collect());
-        let entries: Box<[(Key, Node)]> = entries.into_iter().map(|(key, node, _)| (key, node)).collect();
+        Self::bucket_of(entries.into_iter().map(|(key, node, _)| (key, node)).collect(), stamps)
+    }
+
+    fn bucket_of(entries: Box<[(Key, Node)]>, stamps: Stamps) -> Self {
         let mut sum = Sum { touched: stamps.latest(entries.len()), ..Sum::default() };
-        for (key, node) in &entries {
+        for (key, node) in &*entries {
             sum.add(node);
             sum.bytes += json::text_size(key) + 1;
         }
-        Self { digest: OnceLock::new(), sum, body: Body::Bucket { entries, stamps } }
+        Self { known: Known::default(), sum, body: Body::Bucket { entries, stamps } }
     }
 
     /// The node of members, sorted by key, whose routes agree in the first `depth` nibbles.
@@ -208,12 +220,39 @@ impl Trie {
             groups[nibble(&entry.0, depth)].push(entry);
         }
         let group = |group: Vec<_>| (!group.is_empty()).then(|| Arc::new(Self::of_routed(group, depth + 1, hasher)));
-        let children = groups.map(group);
+        Self::split(groups.map(group), hasher)
+    }
+
+    fn split(children: [Option<Arc<Self>>; 16], hasher: &Arc<Hasher>) -> Self {
         let mut sum = Sum::default();
         children.iter().flatten().for_each(|child| sum.join(&child.sum));
         let (first, last) = (first_of(&children), last_of(&children));
         let split = Split { children, first, last, hasher: Arc::clone(hasher) };
-        Self { digest: OnceLock::new(), sum, body: Body::Split(Box::new(split)) }
+        Self { known: Known::default(), sum, body: Body::Split(Box::new(split)) }
+    }
+
+    /// A bucket as it was stored; none if it is not one that an object can have. `touched` is at least that of its
+    /// members.
+    pub(super) fn restored_bucket(entries: Box<[(Key, Node)]>, stamps: Stamps, touched: At) -> Option<Self> {
+        let is_sorted = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if entries.len() > BUCKET_MAX || !is_sorted {
+            return None;
+        }
+        let mut bucket = Self::bucket_of(entries, stamps);
+        bucket.sum.touched = bucket.sum.touched.max(touched);
+        Some(bucket)
+    }
+
+    /// The same for a split. Whether its members are where their keys lead is not looked at.
+    pub(super) fn restored_split(children: [Option<Arc<Self>>; 16], hasher: &Arc<Hasher>, touched: At) -> Option<Self> {
+        let mut split = Self::split(children, hasher);
+        let has_empty = children_of(&split).any(|child| child.sum.len == 0);
+        split.sum.touched = split.sum.touched.max(touched);
+        (split.sum.len > BUCKET_MAX && !has_empty).then_some(split)
+    }
+
+    pub(super) const fn sum(&self) -> &Sum {
+        &self.sum
     }
 
     pub(super) fn first(&self) -> Option<&Key> {
@@ -267,7 +306,7 @@ impl Trie {
         at: At,
         change: &mut dyn FnMut(&mut Node, &mut Stamp),
     ) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         let (before, after) = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");
@@ -309,7 +348,7 @@ impl Trie {
     }
 
     fn insert(&mut self, key: Key, node: Node, route: Option<&[u8; 32]>, depth: usize, at: At, hasher: &Arc<Hasher>) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         self.sum.add(&node);
         self.sum.bytes += json::text_size(&key) + 1;
         self.sum.touched = self.sum.touched.max(at);
@@ -344,7 +383,7 @@ impl Trie {
     }
 
     fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize, at: At) -> (Node, Stamp) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         let removed = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");
@@ -385,6 +424,15 @@ impl Trie {
         }
         removed
     }
+}
+
+fn children_of(trie: &Trie) -> impl Iterator<Item = &Arc<Trie>> {
+    match &trie.body {
+        Body::Bucket { .. } => None,
+        Body::Split(split) => Some(split.children.iter().flatten()),
+    }
+    .into_iter()
+    .flatten()
 }
 
 fn first_of(children: &[Option<Arc<Trie>>; 16]) -> Key {

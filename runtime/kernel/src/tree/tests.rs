@@ -1,5 +1,7 @@
 //! What a tree promises: it is the value, whatever is done to it, and every change is found by its stamps.
 
+mod stored;
+
 use std::sync::Arc;
 
 use jsonptr::{Pointer, PointerBuf};

@@ -7,7 +7,7 @@ use patchboard_kernel::record::{End, GENESIS, Kind, Record};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::fault::sql_fault;
-use super::{load_summary, to_sql_number};
+use super::{load_summary, parts, to_sql_number};
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
 
 /// Stores the batches with one commit. The outer error stands for all of them.
@@ -79,6 +79,9 @@ fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalE
     };
     for record in &batch.records {
         insert_record(connection, batch, record)?;
+        if record.kind == Kind::Snapshot {
+            parts::keep_snapshot(connection, batch, record)?;
+        }
     }
     for blob in &batch.blobs {
         connection
@@ -228,6 +231,6 @@ pub(super) fn end_of_code(code: &str) -> Result<End, String> {
     End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
 }
 
-fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
+pub(super) fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
     JournalError::BadBatch { board: batch.board.clone(), what: what.into() }
 }
