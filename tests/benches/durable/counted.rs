@@ -5,8 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
+use patchboard_kernel::snapshot::Part;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError};
+use patchboard_runtime::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, Swept,
+};
 
 /// Of each batch of one transaction: the board, its first record and how many there are.
 pub(super) type Transaction = Vec<(BoardId, Seq, usize)>;
@@ -53,6 +56,22 @@ impl Journal for Counted {
 
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
         self.journal.blob(hash)
+    }
+
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        self.journal.snapshots(board)
+    }
+
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.journal.part(board, hash)
+    }
+
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+        self.journal.store_parts(board, epoch, parts)
+    }
+
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+        self.journal.sweep(board, epoch, keep, unusable)
     }
 
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {

@@ -4,9 +4,10 @@ use std::sync::Mutex;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Body;
+use patchboard_kernel::snapshot::Part;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
 
 const COMMITS: u64 = 10_000;
 
@@ -36,6 +37,18 @@ impl Journal for Remembered {
     }
     fn blob(&self, _: Digest) -> Result<Option<String>, JournalError> {
         Ok(None)
+    }
+    fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        Ok(Vec::new())
+    }
+    fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
+        Ok(None)
+    }
+    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<u64, JournalError> {
+        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
+    }
+    fn sweep(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<Swept, JournalError> {
+        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
     }
     fn summary(&self, _: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
         Ok(None)
