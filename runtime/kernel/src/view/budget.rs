@@ -5,7 +5,7 @@
 //! that is not shown wholly says so in one line that is paid for beforehand. Nothing is looked at that could not be
 //! shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use jsonptr::Pointer;
 
@@ -28,7 +28,7 @@ pub(super) const SUMMARISED_MAX: usize = 256;
 /// Where looking for something to show ends although some of the budget is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Lines in a row, within one part of a collection, and parts in a row, that did not fit.
+    /// Lines of a collection in a row that did not fit.
     pub(super) misses: usize,
     /// Values laid out.
     pub(super) laid_out: usize,
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Those for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
-        Self { misses: 16, laid_out: 64 + limit / 4, steps: 512 + limit / 4 }
+        Self { misses: 32, laid_out: 64 + limit / 4, steps: 256 + limit / 4 }
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) fn choose(
         limit,
         left: limit,
         layout: Layout::new(reads),
-        paid: HashMap::new(),
+        paid: BTreeMap::new(),
         tallies,
     };
     choice.lay_out_places();
@@ -129,7 +129,7 @@ struct Collection<'a> {
     /// The pattern it lies under.
     root: usize,
     rest: Rest<'a>,
-    /// Parts in a row of which nothing fitted.
+    /// Lines in a row that did not fit.
     misses: usize,
     is_over: bool,
 }
@@ -147,7 +147,7 @@ struct Choice<'a, 'b> {
     limit: usize,
     left: usize,
     layout: Layout<'a>,
-    paid: HashMap<usize, Paid>,
+    paid: BTreeMap<usize, Paid>,
     /// Of each pattern.
     tallies: Vec<Tally<'a>>,
 }
@@ -233,7 +233,7 @@ impl<'a> Choice<'a, '_> {
         for which in 0..self.reads.len() {
             if self.reads[which].reaches_below(trigger) {
                 let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
-                let search = Box::new(search.below(trigger, path.clone(), value, floor));
+                let search = Box::new(search.below(path.clone(), value, floor));
                 let mut below = Collection::new(which, which, Rest::Places(search));
                 while !below.is_over {
                     self.advance(&mut below);
@@ -328,25 +328,19 @@ impl<'a> Choice<'a, '_> {
             Rest::Places(places) => places.next().map(|found| self.layout.top(collection.node, found)),
         };
         match next {
-            Some(part) if self.expand(part, &mut 0) => collection.misses = 0,
-            Some(_) => collection.misses += 1,
+            Some(part) => self.expand(part, &mut collection.misses),
             None => collection.is_over = true,
         }
         collection.is_over |= collection.misses >= self.bounds.misses;
     }
 
-    /// Takes what fits of a value; whether something of it is shown. `misses` counts the lines in a row that did not
-    /// fit.
-    fn expand(&mut self, node: usize, misses: &mut usize) -> bool {
+    /// Takes what fits of a value. `misses` counts the lines in a row that did not fit.
+    fn expand(&mut self, node: usize, misses: &mut usize) {
         let layout = &self.layout.nodes[node];
-        let (Some(value), floor) = (layout.value, layout.floor) else { return false };
+        let (Some(value), floor) = (layout.value, layout.floor) else { return };
         if layout.kind == Kind::Line {
-            let is_taken = self.take(node);
-            *misses = if is_taken { 0 } else { *misses + 1 };
-            return is_taken;
-        }
-        let mut is_any = false;
-        if self.layout.is_collection(node) {
+            *misses = if self.take(node) { 0 } else { *misses + 1 };
+        } else if self.layout.is_collection(node) {
             let is_outermost = !self.layout.above(node).any(|above| self.layout.is_collection(above));
             // Within a part of a collection ties go as the document does, so that it reads from its beginning.
             let ties = if is_outermost { Ties::Last } else { Ties::First };
@@ -355,17 +349,16 @@ impl<'a> Choice<'a, '_> {
                     break;
                 }
                 let child = self.layout.child(node, step, part, stamp.changed);
-                is_any |= self.expand(child, misses);
+                self.expand(child, misses);
             }
         } else {
             for child in self.fields(node) {
                 if *misses >= self.bounds.misses {
                     break;
                 }
-                is_any |= self.expand(child, misses);
+                self.expand(child, misses);
             }
         }
-        is_any
     }
 
     /// Takes a line if it fits, together with the lines about what it is part of; whether it is shown.
