@@ -5,8 +5,6 @@
 //! that is not shown wholly says so in one line that is paid for beforehand. Nothing is looked at that could not be
 //! shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
-use std::collections::BTreeMap;
-
 use jsonptr::Pointer;
 
 use super::layout::{Kind, Layout};
@@ -39,7 +37,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Those for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
-        Self { misses: 32, laid_out: 64 + limit / 4, steps: 256 + limit / 4 }
+        Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4 }
     }
 }
 
@@ -103,7 +101,7 @@ pub(super) fn choose(
         limit,
         left: limit,
         layout: Layout::new(reads),
-        paid: BTreeMap::new(),
+        paid: Vec::new(),
         tallies,
     };
     choice.lay_out_places();
@@ -147,7 +145,8 @@ struct Choice<'a, 'b> {
     limit: usize,
     left: usize,
     layout: Layout<'a>,
-    paid: BTreeMap<usize, Paid>,
+    /// By node, as far as something is paid.
+    paid: Vec<Option<Paid>>,
     /// Of each pattern.
     tallies: Vec<Tally<'a>>,
 }
@@ -185,10 +184,10 @@ impl<'a> Choice<'a, '_> {
             let line = self.line(node, size.min(self.left));
             if let Some(line) = line {
                 self.left -= text::chars(&line);
-                self.paid.insert(node, Paid::Value(line));
+                self.pay(node, Paid::Value(line));
             } else if let Some(left) = self.left.checked_sub(size) {
                 self.left = left;
-                self.paid.insert(node, Paid::Summary(size));
+                self.pay(node, Paid::Summary(size));
             }
         }
     }
@@ -200,6 +199,17 @@ impl<'a> Choice<'a, '_> {
             (Kind::Line, Some(value)) => text::chars(&summary::of_line(&node.label, value)),
             _ => text::chars(&text::name(&node.label)) + summary::CHARS_MAX,
         }
+    }
+
+    fn paid(&self, node: usize) -> Option<&Paid> {
+        self.paid.get(node).and_then(Option::as_ref)
+    }
+
+    fn pay(&mut self, node: usize, paid: Paid) {
+        if self.paid.len() <= node {
+            self.paid.resize_with(node + 1, || None);
+        }
+        self.paid[node] = Some(paid);
     }
 
     /// Takes what is on one line with the trigger: it, what it is in, or what is in it.
@@ -363,20 +373,20 @@ impl<'a> Choice<'a, '_> {
 
     /// Takes a line if it fits, together with the lines about what it is part of; whether it is shown.
     fn take(&mut self, node: usize) -> bool {
-        let released = match self.paid.get(&node) {
+        let released = match self.paid(node) {
             Some(Paid::Value(_)) => return true,
             Some(Paid::Summary(size)) => *size,
             None => 0,
         };
-        let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && !self.paid.contains_key(above);
+        let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
         let unpaid: Vec<(usize, usize)> =
             self.layout.above(node).filter(is_unpaid).map(|above| (above, self.summary_max(above))).collect();
         let summaries: usize = unpaid.iter().map(|(_, size)| size).sum();
         let Some(left) = (self.left + released).checked_sub(summaries) else { return false };
         let Some(line) = self.line(node, left) else { return false };
         self.left = left - text::chars(&line);
-        self.paid.extend(unpaid.into_iter().map(|(above, size)| (above, Paid::Summary(size))));
-        self.paid.insert(node, Paid::Value(line));
+        unpaid.into_iter().for_each(|(above, size)| self.pay(above, Paid::Summary(size)));
+        self.pay(node, Paid::Value(line));
         true
     }
 
@@ -416,21 +426,19 @@ impl<'a> Choice<'a, '_> {
         }
         // What is not shown of something that is shown in part; a pattern is always asked.
         let wanted = SUMMARISED_MAX - out.summarised.len();
-        let hidden = if this.kind != Kind::Line
-            && !whole
-            && (any || this.kind == Kind::Pattern || self.paid.contains_key(&node))
-        {
-            let is_shown = |child: usize| marks.any[child] || marks.whole[child];
-            Some(Hidden::of(this, self.tallies.get(node), &is_shown, wanted))
-        } else {
-            None
-        };
+        let hidden =
+            if this.kind != Kind::Line && !whole && (any || this.kind == Kind::Pattern || self.paid(node).is_some()) {
+                let is_shown = |child: usize| marks.any[child] || marks.whole[child];
+                Some(Hidden::of(this, self.tallies.get(node), &is_shown, wanted))
+            } else {
+                None
+            };
         if let Some(hidden) = &hidden
             && (any || this.kind == Kind::Pattern)
         {
             out.summarised.extend(hidden.pointers(wanted));
         }
-        match self.paid.get(&node) {
+        match self.paid(node) {
             Some(Paid::Value(line)) => out.text.push_str(line),
             Some(Paid::Summary(_)) => {
                 let tally = self.tallies.get(node);
@@ -476,7 +484,7 @@ impl<'a> Choice<'a, '_> {
         // Children come after their parents, so one pass from the end knows of each node what is shown below it.
         for node in (0..count).rev() {
             let this = &self.layout.nodes[node];
-            let is_shown = matches!(self.paid.get(&node), Some(Paid::Value(_)));
+            let is_shown = matches!(self.paid(node), Some(Paid::Value(_)));
             let parts = match (this.kind, this.value) {
                 (Kind::Pattern, _) => self.tallies[node].count(),
                 (_, value) => Some(value.map_or(this.children.len(), Node::part_count)),
