@@ -3,8 +3,9 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
-use super::stamp::{At, Stamp};
+use super::stamp::{At, Stamp, Stamps};
 use super::{Key, Node, array, object};
 
 /// What names a part in its container.
@@ -78,6 +79,39 @@ enum What<'a> {
     /// With the index of its first element.
     Chunk(&'a array::Chunk, usize),
     Trie(&'a object::Trie),
+    /// Parts of a leaf that are all of one age, and which of them are left: they need not be looked at to be sorted.
+    Run(Leaf<'a>, Range<usize>),
+}
+
+/// A node that has parts and no nodes below it.
+#[derive(Clone, Copy, Debug)]
+enum Leaf<'a> {
+    /// With the index of the first element.
+    Array(&'a [Node], &'a Stamps, usize),
+    Object(&'a [(Key, Node)], &'a Stamps),
+}
+
+impl<'a> Leaf<'a> {
+    const fn len(&self) -> usize {
+        match self {
+            Self::Array(items, ..) => items.len(),
+            Self::Object(entries, _) => entries.len(),
+        }
+    }
+
+    fn step(&self, index: usize) -> Step<'a> {
+        match self {
+            Self::Array(_, _, first) => Step::Index(first + index),
+            Self::Object(entries, _) => Step::Key(&entries[index].0),
+        }
+    }
+
+    fn part(&self, index: usize) -> (&'a Node, Stamp) {
+        match self {
+            Self::Array(items, stamps, _) => (&items[index], stamps.get(index)),
+            Self::Object(entries, stamps) => (&entries[index].1, stamps.get(index)),
+        }
+    }
 }
 
 impl PartialEq for Candidate<'_> {
@@ -152,16 +186,27 @@ impl<'a> Latest<'a> {
         self.best.push(Candidate { changed: changed.max(self.floor), order, what });
     }
 
-    fn push_part(&mut self, step: Step<'a>, node: &'a Node, stamp: Stamp) {
-        self.push(stamp.changed.max(node.touched()), step, step, What::Part(step, node, stamp.under(self.floor)));
+    fn push_run(&mut self, leaf: Leaf<'a>, left: Range<usize>) {
+        if !left.is_empty() {
+            self.push(self.floor, leaf.step(left.start), leaf.step(left.end - 1), What::Run(leaf, left));
+        }
+    }
+
+    fn enter_leaf(&mut self, leaf: Leaf<'a>, touched: At) {
+        if touched <= self.floor {
+            return self.push_run(leaf, 0..leaf.len());
+        }
+        for index in 0..leaf.len() {
+            let (step, (node, stamp)) = (leaf.step(index), leaf.part(index));
+            let changed = stamp.changed.max(node.touched());
+            self.push(changed, step, step, What::Part(step, node, stamp.under(self.floor)));
+        }
     }
 
     fn enter_chunk(&mut self, chunk: &'a array::Chunk, first: usize) {
         match &chunk.body {
             array::Body::Leaf { items, stamps } => {
-                for (index, item) in items.iter().enumerate() {
-                    self.push_part(Step::Index(first + index), item, stamps.get(index));
-                }
+                self.enter_leaf(Leaf::Array(items, stamps, first), chunk.sum.touched);
             }
             array::Body::Inner(children) => {
                 let mut from = first;
@@ -178,9 +223,7 @@ impl<'a> Latest<'a> {
     fn enter_trie(&mut self, trie: &'a object::Trie) {
         match &trie.body {
             object::Body::Bucket { entries, stamps } => {
-                for (index, (key, node)) in entries.iter().enumerate() {
-                    self.push_part(Step::Key(key), node, stamps.get(index));
-                }
+                self.enter_leaf(Leaf::Object(entries, stamps), trie.sum.touched);
             }
             object::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
@@ -202,6 +245,15 @@ impl<'a> Iterator for Latest<'a> {
                 What::Part(step, node, stamp) => return Some((step, node, stamp)),
                 What::Chunk(chunk, first) => self.enter_chunk(chunk, first),
                 What::Trie(trie) => self.enter_trie(trie),
+                What::Run(leaf, left) => {
+                    let (index, left) = match self.ties {
+                        Ties::First => (left.start, left.start + 1..left.end),
+                        Ties::Last => (left.end - 1, left.start..left.end - 1),
+                    };
+                    self.push_run(leaf, left);
+                    let (node, stamp) = leaf.part(index);
+                    return Some((leaf.step(index), node, stamp.under(self.floor)));
+                }
             }
         }
     }

@@ -176,7 +176,7 @@ impl Object {
     /// # Panics
     /// If there is no such member.
     pub(super) fn remove(&mut self, key: &str, at: At) -> Node {
-        let (node, stamp) = self.root.remove(key, None, 0, at);
+        let (node, stamp) = self.root.remove(key, None, 0);
         self.losses.note(Loss { from: 0, born: stamp.born, at });
         self.members = at;
         node
@@ -382,7 +382,7 @@ impl Trie {
         }
     }
 
-    fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize, at: At) -> (Node, Stamp) {
+    fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize) -> (Node, Stamp) {
         self.known = Known::default();
         let removed = match &mut self.body {
             Body::Bucket { entries, stamps } => {
@@ -397,7 +397,7 @@ impl Trie {
                 let route = route.copied().unwrap_or_else(|| split.hasher.route(key));
                 let place = &mut split.children[nibble(&route, depth)];
                 let child = place.as_mut().expect("the member was found before");
-                let removed = Arc::make_mut(child).remove(key, Some(&route), depth + 1, at);
+                let removed = Arc::make_mut(child).remove(key, Some(&route), depth + 1);
                 if child.sum.len == 0 {
                     *place = None;
                 }

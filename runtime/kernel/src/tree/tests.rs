@@ -336,7 +336,7 @@ fn latest(node: &Node, floor: At) -> usize {
 #[test]
 fn what_changed_last_is_found_as_by_sorting() {
     let mut containers = 0;
-    for seed in 0..150 {
+    for seed in 0..50 {
         let mut dice = Dice(seed);
         let mut value = dice.value(3);
         let mut tree = Node::of(&value, &edit(0));
@@ -348,7 +348,7 @@ fn what_changed_last_is_found_as_by_sorting() {
             }
         }
     }
-    assert!(containers > 10_000, "{containers}");
+    assert!(containers > 3000, "{containers}");
 }
 
 #[test]

@@ -5,8 +5,6 @@
 //! that is not shown wholly says so in one line that is paid for beforehand. Nothing is looked at that could not be
 //! shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
-use std::collections::HashMap;
-
 use jsonptr::Pointer;
 
 use super::layout::{Kind, Layout};
@@ -28,7 +26,7 @@ pub(super) const SUMMARISED_MAX: usize = 256;
 /// Where looking for something to show ends although some of the budget is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Lines in a row, within one part of a collection, and parts in a row, that did not fit.
+    /// Lines of a collection in a row that did not fit.
     pub(super) misses: usize,
     /// Values laid out.
     pub(super) laid_out: usize,
@@ -39,7 +37,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Those for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
-        Self { misses: 16, laid_out: 64 + limit / 4, steps: 512 + limit / 4 }
+        Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4 }
     }
 }
 
@@ -103,7 +101,7 @@ pub(super) fn choose(
         limit,
         left: limit,
         layout: Layout::new(reads),
-        paid: HashMap::new(),
+        paid: Vec::new(),
         tallies,
     };
     choice.lay_out_places();
@@ -129,7 +127,7 @@ struct Collection<'a> {
     /// The pattern it lies under.
     root: usize,
     rest: Rest<'a>,
-    /// Parts in a row of which nothing fitted.
+    /// Lines in a row that did not fit.
     misses: usize,
     is_over: bool,
 }
@@ -147,7 +145,8 @@ struct Choice<'a, 'b> {
     limit: usize,
     left: usize,
     layout: Layout<'a>,
-    paid: HashMap<usize, Paid>,
+    /// By node, as far as something is paid.
+    paid: Vec<Option<Paid>>,
     /// Of each pattern.
     tallies: Vec<Tally<'a>>,
 }
@@ -185,10 +184,10 @@ impl<'a> Choice<'a, '_> {
             let line = self.line(node, size.min(self.left));
             if let Some(line) = line {
                 self.left -= text::chars(&line);
-                self.paid.insert(node, Paid::Value(line));
+                self.pay(node, Paid::Value(line));
             } else if let Some(left) = self.left.checked_sub(size) {
                 self.left = left;
-                self.paid.insert(node, Paid::Summary(size));
+                self.pay(node, Paid::Summary(size));
             }
         }
     }
@@ -200,6 +199,17 @@ impl<'a> Choice<'a, '_> {
             (Kind::Line, Some(value)) => text::chars(&summary::of_line(&node.label, value)),
             _ => text::chars(&text::name(&node.label)) + summary::CHARS_MAX,
         }
+    }
+
+    fn paid(&self, node: usize) -> Option<&Paid> {
+        self.paid.get(node).and_then(Option::as_ref)
+    }
+
+    fn pay(&mut self, node: usize, paid: Paid) {
+        if self.paid.len() <= node {
+            self.paid.resize_with(node + 1, || None);
+        }
+        self.paid[node] = Some(paid);
     }
 
     /// Takes what is on one line with the trigger: it, what it is in, or what is in it.
@@ -233,7 +243,7 @@ impl<'a> Choice<'a, '_> {
         for which in 0..self.reads.len() {
             if self.reads[which].reaches_below(trigger) {
                 let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
-                let search = Box::new(search.below(trigger, path.clone(), value, floor));
+                let search = Box::new(search.below(path.clone(), value, floor));
                 let mut below = Collection::new(which, which, Rest::Places(search));
                 while !below.is_over {
                     self.advance(&mut below);
@@ -328,25 +338,19 @@ impl<'a> Choice<'a, '_> {
             Rest::Places(places) => places.next().map(|found| self.layout.top(collection.node, found)),
         };
         match next {
-            Some(part) if self.expand(part, &mut 0) => collection.misses = 0,
-            Some(_) => collection.misses += 1,
+            Some(part) => self.expand(part, &mut collection.misses),
             None => collection.is_over = true,
         }
         collection.is_over |= collection.misses >= self.bounds.misses;
     }
 
-    /// Takes what fits of a value; whether something of it is shown. `misses` counts the lines in a row that did not
-    /// fit.
-    fn expand(&mut self, node: usize, misses: &mut usize) -> bool {
+    /// Takes what fits of a value. `misses` counts the lines in a row that did not fit.
+    fn expand(&mut self, node: usize, misses: &mut usize) {
         let layout = &self.layout.nodes[node];
-        let (Some(value), floor) = (layout.value, layout.floor) else { return false };
+        let (Some(value), floor) = (layout.value, layout.floor) else { return };
         if layout.kind == Kind::Line {
-            let is_taken = self.take(node);
-            *misses = if is_taken { 0 } else { *misses + 1 };
-            return is_taken;
-        }
-        let mut is_any = false;
-        if self.layout.is_collection(node) {
+            *misses = if self.take(node) { 0 } else { *misses + 1 };
+        } else if self.layout.is_collection(node) {
             let is_outermost = !self.layout.above(node).any(|above| self.layout.is_collection(above));
             // Within a part of a collection ties go as the document does, so that it reads from its beginning.
             let ties = if is_outermost { Ties::Last } else { Ties::First };
@@ -355,35 +359,34 @@ impl<'a> Choice<'a, '_> {
                     break;
                 }
                 let child = self.layout.child(node, step, part, stamp.changed);
-                is_any |= self.expand(child, misses);
+                self.expand(child, misses);
             }
         } else {
             for child in self.fields(node) {
                 if *misses >= self.bounds.misses {
                     break;
                 }
-                is_any |= self.expand(child, misses);
+                self.expand(child, misses);
             }
         }
-        is_any
     }
 
     /// Takes a line if it fits, together with the lines about what it is part of; whether it is shown.
     fn take(&mut self, node: usize) -> bool {
-        let released = match self.paid.get(&node) {
+        let released = match self.paid(node) {
             Some(Paid::Value(_)) => return true,
             Some(Paid::Summary(size)) => *size,
             None => 0,
         };
-        let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && !self.paid.contains_key(above);
+        let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
         let unpaid: Vec<(usize, usize)> =
             self.layout.above(node).filter(is_unpaid).map(|above| (above, self.summary_max(above))).collect();
         let summaries: usize = unpaid.iter().map(|(_, size)| size).sum();
         let Some(left) = (self.left + released).checked_sub(summaries) else { return false };
         let Some(line) = self.line(node, left) else { return false };
         self.left = left - text::chars(&line);
-        self.paid.extend(unpaid.into_iter().map(|(above, size)| (above, Paid::Summary(size))));
-        self.paid.insert(node, Paid::Value(line));
+        unpaid.into_iter().for_each(|(above, size)| self.pay(above, Paid::Summary(size)));
+        self.pay(node, Paid::Value(line));
         true
     }
 
@@ -423,21 +426,19 @@ impl<'a> Choice<'a, '_> {
         }
         // What is not shown of something that is shown in part; a pattern is always asked.
         let wanted = SUMMARISED_MAX - out.summarised.len();
-        let hidden = if this.kind != Kind::Line
-            && !whole
-            && (any || this.kind == Kind::Pattern || self.paid.contains_key(&node))
-        {
-            let is_shown = |child: usize| marks.any[child] || marks.whole[child];
-            Some(Hidden::of(this, self.tallies.get(node), &is_shown, wanted))
-        } else {
-            None
-        };
+        let hidden =
+            if this.kind != Kind::Line && !whole && (any || this.kind == Kind::Pattern || self.paid(node).is_some()) {
+                let is_shown = |child: usize| marks.any[child] || marks.whole[child];
+                Some(Hidden::of(this, self.tallies.get(node), &is_shown, wanted))
+            } else {
+                None
+            };
         if let Some(hidden) = &hidden
             && (any || this.kind == Kind::Pattern)
         {
             out.summarised.extend(hidden.pointers(wanted));
         }
-        match self.paid.get(&node) {
+        match self.paid(node) {
             Some(Paid::Value(line)) => out.text.push_str(line),
             Some(Paid::Summary(_)) => {
                 let tally = self.tallies.get(node);
@@ -483,7 +484,7 @@ impl<'a> Choice<'a, '_> {
         // Children come after their parents, so one pass from the end knows of each node what is shown below it.
         for node in (0..count).rev() {
             let this = &self.layout.nodes[node];
-            let is_shown = matches!(self.paid.get(&node), Some(Paid::Value(_)));
+            let is_shown = matches!(self.paid(node), Some(Paid::Value(_)));
             let parts = match (this.kind, this.value) {
                 (Kind::Pattern, _) => self.tallies[node].count(),
                 (_, value) => Some(value.map_or(this.children.len(), Node::part_count)),

@@ -4,13 +4,18 @@
 //! patterns that cover it the first. Every part looked at counts as a step, and there is an end to steps, because a
 //! pattern may match little of a large document.
 
-use jsonptr::{Pointer, PointerBuf, Token};
+use jsonptr::{PointerBuf, Token};
 
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{At, Latest, Node, Parts, Step, Ties};
 
 /// The most containers whose members a search gave wholly that are kept.
 pub(super) const CONTAINERS_MAX: usize = 256;
+
+/// An object with more members is kept by the hashes of their names: finding them in order takes longer.
+const LARGE_MIN: usize = 32;
+/// Steps that a member of such an object counts as.
+const LARGE_COST: usize = 4;
 
 /// In which order places are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +47,7 @@ pub(super) struct Search<'a> {
     rivals: Vec<usize>,
     /// Where the pattern's first `**` is; up to there, a token of the pattern is one of the path.
     deep: usize,
-    /// The place of the innermost open container.
-    place: PointerBuf,
+    /// The way to the place reached.
     path: Vec<Step<'a>>,
     open: Vec<Open<'a>>,
     start: Option<(&'a Node, At)>,
@@ -57,6 +61,8 @@ pub(super) struct Search<'a> {
 struct Open<'a> {
     parts: Rest<'a>,
     floor: At,
+    /// Steps that each part counts as.
+    cost: usize,
 }
 
 /// What is left to be looked at of a container.
@@ -90,7 +96,6 @@ impl<'a> Search<'a> {
             order,
             rivals: reads.iter().enumerate().filter(is_rival).map(|(index, _)| index).collect(),
             deep: deep.unwrap_or(usize::MAX),
-            place: PointerBuf::new(),
             path: Vec::new(),
             open: Vec::new(),
             start: Some((state, 0)),
@@ -101,8 +106,8 @@ impl<'a> Search<'a> {
     }
 
     /// Looks below a place only, which no pattern covers and which this one must reach below.
-    pub(super) fn below(mut self, place: &Pointer, path: Vec<Step<'a>>, value: &'a Node, floor: At) -> Self {
-        (self.place, self.path, self.start) = (place.to_owned(), path, Some((value, floor)));
+    pub(super) fn below(mut self, path: Vec<Step<'a>>, value: &'a Node, floor: At) -> Self {
+        (self.path, self.start) = (path, Some((value, floor)));
         self
     }
 
@@ -121,17 +126,23 @@ impl<'a> Search<'a> {
     fn visit(&mut self, value: &'a Node, floor: At) -> bool {
         let this = &self.reads[self.which];
         let depth = self.path.len();
-        let is_covered = if self.deep == usize::MAX { depth == this.tokens().len() } else { this.covers(&self.place) };
-        let belongs_elsewhere =
-            |rival: &usize| (!is_covered || *rival < self.which) && self.reads[*rival].covers(&self.place);
-        if self.rivals.iter().any(belongs_elsewhere) {
-            return false;
+        let is_covered = if self.deep == usize::MAX {
+            depth == this.tokens().len()
+        } else {
+            self.may_end_here() && this.covers(&self.place())
+        };
+        if !self.rivals.is_empty() {
+            let place = self.place();
+            let has = |rival: &usize| (!is_covered || *rival < self.which) && self.reads[*rival].covers(&place);
+            if self.rivals.iter().any(has) {
+                return false;
+            }
         }
         if is_covered {
             return true;
         }
-        let is_container = matches!(value, Node::Array(_) | Node::Object(_));
-        if !is_container || (self.deep <= depth && !this.reaches_below(&self.place)) {
+        // Up to the first `**` only what matches is entered, and from there it may lead anywhere.
+        if !matches!(value, Node::Array(_) | Node::Object(_)) {
             return false;
         }
         let one = |name: &str| {
@@ -146,14 +157,34 @@ impl<'a> Search<'a> {
             },
         };
         if !matches!(parts, Rest::One(_)) && self.containers.len() < CONTAINERS_MAX {
-            self.containers.push(self.place.to_string());
+            self.containers.push(self.label());
         }
-        self.open.push(Open { parts, floor });
+        let is_large = value.as_object().is_some() && value.part_count() > LARGE_MIN && !matches!(parts, Rest::One(_));
+        self.open.push(Open { parts, floor, cost: if is_large { LARGE_COST } else { 1 } });
         false
     }
 
+    /// Whether the last token is one that the pattern can end with.
+    fn may_end_here(&self) -> bool {
+        match (self.reads[self.which].tokens().last(), self.path.last()) {
+            (Some(PatternToken::Literal(name)), Some(Step::Key(key))) => name == key.as_str(),
+            (Some(PatternToken::Literal(_)), None) => false,
+            _ => true,
+        }
+    }
+
+    fn label(&self) -> String {
+        let mut label = String::new();
+        self.path.iter().for_each(|step| push_step(&mut label, *step));
+        label
+    }
+
+    fn place(&self) -> PointerBuf {
+        PointerBuf::parse(self.label()).expect("its tokens are encoded")
+    }
+
     fn found(&self, value: &'a Node, floor: At) -> Found<'a> {
-        Found { label: self.place.to_string(), path: self.path.clone(), value, floor }
+        Found { label: self.label(), path: self.path.clone(), value, floor }
     }
 }
 
@@ -170,13 +201,12 @@ impl<'a> Iterator for Search<'a> {
             let Some((step, value, floor)) = open.parts.next() else {
                 self.open.pop();
                 if !self.open.is_empty() {
-                    self.place.pop_back();
                     self.path.pop();
                 }
                 continue;
             };
-            let floor = floor.max(open.floor);
-            let Some(steps) = self.steps.checked_sub(1) else {
+            let (floor, cost) = (floor.max(open.floor), open.cost);
+            let Some(steps) = self.steps.checked_sub(cost) else {
                 self.is_cut = true;
                 self.open.clear();
                 return None;
@@ -184,15 +214,10 @@ impl<'a> Iterator for Search<'a> {
             self.steps = steps;
             #[cfg(test)]
             super::tests::visit();
-            match step {
-                Step::Index(index) => self.place.push_back(index),
-                Step::Key(key) => self.place.push_back(key.as_str()),
-            }
             self.path.push(step);
             let before = self.open.len();
             let found = self.visit(value, floor).then(|| self.found(value, floor));
             if self.open.len() == before {
-                self.place.pop_back();
                 self.path.pop();
             }
             if found.is_some() {

@@ -15,10 +15,10 @@ const HIDDEN_MAX: usize = 120;
 const WORDS_MAX: usize = 80;
 /// Characters of a line about a collection, its name aside.
 pub(super) const CHARS_MAX: usize = WORDS_MAX + HIDDEN_MAX;
-/// No more names than this fit into a list.
-const NAMES_MAX: usize = HIDDEN_MAX / 3;
+/// No list holds more names.
+const NAMES_MAX: usize = HIDDEN_MAX / 4;
 /// How many places of a pattern are counted one by one.
-const FOUND_MAX: usize = 256;
+const FOUND_MAX: usize = 128;
 /// The longest text whose characters are counted, in bytes.
 const COUNTED_BYTES_MAX: usize = 1 << 16;
 
@@ -71,9 +71,9 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// All places in the order of the document, if they were all counted one by one.
-    pub(super) fn places(&self) -> Option<&[Found<'a>]> {
-        (self.members.is_none() && self.end == End::Whole).then_some(&self.found)
+    /// The places that were counted one by one, in the order of the document.
+    pub(super) fn counted(&self) -> &[Found<'a>] {
+        &self.found
     }
 
     /// Whether too much was looked at before all was counted.
@@ -184,6 +184,7 @@ impl<'a> Hidden<'a> {
                 from = index + 1;
             }
         } else {
+            let count = excluded.len();
             let mut excluded = excluded.iter().peekable();
             let is_hidden = |step: &Step<'a>| {
                 #[cfg(test)]
@@ -191,7 +192,10 @@ impl<'a> Hidden<'a> {
                 excluded.next_if_eq(&step).is_none()
             };
             let parts = container.parts().map(|(step, _)| step).filter(is_hidden);
-            items.extend(parts.take(wanted.max(NAMES_MAX)).map(Item::Part));
+            // If not all can be kept, no more are looked for than a list of them shows.
+            let most = wanted.max(NAMES_MAX);
+            let most = if container.part_count() - count > most { NAMES_MAX } else { most };
+            items.extend(parts.take(most).map(Item::Part));
         }
         let total = container.part_count() - excluded.len();
         Self { container: label.to_owned(), items, total, is_cut: false }

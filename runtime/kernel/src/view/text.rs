@@ -159,6 +159,10 @@ pub(super) fn line(label: &str, value: &Node, limit: usize, appendable: &dyn Fn(
     }
     let mut writer = Writer { text: Some(name(label)), left: limit };
     writer.left = writer.left.checked_sub(writer.text.as_deref().map_or(0, chars))?;
+    if let Some(text) = &mut writer.text {
+        // No more than four bytes for a character that may be written, so what is set aside is bounded by the limit.
+        text.reserve(usize::try_from(value.bytes()).map_or(0, |bytes| bytes + 3));
+    }
     let hint = value.as_array().is_some_and(Array::is_empty).then(|| append_hint(label, appendable));
     let mut write = || {
         writer.str(": ")?;

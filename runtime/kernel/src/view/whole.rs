@@ -20,7 +20,9 @@ pub(super) fn show<'a>(
     appendable: &dyn Fn(&str) -> bool,
 ) -> Option<Shown> {
     // What is too large by far need not be tried.
-    if tallies.iter().filter_map(Tally::container).any(|container| cannot_fit(container, limit)) {
+    // The line of a part has a slash, a colon, a space, a value and a line feed.
+    let is_hopeless = |container: &Node| container.part_count() > limit / 5 || cannot_fit(container, limit);
+    if tallies.iter().filter_map(Tally::container).any(is_hopeless) {
         return None;
     }
     let mut whole = Whole { left: limit, text: String::new(), appendable };
@@ -32,13 +34,20 @@ pub(super) fn show<'a>(
             shown.push(label);
             Some(())
         };
-        if let Some(places) = tally.places() {
-            places.iter().try_for_each(show)?;
+        // Those that were counted one by one come first.
+        let counted = tally.counted();
+        counted.iter().try_for_each(&mut show)?;
+        if tally.count() == Some(counted.len()) {
             containers.extend_from_slice(tally.containers());
             continue;
         }
+        // Of a container that is small enough all parts are looked at.
+        let steps = if tally.container().is_some() { usize::MAX } else { steps };
         let mut search = Search::new(state, reads, which, Order::Document, steps);
-        if tally.is_worn_out() || search.by_ref().any(|place| show(&place).is_none()) || search.is_cut() {
+        if tally.is_worn_out()
+            || search.by_ref().skip(counted.len()).any(|place| show(&place).is_none())
+            || search.is_cut()
+        {
             return None;
         }
         containers.extend(search.containers());
