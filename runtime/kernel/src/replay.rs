@@ -144,7 +144,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         salt: created.salt,
         at: first.at,
     };
-    Board::create(genesis).map_err(|error| bad(error.to_string()))
+    Board::create_in_format(genesis, created.format).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {

@@ -81,6 +81,11 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis) -> Result<(Self, Step), BoardError> {
+        Self::create_in_format(genesis, crate::record::FORMAT)
+    }
+
+    /// The same in an earlier format of journals, for deriving one of those again.
+    pub(crate) fn create_in_format(genesis: Genesis, format: u32) -> Result<(Self, Step), BoardError> {
         let Genesis { board, blueprint, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
@@ -96,7 +101,7 @@ impl Board {
             return Err(BoardError::BadRequest(violations));
         }
         let created = Created {
-            format: crate::record::FORMAT,
+            format,
             board: board.clone(),
             name: plan.blueprint.name.clone(),
             state: state.digest(),
