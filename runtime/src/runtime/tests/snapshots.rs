@@ -431,9 +431,60 @@ async fn figures() {
         let restored = Board::restore(&first_record, last.digest, &mut fetch).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
+        let idle = append_latencies(&journal, || false);
+        let storing = Arc::new(AtomicBool::new(true));
+        let beside = std::thread::spawn({
+            let (journal, board, storing) = (journal.clone(), restored.clone(), Arc::clone(&storing));
+            move || {
+                journal.sweep(board.id(), board.epoch(), 0, &[]).expect("swept");
+                // Its parts are gone, so all of them are stored again.
+                keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+                storing.store(false, Ordering::SeqCst);
+            }
+        });
+        let busy = append_latencies(&journal, || storing.load(Ordering::SeqCst));
+        beside.join().expect("no panic");
+        eprintln!("  appends with nothing beside them: {idle}");
+        eprintln!("  appends beside a sweep and a whole snapshot: {busy}");
         let begun = std::time::Instant::now();
         let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect("swept");
         eprintln!("  swept: {swept:?}, {:.1?}", begun.elapsed());
+    }
+}
+
+/// How long single appends to another board take, for as long as `goes_on`, but 200 of them.
+fn append_latencies(journal: &SqliteJournal, goes_on: impl Fn() -> bool) -> String {
+    let name = if goes_on() { "beside" } else { "idle" };
+    let mut writer = crate::journal::testing::Writer::new(name);
+    let mut took = Vec::new();
+    let mut batch = writer.created();
+    while took.len() < 200 || (goes_on() && took.len() < 20_000) {
+        let begun = std::time::Instant::now();
+        futures_now(journal.append(batch)).expect("appended");
+        took.push(begun.elapsed());
+        batch = writer.signal("s");
+    }
+    took.sort_unstable();
+    let at = |share: usize| took[(took.len() - 1) * share / 100];
+    format!(
+        "{} of them, median {:.1?}, 90 % {:.1?}, 99 % {:.1?}, most {:.1?}",
+        took.len(),
+        at(50),
+        at(90),
+        at(99),
+        at(100)
+    )
+}
+
+/// Polls a future that never waits.
+fn futures_now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        std::thread::yield_now();
     }
 }
 
