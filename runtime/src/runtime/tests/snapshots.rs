@@ -2,8 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use patchboard_kernel::board::Stored;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Body;
+use patchboard_kernel::snapshot::Part;
 use rusqlite::Connection;
 
 use super::faults::Faulty;
@@ -93,6 +95,16 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     }
     journal.sweep(&id, 0, 2, &[]).expect("swept");
     id
+}
+
+/// What a snapshot of the board stores, the manifest last.
+fn all_parts(board: &Board) -> (Vec<Part>, Stored<'_>) {
+    let mut all = Vec::new();
+    let stored = board.store(true, &mut |part| {
+        all.push(part);
+        Ok::<_, JournalError>(())
+    });
+    (all, stored.expect("nothing fails"))
 }
 
 fn shell(dir: &TempDir) -> Connection {
@@ -284,9 +296,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let id = long_board(&journal, every(1000), 350).await;
     let board = recovery::recover(&journal, &id).expect("recovered").board;
     // Every prefix of what a snapshot stores, as a kill would leave it.
-    let mut all = Vec::new();
-    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
-    drop(stored.expect("nothing fails"));
+    let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
     for stored in 0..all.len() {
         journal.store_parts(&id, board.epoch(), &all[stored..=stored]).expect("stored");
@@ -335,9 +345,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
     let board = recovery::recover(&journal, &id).expect("recovered").board;
-    let mut all = Vec::new();
-    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
-    let stored = stored.expect("nothing fails");
+    let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
     let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
     assert_eq!(refused.code(), "missing_part");
