@@ -1,9 +1,11 @@
 //! One integration binary: a module per promise. One binary, because each would link the whole system again.
 
 mod codes;
+mod differential;
 mod json_schema_suite;
-mod shared;
 mod simulator;
 mod syntax;
 mod tidy;
 mod vectors;
+
+use patchboard_tests::shared;

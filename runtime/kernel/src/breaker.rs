@@ -101,6 +101,12 @@ pub enum Heard {
         /// Whether it was.
         is_final: bool,
     },
+    /// A proposal that was refused because others had been faster, which says nothing of its author; whether it was the
+    /// invocation's last attempt.
+    Conflict {
+        /// Whether it was.
+        is_final: bool,
+    },
     /// An attempt without a proposal; whether it was the invocation's last attempt.
     Failure {
         /// Whether it was.
@@ -156,6 +162,11 @@ impl Breaker {
         }
     }
 
+    /// Outcomes so far, of the whole board.
+    pub const fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
     /// Whether any branch is stopped.
     pub fn any_open(&self) -> bool {
         self.branches.values().any(|track| matches!(track.position, Position::Open { .. }))
@@ -197,7 +208,9 @@ impl Breaker {
                 track.rejections += 1;
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
-            Heard::Failure { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
+            Heard::Conflict { is_final } | Heard::Failure { is_final } => {
+                track.probe = (probing && is_final).then_some(Reason::ProbeFailed)
+            }
         }
     }
 

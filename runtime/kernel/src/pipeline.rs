@@ -6,25 +6,21 @@
 
 mod reply;
 
-use std::borrow::Cow;
-
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::contract::Contract;
 use crate::event::Change;
-use crate::expr::{Allowance, Variables};
+use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
+use crate::invariant;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Candidate, ResultLimits, State};
-use crate::tree::{Edit, Node};
+use crate::tree::{Edit, Node, Since};
 
 pub use reply::{Reply, ReplyBody};
-
-/// The most instances an invariant is evaluated for.
-const INSTANCES_MAX: usize = 100_000;
 
 /// What the pipeline says of a proposal.
 #[derive(Clone)]
@@ -34,7 +30,12 @@ pub enum Verdict {
     /// It would change nothing.
     NoOp(Reply),
     /// It may not.
-    Rejected(Rejection),
+    Rejected {
+        /// Why.
+        rejection: Rejection,
+        /// Where others had been faster: what should stay as it is until the next try.
+        contested: Vec<PointerBuf>,
+    },
 }
 
 /// An accepted proposal.
@@ -56,11 +57,11 @@ pub struct Made {
 }
 
 /// Judges a worker's reply against the committed state.
-pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody) -> Verdict {
+pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody, context: &Context<'_>) -> Verdict {
     let seat = plan.seats.get(worker);
-    match judge_stages(plan, state, seat, worker, body) {
+    match judge_stages(plan, state, seat, worker, body, context) {
         Ok(verdict) => verdict,
-        Err((mut rejection, written)) => {
+        Err(Refused { mut rejection, written, contested }) => {
             if let Some(seat) = seat {
                 conceal(&mut rejection.violations, &seat.contract, &written);
                 let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
@@ -69,7 +70,7 @@ pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody) 
                     _ => seat.contract.allowed(&near, &plan.schema),
                 };
             }
-            Verdict::Rejected(rejection)
+            Verdict::Rejected { rejection, contested }
         }
     }
 }
@@ -91,12 +92,24 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
 
 /// Checks schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
-    let violations = plan.schema.violations(&state.root().to_value(), VIOLATIONS_MAX);
-    if violations.is_empty() { check_invariants(plan, state, state, &Value::Array(Vec::new())) } else { violations }
+    let violations = plan.schema.tree_violations(state.root(), VIOLATIONS_MAX);
+    if violations.is_empty() { invariant::check_whole(&plan.invariants, state.root()) } else { violations }
 }
 
-/// A rejection, and the places the patch wrote, which its author may be shown.
-type Refused = (Rejection, Vec<PointerBuf>);
+/// A refused proposal.
+struct Refused {
+    rejection: Rejection,
+    /// The places the patch wrote, which its author may be shown.
+    written: Vec<PointerBuf>,
+    /// See [`Verdict::Rejected`].
+    contested: Vec<PointerBuf>,
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, written: Vec::new(), contested: Vec::new() }
+    }
+}
 
 /// The places where a candidate holds what the patch itself wrote. A place that came about by moving or copying, or
 /// that a later operation shifted, holds something else.
@@ -120,10 +133,11 @@ fn judge_stages(
     seat: Option<&Seat>,
     worker: &WorkerName,
     body: &ReplyBody,
+    context: &Context<'_>,
 ) -> Result<Verdict, Refused> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
-    let refuse = |stage, violations| (Rejection::new(stage, violations), Vec::new());
+    let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
 
     let (reply, ops) = reply::read(body, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
 
@@ -136,11 +150,13 @@ fn judge_stages(
     // its application; a trouble of application waits until nothing is left to say about authorization.
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
+    let mut targets = Targets::default();
     let mut unauthorized = Vec::new();
     let mut inapplicable = Vec::new();
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
         let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
+        targets.note(index, op, &candidate);
         if violations.is_empty()
             && !broken
             && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes)
@@ -154,6 +170,12 @@ fn judge_stages(
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
+    let inputs = freshness::Inputs { mode: seat.worker.freshness, contract: &seat.contract, state, context };
+    let conflict = freshness::judge(&inputs, &targets.into_vec());
+    if !conflict.violations.is_empty() {
+        let rejection = Rejection::new(Stage::Freshness, conflict.violations);
+        return Err(Refused { rejection, written: Vec::new(), contested: conflict.contested });
+    }
     if !inapplicable.is_empty() {
         return Err(refuse(Stage::Application, inapplicable));
     }
@@ -163,13 +185,15 @@ fn judge_stages(
         return Ok(Verdict::NoOp(reply));
     }
     let written = || own_places(&ops, &changes, &made);
-    let violations = plan.schema.violations(&made.root().to_value(), VIOLATIONS_MAX);
+    // The whole document is never granted, so nobody has put another in its place.
+    let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
     if !violations.is_empty() {
-        return Err((Rejection::new(Stage::Schema, violations), written()));
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
     }
-    let violations = check_invariants(plan, &made, state, &reply.patch);
+    let candidate = Since::new(made.root(), 0, state.at());
+    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
     if !violations.is_empty() {
-        return Err((Rejection::new(Stage::Invariant, violations), written()));
+        return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
     Ok(Verdict::Accepted(Accepted { reply, made: Made { state: made, changes } }))
 }
@@ -218,52 +242,6 @@ fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, e
     value
 }
 
-fn check_invariants(plan: &Plan, state: &State, before: &State, patch: &Value) -> Vec<Violation> {
-    let (document, before) = (state.root().to_value(), before.root().to_value());
-    let mut violations = Vec::new();
-    let mut allowance = Allowance::new();
-    let request = document.get("request").unwrap_or(&Value::Null);
-    let mut variables = Variables::from([
-        ("request", Cow::Borrowed(request)),
-        ("state", Cow::Borrowed(&document)),
-        ("before", Cow::Borrowed(&before)),
-        ("patch", Cow::Borrowed(patch)),
-    ]);
-    for invariant in &plan.invariants {
-        let places = match &invariant.each {
-            Some(pattern) => pattern.instances(&document, INSTANCES_MAX),
-            None => vec![PointerBuf::new()],
-        };
-        if places.len() == INSTANCES_MAX {
-            // What is not evaluated does not hold.
-            let message =
-                format!("{} has too many instances: fewer than {INSTANCES_MAX} can be checked", invariant.name);
-            violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
-        }
-        for place in places {
-            if invariant.each.is_some() {
-                let Ok(instance) = place.resolve(&document) else { continue };
-                variables.insert("self", Cow::Borrowed(instance));
-            }
-            let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
-                Ok(true) => continue,
-                Ok(false) => ("does not hold", None),
-                Err(error) => ("cannot be evaluated", Some(error)),
-            };
-            let message = format!("{} {how}: {}", invariant.name, invariant.expr.source());
-            let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
-            // What went wrong in it speaks of what is there.
-            violation.found = trouble.map(|error| error.to_string().into());
-            violations.push(violation.by_rule(invariant.name.clone()));
-            if violations.len() >= VIOLATIONS_MAX {
-                return violations;
-            }
-        }
-        variables.remove("self");
-    }
-    violations
-}
-
 /// Takes out of violations what their worker may not see: it may see what it may read, and what it wrote itself
 /// (SPEC section 3).
 fn conceal(violations: &mut [Violation], contract: &Contract, written: &[PointerBuf]) {
@@ -280,6 +258,12 @@ fn conceal(violations: &mut [Violation], contract: &Contract, written: &[Pointer
                     Some(keyword) => format!("the value there breaks {keyword}"),
                     None => "the value there is another".to_owned(),
                 };
+            }
+            Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::Reserved if !contract.may_read(&place) => {
+                violation.found = None;
+                violation.diff = None;
+                violation.stale = None;
+                violation.message = "it is not as it was when you were asked".to_owned();
             }
             Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
             // How long an array is, or what kind of thing is there, shows what is there.

@@ -45,6 +45,8 @@ coded! {
         Failed = "failed",
         /// A proposal came that nobody waited for.
         Late = "late",
+        /// Places are kept for a worker whose proposal was refused because others had been faster.
+        Reserved = "reserved",
         /// A rule's condition had no truth value, so the rule did not fire.
         Skipped = "skipped",
         /// A breaker moved.
@@ -68,8 +70,21 @@ coded! {
 
 /// The members of record bodies that are kept in the payload, whatever their kind. Everything that may hold what
 /// users, documents or models wrote belongs here.
-const VALUES: &[&str] =
-    &["blueprint", "intent", "message", "patch", "reads", "rejection", "reply", "request", "salt", "trigger", "value"];
+const VALUES: &[&str] = &[
+    "blueprint",
+    "intent",
+    "members",
+    "message",
+    "patch",
+    "places",
+    "reads",
+    "rejection",
+    "reply",
+    "request",
+    "salt",
+    "trigger",
+    "value",
+];
 
 /// What a record says, by kind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -93,6 +108,8 @@ pub enum Body {
     Failed(Failed),
     /// See [`Late`].
     Late(Late),
+    /// See [`Reserved`].
+    Reserved(Reserved),
     /// See [`Skipped`].
     Skipped(Skipped),
     /// See [`Breaker`].
@@ -231,6 +248,10 @@ pub struct Invoked {
     pub deadline: Timestamp,
     /// The read set: JSON Pointers whose whole values the view showed.
     pub reads: Vec<String>,
+    /// Collections of which the view showed what members they have, but not the whole of them; only where the worker's
+    /// freshness is `members`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
 }
 
 /// What every proposal's record says of where it came from.
@@ -352,6 +373,23 @@ pub struct Late {
     pub usage: Option<Usage>,
     /// The reply as it came.
     pub reply: String,
+}
+
+/// Places are kept for an invocation whose proposal was refused because others had been faster (SPEC section 5). Ends
+/// with the invocation, or when the board has made that many decisions, or at that time, whichever is first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserved {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Its worker.
+    pub worker: WorkerName,
+    /// The number of the board's decisions with which it ends.
+    pub decisions: u64,
+    /// When it ends.
+    pub until: Timestamp,
+    /// JSON Pointers of the places.
+    pub places: Vec<String>,
 }
 
 /// A rule's condition had no truth value.
@@ -524,6 +562,7 @@ impl Body {
             Self::Rejected(_) => Kind::Rejected,
             Self::Failed(_) => Kind::Failed,
             Self::Late(_) => Kind::Late,
+            Self::Reserved(_) => Kind::Reserved,
             Self::Skipped(_) => Kind::Skipped,
             Self::Breaker(_) => Kind::Breaker,
             Self::Budget(_) => Kind::Budget,
@@ -599,7 +638,7 @@ impl Record {
         }
         let header = canonical::to_string(&Value::Object(header));
         let hash = chain(previous, &header);
-        Self { seq, kind: body.kind(), at, header, payload: Value::Object(payload).to_string(), hash }
+        Self { seq, kind: body.kind(), at, header, payload: compact(&payload), hash }
     }
 
     /// Checks the chain and the columns beside the header; needs no salt.
@@ -610,15 +649,15 @@ impl Record {
         if chain(previous, &self.header) != self.hash {
             return Err(RecordError::Hash);
         }
-        let header = object(&self.header)?;
-        let kind = header.get("kind").and_then(Value::as_str);
-        if kind != Some(self.kind.as_str()) {
+        let header: Columns =
+            serde_json::from_str(&self.header).map_err(|error| RecordError::Unreadable(error.to_string()))?;
+        if header.kind.as_ref().and_then(Value::as_str) != Some(self.kind.as_str()) {
             return Err(RecordError::Column("kind"));
         }
-        if header.get("seq").and_then(Value::as_u64) != Some(self.seq.0) {
+        if header.seq.as_ref().and_then(Value::as_u64) != Some(self.seq.0) {
             return Err(RecordError::Column("seq"));
         }
-        if header.get("at").and_then(Value::as_i64) != Some(self.at.0) {
+        if header.at.as_ref().and_then(Value::as_i64) != Some(self.at.0) {
             return Err(RecordError::Column("at"));
         }
         Ok(())
@@ -646,8 +685,7 @@ impl Record {
             }
         }
         // Another spelling of the same values is an alteration, too: there is one way to write them.
-        let rewritten = Value::Object(payload.clone()).to_string();
-        if rewritten != self.payload {
+        if compact(&payload) != self.payload {
             return Err(RecordError::Values("the same values are written otherwise".to_owned()));
         }
         Ok(())
@@ -678,6 +716,14 @@ impl Record {
     }
 }
 
+/// The members of a header that are also beside it; the others are passed over without being kept.
+#[derive(Deserialize)]
+struct Columns {
+    kind: Option<Value>,
+    seq: Option<Value>,
+    at: Option<Value>,
+}
+
 /// Header and payload of a record, merged for reading by people and scripts.
 ///
 /// # Errors
@@ -694,6 +740,11 @@ fn chain(previous: Digest, header: &str) -> Digest {
     bytes.extend_from_slice(&previous.0);
     bytes.extend_from_slice(header.as_bytes());
     sha256(&bytes)
+}
+
+/// The one text of a payload.
+fn compact(payload: &Map<String, Value>) -> String {
+    serde_json::to_string(payload).expect("a JSON object has a text")
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, RecordError> {

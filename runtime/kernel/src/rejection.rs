@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blueprint::GrantOp;
+use crate::id::{Seq, Version, WorkerName};
 
 /// The most violations a rejection lists.
 pub const VIOLATIONS_MAX: usize = 20;
@@ -96,6 +97,15 @@ coded! {
         /// The board has ended.
         BoardNotRunning = "board_not_running",
 
+        /// What the patch writes has changed since its author's view was taken.
+        StaleTarget = "stale_target",
+        /// Something that its author has read has changed since.
+        StaleRead = "stale_read",
+        /// The patch would write over something of which its author was shown only a summary.
+        UnseenTarget = "unseen_target",
+        /// The place is kept for a moment for a worker that was refused because others had been faster.
+        Reserved = "reserved",
+
         /// The path, or the parent of the place, does not exist.
         PathNotFound = "path_not_found",
         /// A `test` operation found something else.
@@ -134,6 +144,27 @@ pub struct Violation {
     /// What was there; only what the worker may read or has itself written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
+    /// At stage `freshness`: how what the worker read differs from what is there now. `{"was": …}`, or of a text
+    /// `{"at", "removed", "added"}`, counted in characters. Only of what the worker may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<Value>,
+    /// At stage `freshness`: when it changed, and by whom. Only of what the worker may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<Stale>,
+}
+
+/// When something changed that a worker depended on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stale {
+    /// The version it was read at.
+    pub read_at: Version,
+    /// The version that last changed it.
+    pub now: Version,
+    /// Whose commit that was.
+    pub changed_by: WorkerName,
+    /// The record of that commit.
+    pub seq: Seq,
 }
 
 impl Violation {
@@ -147,6 +178,8 @@ impl Violation {
             rule: None,
             expected: None,
             found: None,
+            diff: None,
+            stale: None,
         }
     }
 

@@ -16,6 +16,23 @@ use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
 
+/// The oldest journal format whose decisions this version derives. What was decided before was decided without
+/// freshness.
+const OLDEST_RULES: u32 = 2;
+
+/// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but
+/// because they were made by other rules.
+pub fn underivable(first: &Record) -> Option<String> {
+    match first.body() {
+        Ok(Body::Created(created)) if created.format < OLDEST_RULES => Some(other_rules(created.format)),
+        _ => None,
+    }
+}
+
+fn other_rules(format: u32) -> String {
+    format!("the journal has format {format}: its decisions were made by rules that this version does not have")
+}
+
 /// The first record that does not follow from those before it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {seq}: {what}")]
@@ -135,6 +152,9 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
     let Body::Created(created) = first.body().map_err(|error| bad(error.to_string()))? else {
         return Err(bad("a journal begins with created".to_owned()));
     };
+    if created.format < OLDEST_RULES {
+        return Err(bad(other_rules(created.format)));
+    }
     let blueprint: Blueprint = serde_json::from_value(created.blueprint.clone())
         .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
     let genesis = Genesis {
@@ -144,7 +164,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         salt: created.salt,
         at: first.at,
     };
-    Board::create_in_format(genesis, created.format).map_err(|error| bad(error.to_string()))
+    Board::create(genesis).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
@@ -239,9 +259,14 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Tick
         | Kind::Signal
         | Kind::Snapshot => true,
-        Kind::Scheduled | Kind::Invoked | Kind::Failed | Kind::Skipped | Kind::Breaker | Kind::Budget | Kind::Ended => {
-            false
-        }
+        Kind::Scheduled
+        | Kind::Invoked
+        | Kind::Reserved
+        | Kind::Failed
+        | Kind::Skipped
+        | Kind::Breaker
+        | Kind::Budget
+        | Kind::Ended => false,
     }
 }
 
@@ -287,6 +312,7 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
         Body::Created(_)
         | Body::Scheduled(_)
         | Body::Invoked(_)
+        | Body::Reserved(_)
         | Body::Skipped(_)
         | Body::Breaker(_)
         | Body::Budget(_)

@@ -3,19 +3,22 @@
 //! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out) and the open
 //! invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
-use crate::expr::{Allowance, Variables};
+use crate::expr::{Allowance, Variable, Variables};
+use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::record::{Invoked, Trigger};
+use crate::tree::Node;
 
 /// Something that may wake rules.
 pub enum Occasion<'a> {
@@ -28,7 +31,7 @@ pub enum Occasion<'a> {
         /// The patch.
         patch: &'a Value,
         /// The state before it.
-        before: &'a Value,
+        before: &'a Node,
         /// Whose it was.
         worker: &'a WorkerName,
         /// The version it made.
@@ -95,6 +98,13 @@ pub struct Open {
     pub attempt: u32,
     /// How many attempts were lost with a process; they are not the agent's fault and have a limit of their own.
     pub lost: u32,
+    /// How many attempts were refused because others had been faster; they have a limit of their own, too.
+    pub conflicts: u32,
+    /// Places kept for others, for which the next attempt waits.
+    pub awaits: Vec<PointerBuf>,
+    /// What the current attempt was shown. A snapshot keeps it apart, because it shares its document with others.
+    #[serde(skip, default = "Basis::nothing")]
+    pub basis: Arc<Basis>,
     /// Whether the attempt's call is under way; if not, the next attempt is due.
     pub calling: bool,
     /// The version its view was taken at.
@@ -162,9 +172,14 @@ impl Scheduler {
     }
 
     /// What to dispatch next: first attempts that are due again, then the queue's first whose branch is admitted,
-    /// while fewer than `concurrency` are under way.
-    pub fn next(&self, concurrency: u32, admits: impl Fn(&Branch) -> bool) -> Option<Next> {
-        let again = self.open.values().find(|open| !open.calling);
+    /// while fewer than `concurrency` are under way. What waits for a reservation of others to end is passed over.
+    pub fn next(
+        &self,
+        concurrency: u32,
+        waits: impl Fn(&Open) -> bool,
+        admits: impl Fn(&Branch) -> bool,
+    ) -> Option<Next> {
+        let again = self.open.values().find(|open| !open.calling && !waits(open));
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });
         }
@@ -197,12 +212,12 @@ impl Scheduler {
     }
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
-    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp) -> Option<&Open> {
-        let (queued, lost) = match self.open.get(&invoked.invocation) {
-            Some(open) => (open.queued.clone(), open.lost),
+    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
+        let (queued, lost, conflicts) = match self.open.get(&invoked.invocation) {
+            Some(open) => (open.queued.clone(), open.lost, open.conflicts),
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0)
+                (self.queue.remove(place)?, 0, 0)
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -213,6 +228,9 @@ impl Scheduler {
             queued,
             attempt: invoked.attempt,
             lost,
+            conflicts,
+            awaits: Vec::new(),
+            basis,
             calling: true,
             base: invoked.base,
             view: invoked.view,
@@ -224,10 +242,23 @@ impl Scheduler {
         self.open.get(&invoked.invocation)
     }
 
+    /// Puts back what a snapshot kept apart; false if there is no such open invocation.
+    pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: Basis) -> bool {
+        self.open.get_mut(&invocation).map(|open| open.basis = Arc::new(basis)).is_some()
+    }
+
     /// Ends the current attempt, so that the next one is due.
     pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.calling = false;
+        }
+    }
+
+    /// Counts the current attempt as refused because others had been faster; the next one waits for `awaits`.
+    pub(crate) fn conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.conflicts += 1;
+            open.awaits = awaits;
         }
     }
 
@@ -258,13 +289,13 @@ impl Scheduler {
 }
 
 /// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
-pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occasion<'_>) -> Vec<Wish> {
+pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
     let mut wishes = Wishes { wishes: Vec::new(), allowance: Allowance::new() };
     match occasion {
         Occasion::Start => {
             for rule in &plan.rules {
                 if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, Trigger::Start, state, &Value::Null, &Value::Null, None, &mut wishes);
+                    wish(rule, Trigger::Start, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -273,7 +304,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                 if matches!(&rule.wakes_on, WakesOn::Signal(wanted) if wanted == name) {
                     let trigger = Trigger::Signal { name: (*name).to_owned(), seq: *seq };
                     let event = json!({"op": "signal", "name": name});
-                    wish(rule, trigger, state, &event, value, None, &mut wishes);
+                    wish(rule, trigger, state, &event, (*value).into(), None, &mut wishes);
                 }
             }
         }
@@ -282,7 +313,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                 let WakesOn::After(awaited) = &rule.wakes_on else { continue };
                 let is_due = awaited.iter().all(|name| scheduler.completed.contains(name));
                 if is_due && !scheduler.fired.contains(&rule.name) {
-                    wish(rule, Trigger::After, state, &Value::Null, &Value::Null, None, &mut wishes);
+                    wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -301,7 +332,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, &event.value.to_value(), Some((before, patch)), &mut wishes);
+                    wish(rule, trigger, state, &shown, event.value.into(), Some((before, patch)), &mut wishes);
                 }
             }
         }
@@ -319,21 +350,21 @@ struct Wishes {
 fn wish(
     rule: &Rule,
     trigger: Trigger,
-    state: &Value,
+    state: &Node,
     event: &Value,
-    value: &Value,
-    commit: Option<(&Value, &Value)>,
+    value: Variable<'_>,
+    commit: Option<(&Node, &Value)>,
     wishes: &mut Wishes,
 ) {
     if let Some(when) = &rule.when {
         let (before, patch) = commit.unwrap_or((state, &Value::Null));
         let variables = Variables::from([
-            ("request", Cow::Borrowed(state.get("request").unwrap_or(&Value::Null))),
-            ("state", Cow::Borrowed(state)),
-            ("event", Cow::Borrowed(event)),
-            ("value", Cow::Borrowed(value)),
-            ("before", Cow::Borrowed(before)),
-            ("patch", Cow::Borrowed(patch)),
+            ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
+            ("state", Variable::from(state)),
+            ("event", Variable::from(event)),
+            ("value", value),
+            ("before", Variable::from(before)),
+            ("patch", Variable::from(patch)),
         ]);
         match when.evaluate_within(&variables, &mut wishes.allowance) {
             Ok(true) => {}

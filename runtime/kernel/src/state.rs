@@ -86,6 +86,12 @@ impl State {
     }
 }
 
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.digest) == (other.at, other.digest)
+    }
+}
+
 impl fmt::Debug for State {
     /// The digest stands for the document, which may be large and is nobody's to print.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

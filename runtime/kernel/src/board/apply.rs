@@ -1,16 +1,20 @@
 //! What each record does to a board: the only code that changes one, live and in recovery.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use super::{Board, FEEDBACK_MAX, ReplyBody, Verdict};
 use crate::breaker::{self, Branch, Heard};
 use crate::failure::FailureCode;
+use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made, Reply};
 use crate::record::{Author, Body, Committed, Rejected, Resource, Trigger};
+use crate::rejection::{Code, Stage};
 use crate::scheduler::{Open, Queued};
 
 impl Board {
@@ -46,7 +50,13 @@ impl Board {
                 self.scheduler.enqueue(queued, is_after);
             }
             Body::Invoked(invoked) => {
-                let open = self.scheduler.begin(invoked, at);
+                let pointers = |texts: &[String]| -> Result<Vec<PointerBuf>, String> {
+                    let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
+                    texts.iter().map(parse).collect()
+                };
+                let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
+                let basis = Arc::new(Basis { state: self.state.clone(), reads, members });
+                let open = self.scheduler.begin(invoked, at, basis);
                 let branch = open.ok_or("it invokes what was not scheduled")?.queued.branch.clone();
                 self.ledger.reserve(&branch, invoked.reserved);
                 self.breaker.dispatched(&branch, invoked.invocation);
@@ -68,6 +78,13 @@ impl Board {
                 let branch = self.finish(&failed.by, at, finish)?;
                 let heard = Heard::Failure { is_final: failed.is_final };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
+            }
+            Body::Reserved(reserved) => {
+                let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
+                let places = reserved.places.iter().map(parse).collect::<Result<_, _>>()?;
+                let (worker, decisions, until) = (reserved.worker.clone(), reserved.decisions, reserved.until);
+                let reservation = Reservation { worker, places, decisions, until };
+                self.reservations.insert(reserved.invocation, reservation);
             }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Breaker(moved) => {
@@ -107,6 +124,8 @@ impl Board {
                 self.ended = Some(*ended);
             }
         }
+        let open = self.scheduler.open();
+        self.reservations.expire(self.last_at, self.breaker.decisions(), |invocation| open.contains_key(&invocation));
         Ok(())
     }
 
@@ -145,6 +164,7 @@ impl Board {
         self.wake();
         let written = breaker::fingerprint(&self.hasher, &made.changes, &made.state);
         self.state = made.state;
+        self.commits.push(seq, &committed.by.worker);
         let reply = Reply { patch: committed.patch.clone(), intent: committed.intent.clone() };
         let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
         self.remember(&committed.by, &reply.to_body(), verdict, at);
@@ -157,9 +177,16 @@ impl Board {
     fn apply_rejection(&mut self, seq: Seq, at: Timestamp, rejected: &Rejected) -> Result<(), String> {
         let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
         self.remember(&rejected.by, &ReplyBody::Text(rejected.reply.clone()), verdict, at);
+        let is_conflict = rejected.stage == Stage::Freshness;
+        if let (true, Some(attempt)) = (is_conflict, &rejected.by.attempt) {
+            let reserved = rejected.rejection.violations.iter().filter(|violation| violation.code == Code::Reserved);
+            let awaits = reserved.filter_map(|violation| PointerBuf::parse(violation.pointer.clone()).ok()).collect();
+            self.scheduler.conflict(attempt.invocation, awaits);
+        }
         let finish = if rejected.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
         let branch = self.finish(&rejected.by, at, finish)?;
-        let heard = Heard::Rejection { is_final: rejected.is_final };
+        let is_final = rejected.is_final;
+        let heard = if is_conflict { Heard::Conflict { is_final } } else { Heard::Rejection { is_final } };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         if self.plan.seats.contains_key(&rejected.by.worker) {
             let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();

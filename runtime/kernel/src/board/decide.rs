@@ -14,17 +14,20 @@ use crate::breaker::{Branch, Change, Move, Reason};
 use crate::digest::Digest;
 use crate::event::events;
 use crate::failure::FailureCode;
+use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::invariant;
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::record::{
     Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
-    Record, Rejected, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
+    Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
 use crate::snapshot::LAYOUT;
 use crate::state::State;
+use crate::tree::{At, Node, Since};
 use crate::view::{self, Prompt};
 
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
@@ -42,7 +45,7 @@ impl Board {
     /// What begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
         let mut draft = Draft { at, board: self, step, ending: None };
-        draft.consider_done();
+        draft.consider_done(None);
         draft.schedule(&Occasion::Start);
         draft.go_on();
     }
@@ -129,7 +132,17 @@ impl Draft<'_> {
                 (Author { worker: worker.clone(), attempt: None, token, base, usage }, None)
             }
         };
-        let verdict = pipeline::judge(&self.board.plan, &self.board.state, &worker, &reply);
+        let board = &*self.board;
+        let reservations = board.reservations.at(self.at);
+        let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let context = freshness::Context {
+            base: by.base,
+            basis: invocation.and_then(|invocation| Some(&*board.scheduler.open().get(&invocation)?.basis)),
+            invocation,
+            reservations: &reservations,
+            commits: &board.commits,
+        };
+        let verdict = pipeline::judge(&board.plan, &board.state, &worker, &reply, &context);
         match verdict {
             pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
             pipeline::Verdict::NoOp(reply) => {
@@ -138,12 +151,19 @@ impl Draft<'_> {
                 self.move_breakers(branch.as_ref());
                 self.schedule(&Occasion::Completed);
             }
-            pipeline::Verdict::Rejected(rejection) => {
-                let is_final = by.attempt.as_ref().is_some_and(|attempt| self.is_last(attempt.invocation));
+            pipeline::Verdict::Rejected { rejection, contested } => {
+                let is_conflict = rejection.stage == Stage::Freshness;
+                let is_final = by.attempt.as_ref().is_some_and(|attempt| match is_conflict {
+                    true => self.is_last_conflict(attempt.invocation),
+                    false => self.is_last(attempt.invocation),
+                });
                 let (stage, code) = (rejection.stage, rejection.code);
                 let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
                 let seq = self.push(Body::Rejected(Box::new(body)));
                 self.step.outcome = Some(Outcome::Rejected { seq, rejection });
+                if let Some(invocation) = invocation.filter(|_| !is_final) {
+                    self.reserve(invocation, worker, contested);
+                }
                 self.move_breakers(branch.as_ref());
             }
         }
@@ -162,10 +182,15 @@ impl Draft<'_> {
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);
-        self.consider_done();
+        self.consider_done(Some(before.at()));
         let events = events(&changes);
-        let before = &before.root().to_value();
-        self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
+        self.schedule(&Occasion::Commit {
+            events: &events,
+            patch: &patch,
+            before: before.root(),
+            worker: &worker,
+            version,
+        });
         self.schedule(&Occasion::Completed);
     }
 
@@ -194,7 +219,8 @@ impl Draft<'_> {
         let wall_is_over = !self.board.paused
             && !self.board.scheduler.open().is_empty()
             && running >= self.board.plan.blueprint.limits.wall.as_ms();
-        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over) {
+        let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
+        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over && !is_freed) {
             return;
         }
         self.push(Body::Tick(Empty {}));
@@ -276,6 +302,17 @@ impl Draft<'_> {
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }
 
+    /// Keeps what others were faster at for the next try.
+    fn reserve(&mut self, invocation: InvocationId, worker: WorkerName, contested: Vec<jsonptr::PointerBuf>) {
+        let places = self.board.reservations.at(self.at).vacant(contested, invocation);
+        if !places.is_empty() {
+            let decisions = self.board.breaker.decisions() + freshness::DECISIONS_MAX;
+            let until = self.at.plus_ms(freshness::LASTS_MS);
+            let places = places.iter().map(ToString::to_string).collect();
+            self.push(Body::Reserved(Reserved { invocation, worker, decisions, until, places }));
+        }
+    }
+
     /// Moves the breaker of the branch an outcome belongs to, and those whose cooldown is over with it.
     fn move_breakers(&mut self, branch: Option<&Branch>) {
         let plan = Arc::clone(&self.board.plan);
@@ -323,7 +360,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, &board.state.root().to_value(), occasion);
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger } => {
@@ -374,12 +411,18 @@ impl Draft<'_> {
     }
 
     /// Whether the board is done, by its own condition.
-    fn consider_done(&mut self) {
+    /// It was not at version `since`, if there was one before.
+    fn consider_done(&mut self, since: Option<At>) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
-        let root = &self.board.state.root().to_value();
-        let request = root.get("request").unwrap_or(&Value::Null);
-        let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
+        let state = self.board.state.clone();
+        let root = state.root();
+        let now = since.map_or(Since::anew(root), |since| Since::new(root, 0, since));
+        if !invariant::may_be_done(done, &now) {
+            return;
+        }
+        let request = root.child("request").unwrap_or(&Node::Null);
+        let variables = [("request", request.into()), ("state", root.into())];
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}
@@ -403,7 +446,9 @@ impl Draft<'_> {
         while self.ending.is_none() && !self.board.paused {
             let board = &*self.board;
             let concurrency = board.plan.blueprint.concurrency;
-            let Some(next) = board.scheduler.next(concurrency, |branch| board.breaker.admits(branch)) else { break };
+            let waits = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let next = board.scheduler.next(concurrency, waits, |branch| board.breaker.admits(branch));
+            let Some(next) = next else { break };
             if !self.dispatch(next) {
                 break;
             }
@@ -494,6 +539,7 @@ impl Draft<'_> {
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
+            members: Vec::new(),
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
@@ -545,7 +591,13 @@ impl Draft<'_> {
     fn is_last(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
-        open.attempt.saturating_sub(open.lost) >= limits.attempts
+        open.attempt.saturating_sub(open.lost).saturating_sub(open.conflicts) >= limits.attempts
+    }
+
+    /// Whether an invocation is given up with one more refusal because others had been faster.
+    fn is_last_conflict(&self, invocation: InvocationId) -> bool {
+        let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
+        open.conflicts + 1 >= self.board.plan.seats[&open.queued.branch.worker].worker.limits.conflicts
     }
 
     /// Whether the board has ended for good.

@@ -10,6 +10,7 @@
 //! * `snapshot.rs`: a whole board as stored parts, and back.
 
 mod apply;
+mod commits;
 mod decide;
 mod snapshot;
 mod tokens;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
+use crate::freshness::{self, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
@@ -37,6 +39,7 @@ pub use crate::pipeline::ReplyBody;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Proposal, Step, Verdict};
 
+use commits::Commits;
 use tokens::Tokens;
 
 /// How many rejections a worker's view shows.
@@ -64,6 +67,10 @@ pub struct Board {
     /// Whether an invocation was ever given up.
     gave_up: bool,
     tokens: Tokens,
+    /// Who made which version.
+    commits: Commits,
+    /// Places kept for workers that others had been faster than.
+    reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     /// What the last signal carried, for the invocations it wakes.
@@ -81,11 +88,6 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis) -> Result<(Self, Step), BoardError> {
-        Self::create_in_format(genesis, crate::record::FORMAT)
-    }
-
-    /// The same in an earlier format of journals, for deriving one of those again.
-    pub(crate) fn create_in_format(genesis: Genesis, format: u32) -> Result<(Self, Step), BoardError> {
         let Genesis { board, blueprint, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
@@ -101,7 +103,7 @@ impl Board {
             return Err(BoardError::BadRequest(violations));
         }
         let created = Created {
-            format,
+            format: crate::record::FORMAT,
             board: board.clone(),
             name: plan.blueprint.name.clone(),
             state: state.digest(),
@@ -181,6 +183,8 @@ impl Board {
             exhausted: BTreeSet::new(),
             gave_up: false,
             tokens: Tokens::default(),
+            commits: Commits::default(),
+            reservations: Reservations::default(),
             feedback: BTreeMap::new(),
             signal: None,
             last_at: created.at,
@@ -248,6 +252,16 @@ impl Board {
         &self.ledger
     }
 
+    /// Who made a version: the record of the commit and its author. None for version 0, and for versions to come.
+    pub fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
+        freshness::Commits::by(&self.commits, version)
+    }
+
+    /// Places that are kept for workers that others had been faster than.
+    pub const fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
     /// Recorded running time in milliseconds, without pauses and downtime.
     pub const fn running_ms(&self) -> u64 {
         self.running_ms
@@ -260,7 +274,13 @@ impl Board {
         }
         let left = self.plan.blueprint.limits.wall.as_ms().saturating_sub(self.running_ms);
         let wall = (!self.paused && !self.scheduler.open().is_empty()).then(|| self.last_at.plus_ms(left));
-        self.scheduler.deadline().into_iter().chain(wall).min()
+        self.scheduler.deadline().into_iter().chain(wall).chain(self.waits_until().filter(|_| !self.paused)).min()
+    }
+
+    /// When the first reservation ends, by time, that an attempt waits for.
+    fn waits_until(&self) -> Option<Timestamp> {
+        let waiting = self.scheduler.open().values().filter(|open| !open.calling);
+        waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
     /// What a worker would be shown now, for people who want to know; none if there is no such worker.

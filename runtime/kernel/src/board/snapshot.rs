@@ -6,15 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::commits::Commits;
 use super::tokens::Tokens;
 use super::{Board, BoardError};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher, sha256};
-use crate::id::{BoardId, Seq, Timestamp, WorkerName};
+use crate::freshness::{Basis, Reservations};
+use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::Plan;
 use crate::record::{Body, Ended, Record};
@@ -53,6 +56,10 @@ struct Rest {
     exhausted: BTreeSet<WorkerName>,
     gave_up: bool,
     tokens: Tokens,
+    commits: Commits,
+    reservations: Reservations,
+    /// Of every open invocation: which of the trees its view was taken of, and what of it was shown.
+    bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     #[serde(with = "optional")]
     signal: Option<Value>,
@@ -91,11 +98,23 @@ impl Board {
             exhausted,
             gave_up,
             tokens,
+            commits,
+            reservations,
             feedback,
             signal,
             last_at,
             running_ms,
         } = self;
+        let mut trees = vec![state];
+        let mut bases = Vec::new();
+        for (invocation, open) in scheduler.open() {
+            let Basis { state: base, reads, members } = &*open.basis;
+            let place = trees.iter().position(|tree| tree.at() == base.at()).unwrap_or_else(|| {
+                trees.push(base);
+                trees.len() - 1
+            });
+            bases.push((*invocation, place, reads.clone(), members.clone()));
+        }
         let rest = Rest {
             epoch: *epoch,
             paused: *paused,
@@ -107,12 +126,15 @@ impl Board {
             exhausted: exhausted.clone(),
             gave_up: *gave_up,
             tokens: tokens.clone(),
+            commits: commits.clone(),
+            reservations: reservations.clone(),
+            bases,
             feedback: feedback.clone(),
             signal: signal.clone(),
             last_at: *last_at,
             running_ms: *running_ms,
         };
-        (vec![state], rest)
+        (trees, rest)
     }
 
     /// Hands out the parts that no confirmed snapshot of this board has stored, each after those it names and the
@@ -200,26 +222,36 @@ impl Board {
         }
         let rest = reader.value(rest)?.to_value();
         let rest: Rest = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
-        let mut states = states.into_iter();
-        let (Some(state), None) = (states.next(), states.next()) else {
-            return Err(unreadable("it does not hold exactly the documents that the rest of it names"));
-        };
+        let state = states.first().cloned().ok_or_else(|| unreadable("it holds no document"))?;
         let Rest {
             epoch,
             paused,
             ended,
-            scheduler,
+            mut scheduler,
             breaker,
             ledger,
             short,
             exhausted,
             gave_up,
             tokens,
+            commits,
+            reservations,
+            bases,
             feedback,
             signal,
             last_at,
             running_ms,
         } = rest;
+        if commits.len() as u64 != state.version().0 {
+            return Err(unreadable("it does not say of every version who made it"));
+        }
+        let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
+        for (invocation, place, reads, members) in bases {
+            let basis = states.get(place).map(|state| Basis { state: state.clone(), reads, members });
+            if !basis.is_some_and(|basis| scheduler.restore_basis(invocation, basis)) || !is_each_shown {
+                return Err(unreadable(&format!("what invocation {invocation} was shown is not in it")));
+            }
+        }
         // Whatever is queued or under way has a seat; decisions rely on it.
         let mut seen = BTreeSet::new();
         let open = scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
@@ -245,6 +277,8 @@ impl Board {
             exhausted,
             gave_up,
             tokens,
+            commits,
+            reservations,
             feedback,
             signal,
             last_at,

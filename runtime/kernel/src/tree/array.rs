@@ -22,7 +22,7 @@ pub struct Array {
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub(super) known: Known,
-    sum: Sum,
+    pub(super) sum: Sum,
     pub(super) body: Body,
 }
 

@@ -5,7 +5,8 @@
 //! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
 //!
 //! * `array`, `object`: the two containers, whose shapes depend on their contents alone;
-//! * `stamp`: when places came to be and changed; `edit`: changes at a path;
+//! * `stamp`: when places came to be and changed; `since`: what did since a version; `latest`: which did so last;
+//! * `edit`: changes at a path;
 //! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms;
 //! * `store`, `restore`: to and from the parts of a snapshot, whose format [`crate::snapshot`] gives.
 //!
@@ -15,8 +16,10 @@ mod array;
 mod convert;
 mod digest;
 mod edit;
+mod latest;
 mod object;
 mod restore;
+mod since;
 mod stamp;
 mod store;
 #[cfg(test)]
@@ -30,8 +33,10 @@ use smol_str::SmolStr;
 
 pub use array::{Array, Elements};
 pub use edit::Edit;
+pub use latest::{Latest, Parts, Step, Ties};
 pub use object::{Members, Object};
 pub(crate) use restore::Reader;
+pub use since::Since;
 pub use stamp::{At, Stamp};
 pub(crate) use store::{Mark, Writer};
 

@@ -27,7 +27,7 @@ pub struct Object {
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
     pub(super) known: Known,
-    sum: Sum,
+    pub(super) sum: Sum,
     pub(super) body: Body,
 }
 
@@ -41,8 +41,9 @@ pub(super) enum Body {
 pub(super) struct Split {
     /// By the next nibble of the hashes of their keys.
     pub(super) children: [Option<Arc<Trie>>; 16],
-    /// The first key in the order of keys.
+    /// The first and the last key in the order of keys.
     first: Key,
+    last: Key,
     /// What hashes keys. It is the board's, and here so that a member can be found without it at hand.
     hasher: Arc<Hasher>,
 }
@@ -89,13 +90,18 @@ impl Object {
 
     /// A member and when its place last changed, as far as that is known here ([`Stamp::under`]).
     pub fn slot(&self, key: &str) -> Option<(&Node, Stamp)> {
+        self.entry(key).map(|(_, node, stamp)| (node, stamp))
+    }
+
+    /// The same, with the name as it is kept here.
+    pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
         let mut trie = &self.root;
         let mut route = None;
         for depth in 0.. {
             match &trie.body {
                 Body::Bucket { entries, stamps } => {
                     let index = find(entries, key).ok()?;
-                    return Some((&entries[index].1, stamps.get(index)));
+                    return Some((&entries[index].0, &entries[index].1, stamps.get(index)));
                 }
                 Body::Split(split) => {
                     let route = route.get_or_insert_with(|| split.hasher.route(key));
@@ -220,8 +226,8 @@ impl Trie {
     fn split(children: [Option<Arc<Self>>; 16], hasher: &Arc<Hasher>) -> Self {
         let mut sum = Sum::default();
         children.iter().flatten().for_each(|child| sum.join(&child.sum));
-        let first = first_of(&children);
-        let split = Split { children, first, hasher: Arc::clone(hasher) };
+        let (first, last) = (first_of(&children), last_of(&children));
+        let split = Split { children, first, last, hasher: Arc::clone(hasher) };
         Self { known: Known::default(), sum, body: Body::Split(Box::new(split)) }
     }
 
@@ -249,10 +255,17 @@ impl Trie {
         &self.sum
     }
 
-    fn first(&self) -> Option<&Key> {
+    pub(super) fn first(&self) -> Option<&Key> {
         match &self.body {
             Body::Bucket { entries, .. } => entries.first().map(|(key, _)| key),
             Body::Split(split) => Some(&split.first),
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Key> {
+        match &self.body {
+            Body::Bucket { entries, .. } => entries.last().map(|(key, _)| key),
+            Body::Split(split) => Some(&split.last),
         }
     }
 
@@ -325,6 +338,15 @@ impl Trie {
         }
     }
 
+    fn touched(&self) -> At {
+        match &self.body {
+            Body::Bucket { entries, stamps } => {
+                entries.iter().map(|(_, node)| node.touched()).fold(stamps.latest(entries.len()), At::max)
+            }
+            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.touched).max().unwrap_or(0),
+        }
+    }
+
     fn insert(&mut self, key: Key, node: Node, route: Option<&[u8; 32]>, depth: usize, at: At, hasher: &Arc<Hasher>) {
         self.known = Known::default();
         self.sum.add(&node);
@@ -349,6 +371,8 @@ impl Trie {
                 let route = route.copied().unwrap_or_else(|| split.hasher.route(&key));
                 if key < split.first {
                     split.first = key.clone();
+                } else if key > split.last {
+                    split.last = key.clone();
                 }
                 match &mut split.children[nibble(&route, depth)] {
                     Some(child) => Arc::make_mut(child).insert(key, node, Some(&route), depth + 1, at, hasher),
@@ -379,13 +403,16 @@ impl Trie {
                 }
                 if *split.first == *key && self.sum.len > BUCKET_MAX + 1 {
                     split.first = first_of(&split.children);
+                } else if *split.last == *key && self.sum.len > BUCKET_MAX + 1 {
+                    split.last = last_of(&split.children);
                 }
                 removed
             }
         };
         self.sum.len -= 1;
         self.sum.bytes -= entry_bytes(key, &removed.0);
-        self.sum.touched = self.sum.touched.max(at);
+        // Of what is left: that something went away is the object's to know, and would lead `latest` astray here.
+        self.sum.touched = self.touched();
         if removed.0.depth() == self.sum.depth {
             self.sum.depth = self.depth();
         }
@@ -393,9 +420,7 @@ impl Trie {
             let mut entries = Vec::with_capacity(self.sum.len);
             self.entries(&mut entries);
             entries.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
-            let touched = self.sum.touched;
             *self = Self::bucket(entries);
-            self.sum.touched = touched;
         }
         removed
     }
@@ -412,6 +437,10 @@ fn children_of(trie: &Trie) -> impl Iterator<Item = &Arc<Trie>> {
 
 fn first_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
     children.iter().flatten().filter_map(|child| child.first()).min().cloned().unwrap_or_default()
+}
+
+fn last_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
+    children.iter().flatten().filter_map(|child| child.last()).max().cloned().unwrap_or_default()
 }
 
 /// The members of an object in the order of their keys; as much of the order is worked out as is asked for.

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::JournalError;
@@ -94,6 +95,7 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
         )
         .map_err(sql_fault)?;
+    keep_plans(&connection).map_err(sql_fault)?;
     Ok(connection)
 }
 
@@ -103,6 +105,7 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
         connection.busy_timeout(patience)?;
         connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        keep_plans(&connection)?;
         Ok(connection)
     };
     let connection = match Connection::open_with_flags(path, flags).and_then(open) {
@@ -116,6 +119,12 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
     let connection = connection.map_err(|error| opening_fault(path, error))?;
     check_format(&connection, path)?;
     Ok(connection)
+}
+
+/// Lets a statement keep its plan: SQLite would make a new one each time that a value a plan may depend on is bound,
+/// such as a limit. There is one good plan for each of ours, whatever the values.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// A connection for what may take long and need not be durable by itself: parts of snapshots.

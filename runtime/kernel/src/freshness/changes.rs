@@ -1,0 +1,197 @@
+//! What changed at a place since a version: asked of the stamps of the state, at the cost of what changed.
+
+use jsonptr::{Pointer, PointerBuf};
+
+use crate::tree::{At, Node, Stamp};
+
+/// Something that is not as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Change {
+    /// Where.
+    pub(super) place: PointerBuf,
+    /// The version that last made it so.
+    pub(super) at: At,
+    /// How.
+    pub(super) what: What,
+}
+
+/// How something changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// There is another value.
+    Value,
+    /// There is nothing any more.
+    Gone,
+    /// There was nothing before.
+    New,
+    /// Elements came or went before it.
+    Shifted,
+    /// A part of it is gone or has another index.
+    Parts,
+    /// Members came or went.
+    Members,
+}
+
+/// How much of what changed inside of a value counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// What was there is not as it was. What came beside it does not matter.
+    Values,
+    /// Also members that came or went.
+    Everything,
+}
+
+/// Whether something on the way to a place, or the place itself, is another than at version `read`: replaced, gone or
+/// shifted.
+///
+/// `was_there` says of a place whether it was there then, if that is known. `includes_place`: whether the place itself is
+/// asked about, or only the way to it.
+pub(super) fn on_the_way(
+    root: &Node,
+    place: &Pointer,
+    read: At,
+    was_there: &dyn Fn(&Pointer) -> Option<bool>,
+    includes_place: bool,
+) -> Option<Change> {
+    let mut node = root;
+    let mut floor = 0;
+    let mut here = PointerBuf::new();
+    let mut tokens = place.tokens().peekable();
+    while let Some(token) = tokens.next() {
+        let is_last = tokens.peek().is_none();
+        if is_last && !includes_place {
+            return None;
+        }
+        let decoded = token.decoded();
+        here.push_back(token.clone());
+        if let Some(change) = shifted(node, &decoded, read) {
+            return Some(Change { place: here, at: change, what: What::Shifted });
+        }
+        let Some((child, stamp)) = node.slot(&decoded) else {
+            let lost = lost_since(node, read);
+            // Of what was never there nothing can have gone.
+            return match was_there(&here) {
+                Some(true) => {
+                    Some(Change { place: here, at: lost.unwrap_or(node.touched()).max(floor), what: What::Gone })
+                }
+                Some(false) => None,
+                None => lost.map(|at| Change { place: here, at, what: What::Gone }),
+            };
+        };
+        let stamp = stamp.under(floor);
+        if stamp.changed > read {
+            let is_new = stamp.born > read && was_there(&here) != Some(true);
+            let what = if is_new { What::New } else { What::Value };
+            return Some(Change { place: here, at: stamp.changed, what });
+        }
+        (node, floor) = (child, stamp.changed);
+    }
+    None
+}
+
+/// Whether a place whose container is the one that was there came to be, went or was shifted after version `read`.
+pub(super) fn of_place(
+    root: &Node,
+    place: &Pointer,
+    read: At,
+    was_there: &dyn Fn(&Pointer) -> Option<bool>,
+) -> Option<Change> {
+    let (container, token) = place.split_back()?;
+    let (node, token) = (root.get(container)?, token.decoded());
+    if let Some(at) = shifted(node, &token, read) {
+        return Some(Change { place: place.to_buf(), at, what: What::Shifted });
+    }
+    let change = |at, what| Some(Change { place: place.to_buf(), at, what });
+    match node.slot(&token) {
+        Some((_, stamp)) if stamp.born > read => change(stamp.changed, What::New),
+        None if was_there(place) == Some(true) => change(lost_since(node, read)?, What::Gone),
+        _ => None,
+    }
+}
+
+/// Whether members of the collection at a place came or went after version `read`.
+pub(super) fn of_members(root: &Node, place: &Pointer, read: At) -> Option<Change> {
+    let at = members_changed(root.get(place)?)?;
+    (at > read).then(|| Change { place: place.to_buf(), at, what: What::Members })
+}
+
+/// What changed inside of the value at a place, which itself is the one that was there at version `read`; the highest
+/// such places, at most `max`.
+pub(super) fn at_and_below(root: &Node, place: &Pointer, read: At, depth: Depth, max: usize) -> Vec<Change> {
+    let mut search = Search { read, depth, max, found: Vec::new() };
+    if let Some(node) = root.get(place) {
+        search.visit(node, &place.to_buf());
+    }
+    search.found
+}
+
+struct Search {
+    read: At,
+    depth: Depth,
+    max: usize,
+    found: Vec<Change>,
+}
+
+impl Search {
+    fn visit(&mut self, node: &Node, place: &PointerBuf) {
+        if node.touched() <= self.read || self.found.len() >= self.max {
+            return;
+        }
+        let mut found = |at, what| self.found.push(Change { place: place.clone(), at, what });
+        if let Some(at) = lost_since(node, self.read) {
+            return found(at, What::Parts);
+        }
+        if self.depth == Depth::Everything
+            && let Some(at) = members_changed(node)
+            && at > self.read
+        {
+            return found(at, What::Members);
+        }
+        match node {
+            Node::Array(array) => {
+                for (index, child, stamp) in array.touched_since(self.read) {
+                    self.child(child, stamp, || place.with_trailing_token(index));
+                }
+            }
+            Node::Object(object) => {
+                for (key, child, stamp) in object.touched_since(self.read) {
+                    self.child(child, stamp, || place.with_trailing_token(key.as_str()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn child(&mut self, node: &Node, stamp: Stamp, place: impl Fn() -> PointerBuf) {
+        // What came later was not read.
+        if stamp.born > self.read || self.found.len() >= self.max {
+            return;
+        }
+        if stamp.changed > self.read {
+            self.found.push(Change { place: place(), at: stamp.changed, what: What::Value });
+        } else {
+            self.visit(node, &place());
+        }
+    }
+}
+
+fn shifted(node: &Node, token: &str, read: At) -> Option<At> {
+    let array = node.as_array()?;
+    array.shifted_since(token.parse().ok()?, read)
+}
+
+fn lost_since(node: &Node, read: At) -> Option<At> {
+    match node {
+        Node::Array(array) => array.lost_since(read),
+        Node::Object(object) => object.lost_since(read),
+        _ => None,
+    }
+}
+
+fn members_changed(node: &Node) -> Option<At> {
+    match node {
+        Node::Array(array) => Some(array.members_changed()),
+        Node::Object(object) => Some(object.members_changed()),
+        _ => None,
+    }
+}

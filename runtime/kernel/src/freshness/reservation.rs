@@ -1,0 +1,98 @@
+//! Places that are kept for a moment for a worker whose proposal was refused because others had been faster.
+//!
+//! So that two workers cannot invalidate each other for ever: what the refused one writes and what had changed under it
+//! stays as it is until its next answer, or until the reservation is over.
+
+use std::collections::BTreeMap;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde::{Deserialize, Serialize};
+
+use super::Target;
+use super::targets::index_in;
+use crate::id::{InvocationId, Timestamp, WorkerName};
+use crate::snapshot::pairs;
+
+/// Decisions of the board that a reservation lasts at most.
+pub(crate) const DECISIONS_MAX: u64 = 8;
+/// Milliseconds of recorded time that it lasts at most.
+pub(crate) const LASTS_MS: u64 = 30_000;
+/// Places that one reservation keeps at most.
+pub(super) const PLACES_MAX: usize = 64;
+
+/// What is kept for one invocation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// Whose invocation it is.
+    pub worker: WorkerName,
+    /// The places, and everything in them.
+    pub places: Vec<PointerBuf>,
+    /// The number of the board's decisions with which it ends.
+    pub decisions: u64,
+    /// The recorded time at which it ends.
+    pub until: Timestamp,
+}
+
+/// The reservations of a board, by the invocations they are for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Reservations(#[serde(with = "pairs")] BTreeMap<InvocationId, Reservation>);
+
+impl Reservations {
+    /// Each reservation and its invocation.
+    pub fn iter(&self) -> impl Iterator<Item = (InvocationId, &Reservation)> {
+        self.0.iter().map(|(invocation, reservation)| (*invocation, reservation))
+    }
+
+    /// Those that are not over by then.
+    pub(crate) fn at(&self, now: Timestamp) -> Self {
+        let held = self.0.iter().filter(|(_, held)| held.until > now);
+        Self(held.map(|(invocation, held)| (*invocation, held.clone())).collect())
+    }
+
+    /// Who has the place of a target that is another's.
+    pub(super) fn holder_of(&self, target: &Target, own: Option<InvocationId>) -> Option<&WorkerName> {
+        let others = self.0.iter().filter(|(invocation, _)| Some(**invocation) != own);
+        let holds = |reservation: &Reservation| reservation.places.iter().any(|place| touches(target, place));
+        others.map(|(_, reservation)| reservation).find(|reservation| holds(reservation)).map(|held| &held.worker)
+    }
+
+    /// What of these places nobody else has yet.
+    pub(crate) fn vacant(&self, places: Vec<PointerBuf>, own: InvocationId) -> Vec<PointerBuf> {
+        let others = || self.0.iter().filter(|(invocation, _)| **invocation != own).flat_map(|(_, held)| &held.places);
+        places.into_iter().filter(|place| !others().any(|held| overlap(place, held))).collect()
+    }
+
+    /// When the last of the reservations ends that stand in the way of an invocation; none if nothing does.
+    pub(crate) fn until(&self, awaited: &[PointerBuf], own: InvocationId) -> Option<Timestamp> {
+        let others = self.0.iter().filter(|(invocation, _)| **invocation != own);
+        let in_the_way = others
+            .filter(|(_, held)| held.places.iter().any(|place| awaited.iter().any(|awaited| overlap(awaited, place))));
+        in_the_way.map(|(_, held)| held.until).max()
+    }
+
+    pub(crate) fn insert(&mut self, invocation: InvocationId, reservation: Reservation) {
+        self.0.insert(invocation, reservation);
+    }
+
+    /// Keeps what is not over: `is_open` says whether an invocation still waits for its answer.
+    pub(crate) fn expire(&mut self, now: Timestamp, decisions: u64, is_open: impl Fn(InvocationId) -> bool) {
+        self.0.retain(|invocation, held| held.until > now && held.decisions > decisions && is_open(*invocation));
+    }
+}
+
+/// Whether one place is the other, or lies above or below it.
+fn overlap(one: &Pointer, other: &Pointer) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+/// Whether writing to a target changes what is at a place, or its index.
+fn touches(target: &Target, place: &Pointer) -> bool {
+    if overlap(&target.place, place) {
+        return true;
+    }
+    let Some((array, index)) = target.place.split_back().filter(|_| target.action.shifts()) else { return false };
+    // To an object an index is a name like others, and nothing is behind it; then a little too much is kept.
+    let Ok(index) = index.decoded().parse::<usize>() else { return false };
+    index_in(place, array).is_some_and(|(mine, _)| mine > index)
+}

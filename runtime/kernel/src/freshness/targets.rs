@@ -1,0 +1,165 @@
+//! Which places of the committed state a patch writes.
+//!
+//! Operations are applied one after the other, so a later one may name a place that an earlier one made or shifted.
+//! What its author knew is the state before the patch: every target is traced back to there, and what the patch itself
+//! made is nobody else's.
+
+use jsonptr::{Pointer, PointerBuf};
+
+use crate::blueprint::GrantOp;
+use crate::patch::Op;
+use crate::state::Candidate;
+
+/// A place that a patch depends on because of what it does there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    /// Index of the operation.
+    pub(crate) op: usize,
+    /// Where, in the state before the patch; an append has `-`.
+    pub(crate) place: PointerBuf,
+    /// What it does there.
+    pub(crate) action: Action,
+}
+
+/// What an operation does at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Puts another value there.
+    Overwrites,
+    /// Takes away what is there.
+    Removes,
+    /// Makes a member.
+    Creates,
+    /// Puts an element before the one that is there.
+    Inserts,
+    /// Puts an element behind the last one.
+    Appends,
+    /// Takes a copy of what is there.
+    Copies,
+}
+
+impl Action {
+    /// Whether what is there must be as it was, not only the way to it.
+    pub(super) const fn needs_value(self) -> bool {
+        matches!(self, Self::Overwrites | Self::Removes | Self::Copies)
+    }
+
+    /// Whether elements behind the place get other indices.
+    pub(super) const fn shifts(self) -> bool {
+        matches!(self, Self::Removes | Self::Inserts)
+    }
+}
+
+/// What an earlier operation did to the places of later ones.
+enum Own {
+    /// Everything there is of its making.
+    Wrote(PointerBuf),
+    Inserted(PointerBuf, usize),
+    Removed(PointerBuf, usize),
+}
+
+/// Collects targets, operation by operation.
+#[derive(Default)]
+pub(crate) struct Targets {
+    targets: Vec<Target>,
+    own: Vec<Own>,
+}
+
+impl Targets {
+    /// Notes what an operation is about to do to the candidate.
+    pub(crate) fn note(&mut self, index: usize, op: &Op, candidate: &Candidate) {
+        match op {
+            Op::Test(_) => {}
+            Op::Remove(op) => self.leave(index, &op.path, candidate),
+            Op::Replace(op) => {
+                self.add(index, &op.path, Action::Overwrites);
+                self.own.push(Own::Wrote(op.path.clone()));
+            }
+            Op::Add(_) => self.arrive(index, op, candidate),
+            Op::Copy(copy) => {
+                self.add(index, &copy.from, Action::Copies);
+                self.arrive(index, op, candidate);
+            }
+            Op::Move(moving) => {
+                // The effect is judged as the document is once `from` is gone, and so is noted after that.
+                self.leave(index, &moving.from, candidate);
+                self.arrive(index, op, candidate);
+            }
+        }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Target> {
+        self.targets
+    }
+
+    fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
+        self.add(index, from, Action::Removes);
+        let array = from.parent().filter(|parent| candidate.get(parent).is_some_and(|node| node.as_array().is_some()));
+        let element = array.and_then(|array| Some((array.to_buf(), from.back()?.decoded().parse().ok()?)));
+        self.own.push(match element {
+            Some((array, element)) => Own::Removed(array, element),
+            None => Own::Wrote(from.to_buf()),
+        });
+    }
+
+    fn arrive(&mut self, index: usize, op: &Op, candidate: &Candidate) {
+        let effect = candidate.effect(op);
+        let lands_at = &effect.lands_at;
+        let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
+        let appends = effect.granted_at != effect.lands_at;
+        match effect.kind {
+            _ if appends => {
+                self.add(index, &effect.granted_at, Action::Appends);
+                self.own.push(Own::Wrote(effect.lands_at));
+            }
+            Some(GrantOp::Insert) => {
+                self.add(index, lands_at, Action::Inserts);
+                self.own.extend(element().map(|(array, element)| Own::Inserted(array, element)));
+            }
+            Some(GrantOp::Replace) => {
+                self.add(index, lands_at, Action::Overwrites);
+                self.own.push(Own::Wrote(effect.lands_at));
+            }
+            _ => {
+                self.add(index, lands_at, Action::Creates);
+                self.own.push(Own::Wrote(effect.lands_at));
+            }
+        }
+    }
+
+    fn add(&mut self, op: usize, place: &Pointer, action: Action) {
+        if let Some(place) = self.before(place) {
+            self.targets.push(Target { op, place, action });
+        }
+    }
+
+    /// What a place was called before the patch; none if the patch made it.
+    fn before(&self, place: &Pointer) -> Option<PointerBuf> {
+        let mut place = place.to_buf();
+        for own in self.own.iter().rev() {
+            let (array, index, inserted) = match own {
+                Own::Wrote(wrote) if place.starts_with(wrote) => return None,
+                Own::Wrote(_) => continue,
+                Own::Inserted(array, index) => (array, *index, true),
+                Own::Removed(array, index) => (array, *index, false),
+            };
+            let Some((mine, rest)) = index_in(&place, array) else { continue };
+            let before = match (inserted, mine.cmp(&index)) {
+                (true, std::cmp::Ordering::Equal) => return None,
+                (true, std::cmp::Ordering::Greater) => mine - 1,
+                (false, std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => mine + 1,
+                (_, std::cmp::Ordering::Less) => continue,
+            };
+            let mut moved = array.with_trailing_token(before);
+            moved.append(&rest);
+            place = moved;
+        }
+        Some(place)
+    }
+}
+
+/// The index by which a place lies in an array, and the rest of its pointer.
+pub(super) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
+    let (token, rest) = place.strip_prefix(array)?.split_front()?;
+    Some((token.decoded().parse().ok()?, rest.to_buf()))
+}
