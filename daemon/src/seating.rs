@@ -148,6 +148,11 @@ impl SeatArguments {
 }
 
 impl Seating {
+    /// Whether a recording answers.
+    pub(crate) const fn is_played(&self) -> bool {
+        self.player.is_some()
+    }
+
     /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers
     /// that were under way when a process ended are asked for again.
     pub(crate) fn goes_on(&self, records: &[Record]) {

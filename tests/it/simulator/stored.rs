@@ -28,7 +28,7 @@ impl Stored {
     }
 
     /// A snapshot that the journal should name now.
-    pub(super) fn to_name(&mut self) -> Option<(Seq, Digest)> {
+    pub(super) fn due_to_name(&mut self) -> Option<(Seq, Digest)> {
         let due = !self.is_named && self.random.percent(50);
         self.is_named |= due;
         self.last.filter(|_| due)

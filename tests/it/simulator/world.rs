@@ -251,7 +251,7 @@ impl World {
 
     /// Stores the board now and then, and lets the journal name what was stored a while ago.
     fn keep(&mut self) {
-        if let Some((of, digest)) = self.stored.to_name() {
+        if let Some((of, digest)) = self.stored.due_to_name() {
             self.give(Input::Snapshot { of, digest });
         }
         if let Some(restored) = self.stored.consider(&self.board, &self.records)

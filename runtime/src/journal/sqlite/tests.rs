@@ -253,6 +253,30 @@ fn opening_says_what_is_wrong_with_the_file() {
 }
 
 #[tokio::test]
+async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    open(&dir).append(writer.created()).await.expect("appended");
+    let sql = "DROP TABLE snapshots; DROP TABLE parts; PRAGMA user_version = 1";
+    shell(dir.path()).execute_batch(sql).expect("made as format 1 was");
+    let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    assert_eq!(reader.head(&"b".into()), Ok(writer.head));
+    assert_eq!(reader.snapshots(&"b".into()), Ok(Vec::new()));
+    assert_eq!(reader.part(&"b".into(), Digest([1; 32])), Ok(None));
+    drop(reader);
+    let journal = open(&dir);
+    assert_eq!(journal.head(&"b".into()), Ok(writer.head));
+    journal.append(writer.signal("still there")).await.expect("appended");
+    let text: std::sync::Arc<str> = "[]".into();
+    let part = Part { hash: patchboard_kernel::digest::sha256(text.as_bytes()), text, names: Vec::new() };
+    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(2));
+    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(0), "it is there");
+    assert_eq!(journal.part(&"b".into(), part.hash), Ok(Some("[]".to_owned())));
+    let version: i64 = shell(dir.path()).query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
+    assert_eq!(version, 2);
+}
+
+#[tokio::test]
 async fn a_journal_opened_for_reading_is_not_written_to() {
     let dir = dir();
     let missing = SqliteJournal::open_read_only(dir.path()).err();

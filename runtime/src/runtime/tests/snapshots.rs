@@ -2,8 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use patchboard_kernel::board::Stored;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Body;
+use patchboard_kernel::snapshot::Part;
 use rusqlite::Connection;
 
 use super::faults::Faulty;
@@ -93,6 +95,16 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     }
     journal.sweep(&id, 0, 2, &[]).expect("swept");
     id
+}
+
+/// What a snapshot of the board stores, the manifest last.
+fn all_parts(board: &Board) -> (Vec<Part>, Stored<'_>) {
+    let mut all = Vec::new();
+    let stored = board.store(true, &mut |part| {
+        all.push(part);
+        Ok::<_, JournalError>(())
+    });
+    (all, stored.expect("nothing fails"))
 }
 
 fn shell(dir: &TempDir) -> Connection {
@@ -284,9 +296,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let id = long_board(&journal, every(1000), 350).await;
     let board = recovery::recover(&journal, &id).expect("recovered").board;
     // Every prefix of what a snapshot stores, as a kill would leave it.
-    let mut all = Vec::new();
-    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
-    drop(stored.expect("nothing fails"));
+    let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
     for stored in 0..all.len() {
         journal.store_parts(&id, board.epoch(), &all[stored..=stored]).expect("stored");
@@ -335,9 +345,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
     let board = recovery::recover(&journal, &id).expect("recovered").board;
-    let mut all = Vec::new();
-    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
-    let stored = stored.expect("nothing fails");
+    let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
     let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
     assert_eq!(refused.code(), "missing_part");
@@ -431,9 +439,60 @@ async fn figures() {
         let restored = Board::restore(&first_record, last.digest, &mut fetch).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
+        let idle = append_latencies(&journal, || false);
+        let storing = Arc::new(AtomicBool::new(true));
+        let beside = std::thread::spawn({
+            let (journal, board, storing) = (journal.clone(), restored.clone(), Arc::clone(&storing));
+            move || {
+                journal.sweep(board.id(), board.epoch(), 0, &[]).expect("swept");
+                // Its parts are gone, so all of them are stored again.
+                keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+                storing.store(false, Ordering::SeqCst);
+            }
+        });
+        let busy = append_latencies(&journal, || storing.load(Ordering::SeqCst));
+        beside.join().expect("no panic");
+        eprintln!("  appends with nothing beside them: {idle}");
+        eprintln!("  appends beside a sweep and a whole snapshot: {busy}");
         let begun = std::time::Instant::now();
         let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect("swept");
         eprintln!("  swept: {swept:?}, {:.1?}", begun.elapsed());
+    }
+}
+
+/// How long single appends to another board take, for as long as `goes_on`, but 200 of them.
+fn append_latencies(journal: &SqliteJournal, goes_on: impl Fn() -> bool) -> String {
+    let name = if goes_on() { "beside" } else { "idle" };
+    let mut writer = crate::journal::testing::Writer::new(name);
+    let mut took = Vec::new();
+    let mut batch = writer.created();
+    while took.len() < 200 || (goes_on() && took.len() < 20_000) {
+        let begun = std::time::Instant::now();
+        futures_now(journal.append(batch)).expect("appended");
+        took.push(begun.elapsed());
+        batch = writer.signal("s");
+    }
+    took.sort_unstable();
+    let at = |share: usize| took[(took.len() - 1) * share / 100];
+    format!(
+        "{} of them, median {:.1?}, 90 % {:.1?}, 99 % {:.1?}, most {:.1?}",
+        took.len(),
+        at(50),
+        at(90),
+        at(99),
+        at(100)
+    )
+}
+
+/// Polls a future that never waits.
+fn futures_now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        std::thread::yield_now();
     }
 }
 

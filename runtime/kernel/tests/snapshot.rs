@@ -1,0 +1,174 @@
+//! Snapshots of a board from outside: their bytes, what is refused, and journals of earlier formats.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use patchboard_kernel::record::{Body, GENESIS, Kind, Record};
+use patchboard_kernel::replay;
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
+use serde_json::{Value, json};
+
+fn genesis(salt: Salt) -> Genesis {
+    let blueprint = json!({
+        "blueprint": 1, "name": "small", "state": {"schema": {}, "initial": {"list": []}},
+        "workers": {"w": {"agent": "script", "writes": [{"path": "/list/-"}]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+        "concurrency": 1,
+    });
+    Genesis {
+        board: BoardId::from("small"),
+        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        request: Value::Null,
+        salt,
+        at: Timestamp(0),
+    }
+}
+
+/// A board with one commit, one call under way and one invocation queued, and its records.
+fn small() -> (Board, Vec<Record>) {
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO)).expect("a board");
+    let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
+    let from = From::Direct { token: Some("t".into()), base: None };
+    let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None };
+    let signal = Input::Signal { name: "go".into(), value: Value::Null };
+    for (at, input) in [Input::Propose(proposal), signal.clone(), signal].into_iter().enumerate() {
+        let at = Timestamp(i64::try_from(at).expect("small"));
+        records.extend(board.step(at, input).records);
+    }
+    (board, records)
+}
+
+fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
+    let mut parts = BTreeMap::new();
+    let Ok(stored) = board.store(true, &mut |part| {
+        parts.insert(part.hash, part.text.to_string());
+        Ok::<_, Infallible>(())
+    });
+    (stored.manifest.hash, parts)
+}
+
+fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> Result<Board, SnapshotError> {
+    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()))
+}
+
+#[test]
+fn the_bytes_of_a_snapshot_are_these() {
+    let (board, _) = small();
+    let (digest, parts) = store(&board);
+    let manifest = &parts[&digest];
+    let (head, hash) = board.head();
+    let seal = Hasher::new(&Salt::ZERO).seal();
+    // SHA-256(64 zero bytes ‖ 50).
+    let mut block = vec![0; 64];
+    block.push(0x50);
+    assert_eq!(seal, sha256(&block));
+    let state = board.state().digest();
+    let begin = format!(
+        r#"{{"layout":1,"board":"small","seal":"{seal}","head":[{head},"{hash}"],"trees":[[1,"{state}",["o",0,0,["b",1,0,["list",["a",1,0,["l",1,1,["one"]]]]]]]],"rest":["o",0,0,"#
+    );
+    assert!(manifest.starts_with(&begin), "{manifest}\nis not\n{begin}");
+    // All else is more than a small part, so it is one.
+    let rest: Digest = manifest[begin.len() + 1..begin.len() + 65].parse().expect("a hash");
+    assert_eq!(manifest[begin.len()..], format!(r#""{rest}"]}}"#));
+    assert!(parts[&rest].starts_with(r#"["b",0,0,["bases","#), "{}", parts[&rest]);
+}
+
+#[test]
+fn a_restored_board_is_the_board_to_the_last_null() {
+    let (board, records) = small();
+    let (digest, parts) = store(&board);
+    let restored = restore(&records[0], digest, &parts).expect("restored");
+    assert_eq!(store(&restored), (digest, parts));
+    assert_eq!(restored.scheduler().queue(), board.scheduler().queue());
+    assert_eq!(restored.scheduler().queue()[0].value, Some(Value::Null), "a signal that carries null is no other");
+    assert_eq!(restored.scheduler().open(), board.scheduler().open());
+    assert_eq!((restored.head(), restored.wake_at()), (board.head(), board.wake_at()));
+}
+
+#[test]
+fn what_is_no_snapshot_of_the_board_is_refused() {
+    let (board, records) = small();
+    let (digest, parts) = store(&board);
+    let refused = |digest, parts: &_| restore(&records[0], digest, parts).err().expect("refused");
+    let none = sha256(b"nothing");
+    assert_eq!(refused(none, &parts), SnapshotError::Missing(none));
+    for hash in parts.keys() {
+        let mut parts = parts.clone();
+        *parts.get_mut(hash).expect("it is there") += " ";
+        assert_eq!(refused(digest, &parts), SnapshotError::Altered(*hash));
+        parts.remove(hash);
+        assert_eq!(refused(digest, &parts), SnapshotError::Missing(*hash));
+    }
+    // Manifests that have the right hash and say something else.
+    let changed = |from: &str, to: &str| {
+        let text = parts[&digest].replacen(from, to, 1);
+        assert_ne!(text, parts[&digest]);
+        let digest = sha256(text.as_bytes());
+        refused(digest, &parts.clone().into_iter().chain([(digest, text)]).collect())
+    };
+    assert_eq!(changed(r#""layout":1"#, r#""layout":99"#), SnapshotError::OtherLayout(99));
+    for (from, to, why) in [
+        (r#""board":"small""#, r#""board":"other""#, "another board"),
+        (r#"["one"]"#, r#"["two"]"#, "digest"),
+        (r#"["l",1,1"#, r#"["l",1,2"#, "version"),
+        (r#"["l",1,1"#, r#"["l",0,1"#, "shape"),
+        (r#""trees":[["#, r#""trees":[[0,"x",null],["#, "hexadecimal"),
+        (r#""rest":"#, r#""more":1,"rest":"#, "unknown field"),
+        (r#"{"layout""#, r#"[{"layout""#, "EOF"),
+    ] {
+        let error = changed(from, to).to_string();
+        assert!(error.contains(why), "{to}: {error}");
+    }
+    let (_, others) = Board::create(genesis(Salt([1; 32]))).expect("a board");
+    let error = restore(&others.records[0], digest, &parts).err().expect("refused").to_string();
+    assert!(error.contains("another board"), "{error}");
+}
+
+#[test]
+fn a_snapshot_of_what_has_not_happened_or_of_the_middle_of_a_step_is_found() {
+    let (mut board, mut records) = small();
+    let digest = board.snapshot_digest();
+    let ahead = board.step(Timestamp(9), Input::Snapshot { of: board.head().0.next(), digest });
+    assert!(ahead.records.is_empty(), "it cannot be");
+    let of = board.head().0;
+    records.extend(board.step(Timestamp(9), Input::Snapshot { of, digest }).records);
+    let last = records.last().expect("recorded");
+    assert_eq!(last.body().expect("readable").kind(), Kind::Snapshot);
+    assert!(last.header.contains(&format!(r#""layout":{LAYOUT},"of":{of},"seq":{}"#, of.next())), "{}", last.header);
+    replay::replay(&records, None).expect("it follows");
+    let middle = records.iter().position(|record| record.kind == Kind::Scheduled).expect("scheduled") as u64;
+    let forged = board.step(Timestamp(9), Input::Snapshot { of: Seq(middle), digest }).records;
+    records.extend(forged);
+    let difference = replay::replay(&records, None).err().expect("it does not follow");
+    assert!(difference.what.contains("middle of a step"), "{difference}");
+}
+
+#[test]
+fn a_board_of_format_1_has_snapshots_like_any_other() {
+    let (board, records) = small();
+    let hasher = Hasher::new(&Salt::ZERO);
+    let mut previous = GENESIS;
+    let mut earlier = Vec::new();
+    for record in &records {
+        let mut body = record.body().expect("readable");
+        if let Body::Created(created) = &mut body {
+            assert_eq!(created.format, 2);
+            created.format = 1;
+        }
+        let record = Record::seal(previous, record.seq, record.at, &body, &hasher);
+        previous = record.hash;
+        earlier.push(record);
+    }
+    let mut recovered = Board::recover(&earlier).expect("recovered");
+    assert_eq!(recovered.state().digest(), board.state().digest());
+    // Its snapshots are those of any other board.
+    let (digest, parts) = store(&recovered);
+    let of = recovered.head().0;
+    earlier.extend(recovered.step(Timestamp(9), Input::Snapshot { of, digest }).records);
+    let difference = replay::replay(&earlier, None).err().expect("its rules were others");
+    assert!(difference.what.contains("format 1"), "{difference}");
+    restore(&earlier[0], digest, &parts).expect("restored");
+}
