@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::apply::outside;
 use super::tokens::Known;
 use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
-use crate::blueprint::{Action, AgentKind, Restart};
+use crate::blueprint::{Action, AgentKind, Freshness, Restart};
 use crate::breaker::{Branch, Change, Move, Reason};
 use crate::digest::Digest;
 use crate::event::events;
@@ -539,7 +539,10 @@ impl Draft<'_> {
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
-            members: Vec::new(),
+            members: match worker.freshness {
+                Freshness::Members => view.members.clone(),
+                Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
+            },
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
