@@ -296,6 +296,9 @@ fn value_not_granted(path: &Pointer, write: &Write, reason: Violation, written: 
 }
 
 fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Option<Violation> {
+    if schema.is_plain(granted_at) {
+        return None;
+    }
     let Location::Illegal { legal_prefix, known, patterns } = schema.locate_pointer(granted_at) else { return None };
     let rest = granted_at.as_str().get(legal_prefix.len()..).unwrap_or_default();
     let wrong = PointerBuf::parse(rest).ok().and_then(|rest| Some(rest.first()?.decoded().into_owned()));

@@ -20,6 +20,7 @@ use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Candidate, ResultLimits, State};
 use crate::tree::{Edit, Node, Since};
 
+pub(crate) use reply::fingerprint;
 pub use reply::{Reply, ReplyBody};
 
 /// What the pipeline says of a proposal.

@@ -12,7 +12,7 @@ use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
-use crate::pipeline::{self, Made, Reply};
+use crate::pipeline::{self, Made};
 use crate::record::{Author, Body, Committed, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Open, Queued};
@@ -63,8 +63,10 @@ impl Board {
             }
             Body::Committed(committed) => self.apply_commit(seq, at, committed, made)?,
             Body::NoOp(no_op) => {
-                let reply = Reply { patch: no_op.patch.clone(), intent: no_op.intent.clone() };
-                self.remember(&no_op.by, &reply.to_body(), Verdict::NoOp { seq }, at);
+                if let Some(token) = token_of(&no_op.by) {
+                    let reply = pipeline::fingerprint(&self.hasher, &no_op.patch, no_op.intent.as_deref());
+                    self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
+                }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::NoOp);
                 self.feedback.remove(&no_op.by.worker);
@@ -162,21 +164,29 @@ impl Board {
             return Err("its patch does not make the state it names".to_owned());
         }
         self.wake();
-        let written = breaker::fingerprint(&self.hasher, &made.changes, &made.state);
+        // A direct proposal belongs to no branch that could go in circles.
+        let is_of_branch = committed.by.attempt.is_some();
+        let written = is_of_branch.then(|| breaker::fingerprint(&self.hasher, &made.changes, &made.state));
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
-        let reply = Reply { patch: committed.patch.clone(), intent: committed.intent.clone() };
-        let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
-        self.remember(&committed.by, &reply.to_body(), verdict, at);
+        if let Some(token) = token_of(&committed.by) {
+            let reply = pipeline::fingerprint(&self.hasher, &committed.patch, committed.intent.as_deref());
+            let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
+            self.tokens.remember(token, reply, verdict, at);
+        }
         let branch = self.finish(&committed.by, at, Finish::Completed)?;
-        self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Commit(written));
+        let heard = Heard::Commit(written.unwrap_or(committed.state));
+        self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         self.feedback.remove(&committed.by.worker);
         Ok(())
     }
 
     fn apply_rejection(&mut self, seq: Seq, at: Timestamp, rejected: &Rejected) -> Result<(), String> {
-        let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
-        self.remember(&rejected.by, &ReplyBody::Text(rejected.reply.clone()), verdict, at);
+        if let Some(token) = token_of(&rejected.by) {
+            let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
+            let reply = ReplyBody::Text(rejected.reply.clone()).digest(&self.hasher);
+            self.tokens.remember(token, reply, verdict, at);
+        }
         let is_conflict = rejected.stage == Stage::Freshness;
         if let (true, Some(attempt)) = (is_conflict, &rejected.by.attempt) {
             let reserved = rejected.rejection.violations.iter().filter(|violation| violation.code == Code::Reserved);
@@ -230,20 +240,20 @@ impl Board {
         }
     }
 
-    fn remember(&mut self, by: &Author, reply: &ReplyBody, verdict: Verdict, at: Timestamp) {
-        let token = match (&by.attempt, &by.token) {
-            (Some(attempt), _) => Token::of(attempt.invocation, attempt.number),
-            (None, Some(token)) => outside(&by.worker, token),
-            (None, None) => return,
-        };
-        self.tokens.remember(token, reply.digest(&self.hasher), verdict, at);
-    }
-
     /// A board with nothing to do takes up work again.
     fn wake(&mut self) {
         if self.ended.is_some_and(|ended| !ended.is_final()) {
             self.ended = None;
         }
+    }
+}
+
+/// The token by which a proposal is known again.
+fn token_of(by: &Author) -> Option<Token> {
+    match (&by.attempt, &by.token) {
+        (Some(attempt), _) => Some(Token::of(attempt.invocation, attempt.number)),
+        (None, Some(token)) => Some(outside(&by.worker, token)),
+        (None, None) => None,
     }
 }
 

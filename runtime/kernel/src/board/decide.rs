@@ -19,6 +19,7 @@ use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::invariant;
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
+use crate::plan::WakesOn;
 use crate::record::{
     Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
     Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
@@ -95,7 +96,7 @@ impl Draft<'_> {
             From::Direct { token, .. } => token.as_ref().map(|token| outside(&worker, token)),
         };
         let known = match &token {
-            Some(token) => self.board.tokens.look_up(token, reply.digest(&self.board.hasher), self.at),
+            Some(token) => self.board.tokens.look_up(token, || reply.digest(&self.board.hasher), self.at),
             None => Known::New,
         };
         match known {
@@ -174,10 +175,14 @@ impl Draft<'_> {
         let pipeline::Accepted { reply, made } = accepted;
         let worker = by.worker.clone();
         let before: State = self.board.state.clone();
-        let changes = made.changes.clone();
+        let wakes = self.board.plan.rules.iter().any(|rule| matches!(rule.wakes_on, WakesOn::Event { .. }));
+        let (changes, patch) = match wakes {
+            true => (made.changes.clone(), reply.patch.clone()),
+            // Nobody looks at them.
+            false => (Vec::new(), Value::Null),
+        };
         let version = self.board.version().next();
         let state = made.state.digest();
-        let patch = reply.patch.clone();
         let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });

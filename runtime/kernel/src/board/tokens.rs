@@ -65,10 +65,11 @@ impl<'de> Deserialize<'de> for Tokens {
 }
 
 impl Tokens {
-    pub(super) fn look_up(&self, token: &Token, reply: Digest, now: Timestamp) -> Known {
+    /// `reply` is asked for only if the token was decided.
+    pub(super) fn look_up(&self, token: &Token, reply: impl FnOnce() -> Digest, now: Timestamp) -> Known {
         match self.decided.get(token) {
             Some(decided) if now.ms_since(decided.at) < WINDOW_MS => {
-                if decided.reply == reply {
+                if decided.reply == reply() {
                     Known::Same(decided.verdict.clone())
                 } else {
                     Known::Other

@@ -46,10 +46,15 @@ impl ReplyBody {
             Self::Text(text) => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
         match value.map(unwrap) {
-            Some(Ok(reply)) => hasher.document(&serde_json::json!([reply.patch, reply.intent])),
+            Some(Ok(reply)) => fingerprint(hasher, &reply.patch, reply.intent.as_deref()),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
     }
+}
+
+/// The fingerprint of a reply that is a proposal; see [`ReplyBody::digest`].
+pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>) -> Digest {
+    hasher.commitment(0, intent.unwrap_or_default(), patch)
 }
 
 impl Reply {
@@ -99,6 +104,9 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<(Repl
 }
 
 fn body_bytes(reply: &Reply) -> u64 {
+    if reply.intent.is_none() {
+        return json::size(&reply.patch);
+    }
     match reply.to_body() {
         ReplyBody::Json(value) => json::size(&value),
         ReplyBody::Text(text) => text.len() as u64,

@@ -22,6 +22,49 @@ const DEEP_MAX: usize = 64;
 /// The most names that an answer lists.
 const KNOWN_MAX: usize = 64;
 
+/// Whether a place is one that the schema names plainly: by `properties` and `items`, through references with one
+/// target. Says no of whatever needs more thought; [`locate_pointer`] thinks.
+pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
+    /// References that are followed on one value.
+    const REFERENCES_MAX: usize = 16;
+    let mut id = 0;
+    let settled = |mut id: Id| {
+        for _ in 0..REFERENCES_MAX {
+            let node = map.node(id);
+            let branches = |role: &Role| matches!(role, Role::AllOf | Role::AnyOf | Role::OneOf);
+            if node.never || node.outside || node.children.iter().any(|(role, _)| branches(role)) {
+                return None;
+            }
+            match node.refs.as_slice() {
+                [] => return Some(id),
+                // Beside a reference there may be more that restricts the value.
+                [targets] if node.children.is_empty() && targets.len() == 1 => id = targets[0],
+                _ => return None,
+            }
+        }
+        None
+    };
+    for token in place.tokens() {
+        let Some(here) = settled(id).map(|id| map.node(id)) else { return false };
+        let name = token.decoded();
+        let narrows = |role: &Role| matches!(role, Role::Pattern(_) | Role::Prefix(_));
+        if here.children.iter().any(|(role, _)| narrows(role)) {
+            return false;
+        }
+        let is_element = here.arrays && !here.objects && (name == "-" || is_index(&name));
+        let child = here.children.iter().find(|(role, _)| match role {
+            Role::Property(known) => here.objects && *known == name,
+            Role::Items => is_element,
+            _ => false,
+        });
+        match child {
+            Some((_, child)) => id = *child,
+            None => return false,
+        }
+    }
+    settled(id).is_some()
+}
+
 /// What a schema says of one place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Claim {

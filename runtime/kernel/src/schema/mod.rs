@@ -135,6 +135,11 @@ impl Schema {
         locate::may_be_array(&self.map, pattern)
     }
 
+    /// Whether a place is one that the schema names plainly; if not, [`Self::locate_pointer`] says more.
+    pub(crate) fn is_plain(&self, place: &Pointer) -> bool {
+        locate::is_plain(&self.map, place)
+    }
+
     /// What the schema says of one place; the token `-` is the append position of an array or a member of that name.
     pub fn locate_pointer(&self, place: &Pointer) -> Location {
         locate::locate_pointer(&self.map, place)

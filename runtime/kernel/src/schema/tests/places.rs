@@ -333,6 +333,32 @@ fn instances() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn a_place_is_plain_if_its_names_are_all_that_matters() {
+    let schema = Schema::compile(
+        &json!({
+            "properties": {
+                "claims": {"type": "array", "items": {"$ref": "#/$defs/claim"}},
+                "either": {"anyOf": [{"properties": {"a": true}}, false]},
+                "tuple": {"type": "array", "prefixItems": [true], "items": true},
+                "free": {"type": "object", "patternProperties": {"^x": true}, "properties": {"a": true}},
+            },
+            "$defs": {"claim": {"type": "object", "properties": {"text": {}, "gone": false}, "if": {}, "then": {}}},
+        }),
+        false,
+    );
+    let schema = schema.expect("it compiles");
+    let is_plain = |text: &str| schema.is_plain(jsonptr::Pointer::parse(text).expect("a pointer"));
+    for text in ["", "/claims", "/claims/-", "/claims/7", "/claims/0/text"] {
+        assert!(is_plain(text), "{text}");
+    }
+    for text in
+        ["/other", "/claims/x", "/claims/0/gone", "/claims/0/x", "/either/a", "/tuple/0", "/free/a", "/claims/01"]
+    {
+        assert!(!is_plain(text), "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -340,6 +366,10 @@ proptest! {
     fn every_place_of_a_valid_instance_is_legal(schema in schemas(), instances in prop::collection::vec(instances(), 12)) {
         let Ok(schema) = Schema::compile(&schema, false) else { return Ok(()) };
         for instance in instances {
+            for place in pattern("/**").instances_of_value(&instance, 100).into_iter().filter(|place| schema.is_plain(place)) {
+                let location = schema.locate_pointer(&place);
+                prop_assert!(matches!(location, Location::Legal(_)), "{} of {}: {:?}", place, schema.document(), location);
+            }
             prop_assert_eq!(schema.is_valid(&instance), schema.violations(&instance, 3).is_empty());
             if !schema.is_valid(&instance) {
                 continue;
