@@ -19,6 +19,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
@@ -47,6 +48,8 @@ struct Write {
     pattern: Pattern,
     ops: Vec<GrantOp>,
     value: Option<ValueGrant>,
+    /// What the schema says there, once somebody has asked.
+    fragment: OnceLock<Option<Value>>,
 }
 
 struct ValueGrant {
@@ -96,6 +99,7 @@ impl Contract {
                 pattern: pattern(format!("/writes/{index}/path"), &grant.path)?,
                 ops: grant.effective_ops(),
                 value: value.transpose()?,
+                fragment: OnceLock::new(),
             });
         }
         Ok(contract)
@@ -154,7 +158,8 @@ impl Contract {
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
     }
 
-    /// What the worker may do instead, grants nearest to these pointers first, with schema fragments; at most 8.
+    /// What the worker may do instead, grants nearest to these pointers first, with schema fragments; at most 8. It is
+    /// always asked with the same schema.
     pub fn allowed(&self, near: &[&str], schema: &Schema) -> Vec<Allowed> {
         self.nearest_to(near)
             .into_iter()
@@ -163,7 +168,7 @@ impl Contract {
                 path: write.pattern.to_string(),
                 ops: write.ops.clone(),
                 value: write.value.as_ref().map(|value| value.written.clone()),
-                schema: schema.fragment(&write.pattern),
+                schema: write.fragment.get_or_init(|| schema.fragment(&write.pattern)).clone(),
             })
             .collect()
     }

@@ -9,6 +9,7 @@ use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
 use crate::schema::{Schema, StateSchema};
+use crate::view::Fixed;
 
 /// The variables of a rule's condition (SPEC section 6).
 pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch"];
@@ -43,8 +44,8 @@ pub struct Seat {
     pub worker: Arc<Worker>,
     /// What it may read and write.
     pub contract: Contract,
-    /// The least its view can measure; reducing a view goes no lower.
-    pub view_minimum: u32,
+    /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
+    pub fixed: Fixed,
 }
 
 /// A compiled rule.
@@ -109,8 +110,8 @@ impl Plan {
             let worker = worker.with_effective_ops();
             let contract =
                 Contract::compile(&worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))?;
-            let view_minimum = crate::view::minimum(&worker, &contract, &schema);
-            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, view_minimum });
+            let fixed = Fixed::of(&worker, &schema);
+            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, fixed });
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {

@@ -498,7 +498,7 @@ impl Draft<'_> {
         let seat = &board.plan.seats[&branch.worker];
         let worker = Arc::clone(&seat.worker);
         let budget = match board.breaker.is_reduced(&branch) {
-            true => (worker.view.budget / 2).max(seat.view_minimum).min(worker.view.budget),
+            true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
             false => worker.view.budget,
         };
         let feedback = board.feedback_of(&branch.worker);
@@ -506,7 +506,7 @@ impl Draft<'_> {
         let view = view::compile(&view::Inputs {
             worker: &worker,
             contract: &seat.contract,
-            schema: &board.plan.schema,
+            fixed: &seat.fixed,
             state: &board.state,
             trigger: &self.shown_trigger(&queued),
             feedback: &shown,

@@ -291,7 +291,7 @@ impl Board {
         Some(view::compile(&view::Inputs {
             worker: &seat.worker,
             contract: &seat.contract,
-            schema: &self.plan.schema,
+            fixed: &seat.fixed,
             state: &self.state,
             trigger: &trigger,
             feedback: &feedback,

@@ -8,7 +8,7 @@ use crate::contract::Contract;
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::{Location, Schema};
 use crate::source::child;
-use crate::view;
+use crate::view::Fixed;
 
 impl<'a> Check<'a> {
     /// Reads the patterns of every worker.
@@ -162,8 +162,10 @@ impl<'a> Check<'a> {
     fn budget(&mut self, name: &str, seat: &Seat<'_>) {
         let Some(schema) = &self.schema else { return };
         // What does not compile has its own finding.
-        let Ok(contract) = Contract::compile(seat.worker, &self.blueprint.state.schema) else { return };
-        let least = view::minimum(seat.worker, &contract, schema);
+        if Contract::compile(seat.worker, &self.blueprint.state.schema).is_err() {
+            return;
+        }
+        let least = Fixed::of(seat.worker, schema).minimum();
         let spec = &seat.worker.view;
         if least > spec.budget {
             let unit = match spec.unit {

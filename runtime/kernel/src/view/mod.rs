@@ -19,6 +19,8 @@ mod tests;
 mod text;
 mod whole;
 
+use std::borrow::Cow;
+
 use jsonptr::Pointer;
 use serde_json::Value;
 
@@ -48,8 +50,8 @@ pub struct Inputs<'a> {
     pub worker: &'a Worker,
     /// Its compiled contract.
     pub contract: &'a Contract,
-    /// The state schema.
-    pub schema: &'a Schema,
+    /// What of the view is always the same.
+    pub fixed: &'a Fixed,
     /// The committed document.
     pub state: &'a State,
     /// What woke the worker, as it may be shown: an object with `kind`, `rule`, and for an event `op` and `path`.
@@ -89,11 +91,10 @@ impl View {
 
 /// Compiles a view within the budget.
 pub fn compile(inputs: &Inputs<'_>) -> View {
-    let fragment = |pattern: &Pattern| inputs.schema.fragment(pattern);
     Parts {
         worker: inputs.worker,
         reads: inputs.contract.reads(),
-        fragment: &fragment,
+        fixed: inputs.fixed,
         state: inputs.state.root(),
         trigger: inputs.trigger,
         feedback: inputs.feedback,
@@ -102,22 +103,48 @@ pub fn compile(inputs: &Inputs<'_>) -> View {
     .compile()
 }
 
-/// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the worker's
-/// unit; a budget below it is an error of the blueprint.
-pub fn minimum(worker: &Worker, _contract: &Contract, schema: &Schema) -> u32 {
-    let chars = minimum_chars(worker, &|pattern: &Pattern| schema.fragment(pattern));
-    let size = match worker.view.unit {
-        Unit::Chars => chars,
-        Unit::Tokens => chars.div_ceil(CHARS_PER_TOKEN),
-    };
-    u32::try_from(size).unwrap_or(u32::MAX)
+/// What of a worker's views depends on its contract and the schema only.
+pub struct Fixed {
+    /// See [`View::example`].
+    example: Value,
+    /// What may be written, told in full.
+    grants: String,
+    /// The last line.
+    reminder: String,
+    unit: Unit,
 }
 
-fn minimum_chars(worker: &Worker, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> usize {
-    let grants = render::grants(&worker.writes, fragment, Detail::Full);
-    let fixed = [render::SEE_HEADING, NOTHING, render::WOKEN_HEADING].map(text::chars);
-    let reminder = text::chars(&render::reminder(&worker.writes));
-    text::chars(&grants) + fixed.iter().sum::<usize>() + render::TRIGGER_MAX + reminder
+impl Fixed {
+    /// That of a worker.
+    pub fn of(worker: &Worker, schema: &Schema) -> Self {
+        Self::with(worker, &|pattern: &Pattern| schema.fragment(pattern))
+    }
+
+    fn with(worker: &Worker, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+        Self {
+            example: prompt::example(worker, fragment),
+            grants: render::grants(&worker.writes, fragment, Detail::Full),
+            reminder: render::reminder(&worker.writes),
+            unit: worker.view.unit,
+        }
+    }
+
+    /// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the
+    /// worker's unit; a budget below it is an error of the blueprint.
+    pub fn minimum(&self) -> u32 {
+        let chars = self.minimum_chars();
+        let size = match self.unit {
+            Unit::Chars => chars,
+            Unit::Tokens => chars.div_ceil(CHARS_PER_TOKEN),
+        };
+        u32::try_from(size).unwrap_or(u32::MAX)
+    }
+
+    fn minimum_chars(&self) -> usize {
+        let headings = [render::SEE_HEADING, NOTHING, render::WOKEN_HEADING].map(text::chars);
+        let own = text::chars(&self.grants) + text::chars(&self.reminder);
+        own + headings.iter().sum::<usize>() + render::TRIGGER_MAX
+    }
 }
 
 /// A budget in characters.
@@ -136,7 +163,7 @@ const NOTHING: &str = "Nothing yet.\n";
 struct Parts<'a> {
     worker: &'a Worker,
     reads: &'a [Pattern],
-    fragment: &'a dyn Fn(&Pattern) -> Option<Value>,
+    fixed: &'a Fixed,
     state: &'a Node,
     trigger: &'a Value,
     feedback: &'a [Value],
@@ -145,19 +172,20 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn compile(&self) -> View {
-        let example = prompt::example(self.worker, self.fragment);
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
-        woken.push_str(&render::reminder(&self.worker.writes));
+        woken.push_str(&self.fixed.reminder);
         let fixed = text::chars(render::SEE_HEADING)
             + text::chars(NOTHING)
             + text::chars(render::WOKEN_HEADING)
             + text::chars(&woken);
         // A breaker may have cut the budget below what the blueprint was checked with: then less is said of the grants.
-        let details = [Detail::Full, Detail::NoFragments, Detail::Bare];
-        let mut grants = details.into_iter().map(|detail| render::grants(&self.worker.writes, self.fragment, detail));
+        let shorter = [Detail::NoFragments, Detail::Bare];
+        let shorter =
+            shorter.into_iter().map(|detail| Cow::Owned(render::grants(&self.worker.writes, &|_| None, detail)));
+        let mut grants = std::iter::once(Cow::Borrowed(self.fixed.grants.as_str())).chain(shorter);
         let Some(grants) = grants.find(|grants| text::chars(grants) + fixed <= self.limit) else {
-            return self.nothing_fits(example, &woken);
+            return self.nothing_fits(&woken);
         };
         let left = self.limit - text::chars(&grants) - fixed;
         let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
@@ -169,15 +197,16 @@ impl Parts<'_> {
         }
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
         let Shown { reads, members, summarised, .. } = shown;
-        View { text, reads, members, summarised, example }
+        View { text, reads, members, summarised, example: self.fixed.example.clone() }
     }
 
     /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
-    fn nothing_fits(&self, example: Value, woken: &str) -> View {
+    fn nothing_fits(&self, woken: &str) -> View {
         let mut text = [render::WOKEN_HEADING, woken].concat();
-        text.insert_str(0, &render::grants(&self.worker.writes, self.fragment, Detail::Bare));
+        text.insert_str(0, &render::grants(&self.worker.writes, &|_| None, Detail::Bare));
         text::cut(&mut text, self.limit);
         let summarised = self.choose(0, None).summarised;
+        let example = self.fixed.example.clone();
         View { text, reads: Vec::new(), members: Vec::new(), summarised, example }
     }
 

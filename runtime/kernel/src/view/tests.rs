@@ -40,7 +40,8 @@ fn view(worker: &Worker, state: &Value, trigger: &Value, feedback: &[Value], bud
     let reads = patterns(worker);
     let limit = limit(worker, budget);
     let state = &Node::from(state);
-    Parts { worker, reads: &reads, fragment: &no_schema, state, trigger, feedback, limit }.compile()
+    let fixed = &Fixed::with(worker, &no_schema);
+    Parts { worker, reads: &reads, fixed, state, trigger, feedback, limit }.compile()
 }
 
 /// The lines of one section.
@@ -86,7 +87,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fragment: &fragment,
+        fixed: &Fixed::with(&worker, &fragment),
         state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
@@ -140,9 +141,10 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
+    let fixed = Fixed::of(&worker, &schema);
     let with = |state, budget| {
-        let (contract, schema) = (&contract, &schema);
-        compile(&Inputs { worker: &worker, contract, schema, state, trigger: &trigger, feedback: &[], budget })
+        let (contract, fixed) = (&contract, &fixed);
+        compile(&Inputs { worker: &worker, contract, fixed, state, trigger: &trigger, feedback: &[], budget })
     };
     let shown = with(&full, 4000);
     let grants = section(&shown.text, render::WRITE_HEADING);
@@ -153,7 +155,7 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     assert_eq!(shown.example, json!([{"op": "add", "path": "/claims/-", "value": value}]));
     assert_eq!(with(&empty, 4000).example, shown.example, "the example is part of what never changes");
 
-    let least = minimum(&worker, &contract, &schema);
+    let least = fixed.minimum();
     assert_eq!(
         section(&with(&empty, least).text, render::WRITE_HEADING),
         grants,
@@ -330,13 +332,13 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
     for unit in [Unit::Chars, Unit::Tokens] {
         worker.view.unit = unit;
         let reads = patterns(&worker);
-        let chars = minimum_chars(&worker, &fragment);
+        let chars = Fixed::with(&worker, &fragment).minimum_chars();
         let trigger = json!({"kind": "event", "rule": "r".repeat(500), "op": "add", "path": "/claims/0"});
         let at = |limit: usize| {
             let parts = Parts {
                 worker: &worker,
                 reads: &reads,
-                fragment: &fragment,
+                fixed: &Fixed::with(&worker, &fragment),
                 state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
@@ -379,7 +381,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fragment: &fragment,
+        fixed: &Fixed::with(&worker, &fragment),
         state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],

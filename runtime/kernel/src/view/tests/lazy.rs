@@ -163,7 +163,7 @@ fn over_budget_what_changed_last_comes_first() {
     let shown = Parts {
         worker: &worker,
         reads: &reads,
-        fragment: &fragment,
+        fixed: &Fixed::with(&worker, &fragment),
         state: &state,
         trigger: &trigger,
         feedback: &[],
