@@ -2,6 +2,7 @@
 
 mod codes;
 mod json_schema_suite;
+mod random;
 mod shared;
 mod simulator;
 mod syntax;

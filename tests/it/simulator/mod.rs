@@ -7,7 +7,6 @@
 mod forgeries;
 mod invariants;
 mod orders;
-mod random;
 mod world;
 
 use patchboard_kernel::record::Kind;

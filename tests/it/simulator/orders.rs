@@ -8,7 +8,7 @@ use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
-use super::random::Random;
+use crate::random::Random;
 use super::world::{blueprint, tally};
 
 /// The four proposals: an append, two writers of one field, and one that only holds once another was committed.

@@ -11,7 +11,7 @@ use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
-use super::random::Random;
+use crate::random::Random;
 
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 600;
