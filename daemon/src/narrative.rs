@@ -85,6 +85,10 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{by} {code}: {}{last}{cost}", short(&failed.message, 2 * SHOWN))
         }
         Body::Late(late) => format!("{} {}", name(late.worker.as_str()), late.code),
+        Body::Reserved(reserved) => {
+            let places: Vec<String> = reserved.places.iter().map(|place| name(place)).collect();
+            format!("for {}: {}", name(reserved.worker.as_str()), short(&places.join(", "), SHOWN))
+        }
         Body::Skipped(skipped) => {
             let what = skipped.rule.as_ref().map_or("done".to_owned(), |rule| format!("rule {}", name(rule.as_str())));
             format!("the condition of {what} has no truth value: {}", short(&skipped.message, SHOWN))

@@ -73,6 +73,7 @@ impl Totals {
             | Body::Created(_)
             | Body::Epoch(_)
             | Body::Scheduled(_)
+            | Body::Reserved(_)
             | Body::Skipped(_)
             | Body::Breaker(_)
             | Body::Budget(_)
@@ -190,6 +191,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Scheduled(_)
         | Body::Invoked(_)
         | Body::Late(_)
+        | Body::Reserved(_)
         | Body::Skipped(_)
         | Body::Breaker(_)
         | Body::Budget(_)
@@ -212,6 +214,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Rejected
         | Kind::Failed
         | Kind::Late
+        | Kind::Reserved
         | Kind::Skipped
         | Kind::Breaker
         | Kind::Budget
@@ -228,7 +231,7 @@ fn mark(kind: Kind) -> String {
     match kind {
         Kind::Committed => word.green().to_string(),
         Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
-        Kind::Breaker | Kind::Budget | Kind::Skipped => word.yellow().to_string(),
+        Kind::Breaker | Kind::Budget | Kind::Reserved | Kind::Skipped => word.yellow().to_string(),
         Kind::Created
         | Kind::Epoch
         | Kind::Scheduled

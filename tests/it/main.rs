@@ -1,6 +1,7 @@
 //! One integration binary: a module per promise. One binary, because each would link the whole system again.
 
 mod codes;
+mod differential;
 mod json_schema_suite;
 mod random;
 mod shared;

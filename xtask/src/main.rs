@@ -17,9 +17,10 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
-  check   Format, lints, tests and documentation; stops at the first that fails
-  codes   Write docs/codes.md anew from the enums of the kernel
-  help    Print this
+  check          Format, lints, tests and documentation; stops at the first that fails
+  codes          Write docs/codes.md anew from the enums of the kernel
+  differential   Compare validation of changes with validation of the whole: --cases N (1000000), --seed S (1)
+  help           Print this
 ";
 
 /// The name of the variable that lets the test of `docs/codes.md` write the file instead of comparing it.
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         ["check"] => check(),
         ["codes"] => codes(),
+        ["differential", options @ ..] => differential(options),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -120,6 +122,32 @@ fn codes() -> ExitCode {
             println!("docs/codes.md is up to date");
             ExitCode::SUCCESS
         }
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cargo cannot be run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the random part of the differential tests, optimised, for as many verdicts as are asked for.
+fn differential(options: &[&str]) -> ExitCode {
+    let (mut cases, mut seed) = ("1000000", "1");
+    for option in options.chunks(2) {
+        match option {
+            ["--cases", number] if number.parse::<u32>().is_ok() => cases = number,
+            ["--seed", number] if number.parse::<u32>().is_ok() => seed = number,
+            _ => {
+                eprintln!("error: not understood: {}\n\n{HELP}", option.join(" "));
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let mut command = cargo();
+    command.args(["test", "--release", "--package", "patchboard-tests", "--test", "it", "differential::random"]);
+    command.args(["--", "--nocapture"]).env("DIFFERENTIAL_CASES", cases).env("DIFFERENTIAL_SEED", seed);
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: cargo cannot be run: {error}");

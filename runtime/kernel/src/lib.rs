@@ -9,8 +9,8 @@
 //! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`replay`] derives a run again.
 //! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
-//! * [`contract`], [`freshness`], [`schema`], [`expr`]: who may write where, what has changed under a proposal, what a
-//!   valid document is, what must hold.
+//! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
+//!   proposal, what a valid document is, what must hold.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`record`]: the journal's entries and their hash chain.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
@@ -26,6 +26,7 @@ pub mod expr;
 pub mod failure;
 pub mod freshness;
 pub mod id;
+pub mod invariant;
 pub mod json;
 pub mod ledger;
 pub mod lint;

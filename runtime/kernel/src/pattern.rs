@@ -7,10 +7,14 @@
 //! member called `*` alone. In a longer token (`a*`) the asterisk is an ordinary character. The escapes are those of
 //! RFC 6901, `~0` for `~` and `~1` for `/`.
 
+mod instances;
+
 use std::fmt;
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
+
+pub use instances::Instance;
 
 /// The most tokens of a pattern; a set of positions in it fits in one 64-bit word.
 const TOKENS_MAX: usize = 32;
@@ -172,8 +176,8 @@ impl Pattern {
         self.any_pair(other, true, |ours, theirs| ours == self.tokens.len() && theirs < other.tokens.len())
     }
 
-    /// The locations of an existing document that it matches, in document order, at most `max`; `-` matches none.
-    pub fn instances(&self, document: &Value, max: usize) -> Vec<PointerBuf> {
+    /// What [`Self::instances`] finds, for a document that is not a tree.
+    pub fn instances_of_value(&self, document: &Value, max: usize) -> Vec<PointerBuf> {
         let mut found = Vec::new();
         // A stack of our own, because a document may be nested deeper than the program's stack can follow.
         let mut pending = vec![(PointerBuf::root(), document, self.start())];

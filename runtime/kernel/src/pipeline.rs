@@ -6,26 +6,21 @@
 
 mod reply;
 
-use std::borrow::Cow;
-
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::contract::Contract;
 use crate::event::Change;
-use crate::expr::{Allowance, Variables};
 use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
+use crate::invariant;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Candidate, ResultLimits, State};
-use crate::tree::{Edit, Node};
+use crate::tree::{Edit, Node, Since};
 
 pub use reply::{Reply, ReplyBody};
-
-/// The most instances an invariant is evaluated for.
-const INSTANCES_MAX: usize = 100_000;
 
 /// What the pipeline says of a proposal.
 #[derive(Clone)]
@@ -98,7 +93,7 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
 /// Checks schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
     let violations = plan.schema.violations(&state.root().to_value(), VIOLATIONS_MAX);
-    if violations.is_empty() { check_invariants(plan, state, state, &Value::Array(Vec::new())) } else { violations }
+    if violations.is_empty() { invariant::check_whole(&plan.invariants, state.root()) } else { violations }
 }
 
 /// A refused proposal.
@@ -194,7 +189,9 @@ fn judge_stages(
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
     }
-    let violations = check_invariants(plan, &made, state, &reply.patch);
+    // The whole document is never granted, so nobody has put another in its place.
+    let candidate = Since::new(made.root(), 0, state.at());
+    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
@@ -243,52 +240,6 @@ fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, e
         value.remove(below, edit);
     }
     value
-}
-
-fn check_invariants(plan: &Plan, state: &State, before: &State, patch: &Value) -> Vec<Violation> {
-    let (document, before) = (state.root().to_value(), before.root().to_value());
-    let mut violations = Vec::new();
-    let mut allowance = Allowance::new();
-    let request = document.get("request").unwrap_or(&Value::Null);
-    let mut variables = Variables::from([
-        ("request", Cow::Borrowed(request)),
-        ("state", Cow::Borrowed(&document)),
-        ("before", Cow::Borrowed(&before)),
-        ("patch", Cow::Borrowed(patch)),
-    ]);
-    for invariant in &plan.invariants {
-        let places = match &invariant.each {
-            Some(pattern) => pattern.instances(&document, INSTANCES_MAX),
-            None => vec![PointerBuf::new()],
-        };
-        if places.len() == INSTANCES_MAX {
-            // What is not evaluated does not hold.
-            let message =
-                format!("{} has too many instances: fewer than {INSTANCES_MAX} can be checked", invariant.name);
-            violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
-        }
-        for place in places {
-            if invariant.each.is_some() {
-                let Ok(instance) = place.resolve(&document) else { continue };
-                variables.insert("self", Cow::Borrowed(instance));
-            }
-            let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
-                Ok(true) => continue,
-                Ok(false) => ("does not hold", None),
-                Err(error) => ("cannot be evaluated", Some(error)),
-            };
-            let message = format!("{} {how}: {}", invariant.name, invariant.expr.source());
-            let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
-            // What went wrong in it speaks of what is there.
-            violation.found = trouble.map(|error| error.to_string().into());
-            violations.push(violation.by_rule(invariant.name.clone()));
-            if violations.len() >= VIOLATIONS_MAX {
-                return violations;
-            }
-        }
-        variables.remove("self");
-    }
-    violations
 }
 
 /// Takes out of violations what their worker may not see: it may see what it may read, and what it wrote itself

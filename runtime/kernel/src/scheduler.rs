@@ -3,7 +3,6 @@
 //! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out) and the open
 //! invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -13,11 +12,12 @@ use serde_json::{Value, json};
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
-use crate::expr::{Allowance, Variables};
+use crate::expr::{Allowance, Variable, Variables};
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::record::{Invoked, Trigger};
+use crate::tree::Node;
 
 /// Something that may wake rules.
 pub enum Occasion<'a> {
@@ -30,7 +30,7 @@ pub enum Occasion<'a> {
         /// The patch.
         patch: &'a Value,
         /// The state before it.
-        before: &'a Value,
+        before: &'a Node,
         /// Whose it was.
         worker: &'a WorkerName,
         /// The version it made.
@@ -278,13 +278,13 @@ impl Scheduler {
 }
 
 /// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
-pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occasion<'_>) -> Vec<Wish> {
+pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
     let mut wishes = Wishes { wishes: Vec::new(), allowance: Allowance::new() };
     match occasion {
         Occasion::Start => {
             for rule in &plan.rules {
                 if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, Trigger::Start, state, &Value::Null, &Value::Null, None, &mut wishes);
+                    wish(rule, Trigger::Start, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -293,7 +293,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                 if matches!(&rule.wakes_on, WakesOn::Signal(wanted) if wanted == name) {
                     let trigger = Trigger::Signal { name: (*name).to_owned(), seq: *seq };
                     let event = json!({"op": "signal", "name": name});
-                    wish(rule, trigger, state, &event, value, None, &mut wishes);
+                    wish(rule, trigger, state, &event, (*value).into(), None, &mut wishes);
                 }
             }
         }
@@ -302,7 +302,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                 let WakesOn::After(awaited) = &rule.wakes_on else { continue };
                 let is_due = awaited.iter().all(|name| scheduler.completed.contains(name));
                 if is_due && !scheduler.fired.contains(&rule.name) {
-                    wish(rule, Trigger::After, state, &Value::Null, &Value::Null, None, &mut wishes);
+                    wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
             }
         }
@@ -321,7 +321,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Value, occasion: &Occa
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, &event.value.to_value(), Some((before, patch)), &mut wishes);
+                    wish(rule, trigger, state, &shown, event.value.into(), Some((before, patch)), &mut wishes);
                 }
             }
         }
@@ -339,21 +339,21 @@ struct Wishes {
 fn wish(
     rule: &Rule,
     trigger: Trigger,
-    state: &Value,
+    state: &Node,
     event: &Value,
-    value: &Value,
-    commit: Option<(&Value, &Value)>,
+    value: Variable<'_>,
+    commit: Option<(&Node, &Value)>,
     wishes: &mut Wishes,
 ) {
     if let Some(when) = &rule.when {
         let (before, patch) = commit.unwrap_or((state, &Value::Null));
         let variables = Variables::from([
-            ("request", Cow::Borrowed(state.get("request").unwrap_or(&Value::Null))),
-            ("state", Cow::Borrowed(state)),
-            ("event", Cow::Borrowed(event)),
-            ("value", Cow::Borrowed(value)),
-            ("before", Cow::Borrowed(before)),
-            ("patch", Cow::Borrowed(patch)),
+            ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
+            ("state", Variable::from(state)),
+            ("event", Variable::from(event)),
+            ("value", value),
+            ("before", Variable::from(before)),
+            ("patch", Variable::from(patch)),
         ]);
         match when.evaluate_within(&variables, &mut wishes.allowance) {
             Ok(true) => {}

@@ -78,6 +78,7 @@ impl BoardSummary {
             | Kind::Rejected
             | Kind::Failed
             | Kind::Late
+            | Kind::Reserved
             | Kind::Skipped
             | Kind::Breaker
             | Kind::Budget

@@ -68,6 +68,7 @@ impl Writer {
             reserved: 0,
             deadline: Timestamp(0),
             reads: vec!["/a".to_owned()],
+            members: Vec::new(),
         };
         let mut batch = self.batch(vec![Body::Invoked(invoked)]);
         batch.blobs = [view, &prompt].map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::from(text) }).into();

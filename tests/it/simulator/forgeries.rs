@@ -79,6 +79,7 @@ fn forge(body: &mut Body) -> bool {
             };
         }
         Body::Invoked(invoked) => invoked.view = Digest([9; 32]),
+        Body::Reserved(reserved) => reserved.decisions += 1,
         Body::Skipped(skipped) => skipped.message.push('!'),
         Body::Breaker(moved) => {
             moved.reason = if moved.reason == Reason::Budget { Reason::Cycles } else { Reason::Budget };

@@ -15,6 +15,7 @@ use crate::event::events;
 use crate::failure::FailureCode;
 use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::invariant;
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::record::{
@@ -24,6 +25,7 @@ use crate::record::{
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
 use crate::state::State;
+use crate::tree::{At, Node, Since};
 use crate::view::{self, Prompt};
 
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
@@ -41,7 +43,7 @@ impl Board {
     /// What begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
         let mut draft = Draft { at, board: self, step, ending: None };
-        draft.consider_done();
+        draft.consider_done(None);
         draft.schedule(&Occasion::Start);
         draft.go_on();
     }
@@ -177,10 +179,15 @@ impl Draft<'_> {
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);
-        self.consider_done();
+        self.consider_done(Some(before.at()));
         let events = events(&changes);
-        let before = &before.root().to_value();
-        self.schedule(&Occasion::Commit { events: &events, patch: &patch, before, worker: &worker, version });
+        self.schedule(&Occasion::Commit {
+            events: &events,
+            patch: &patch,
+            before: before.root(),
+            worker: &worker,
+            version,
+        });
         self.schedule(&Occasion::Completed);
     }
 
@@ -343,7 +350,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, &board.state.root().to_value(), occasion);
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger } => {
@@ -394,12 +401,18 @@ impl Draft<'_> {
     }
 
     /// Whether the board is done, by its own condition.
-    fn consider_done(&mut self) {
+    /// It was not at version `since`, if there was one before.
+    fn consider_done(&mut self, since: Option<At>) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
-        let root = &self.board.state.root().to_value();
-        let request = root.get("request").unwrap_or(&Value::Null);
-        let variables = [("request", std::borrow::Cow::Borrowed(request)), ("state", std::borrow::Cow::Borrowed(root))];
+        let state = self.board.state.clone();
+        let root = state.root();
+        let now = since.map_or(Since::anew(root), |since| Since::new(root, 0, since));
+        if !invariant::may_be_done(done, &now) {
+            return;
+        }
+        let request = root.child("request").unwrap_or(&Node::Null);
+        let variables = [("request", request.into()), ("state", root.into())];
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}

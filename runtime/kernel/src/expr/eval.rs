@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::Variables;
 use super::lower::{Binary, Conversion, Fold, Node, TextTest};
-use super::value::{Text, Val, misplaced};
+use super::value::{Elements, Text, Val, misplaced};
 
 /// Steps of one evaluation: nodes, elements compared, texts by their length. Enough for a check of references among
 /// some hundred elements, and a few hundredths of a second.
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         let Some(root) = self.variables.get(variable) else {
             return Err(Stop::Error(format!("{variable} has no value here")));
         };
-        path.iter().try_fold(Val::from(root.as_ref()), |value, name| member(&value, name))
+        path.iter().try_fold(root.value(), |value, name| member(&value, name))
     }
 
     fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, Stop> {
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
         body: &'a Node,
     ) -> Result<Val<'a>, Stop> {
         let range = self.value(range)?;
-        let Some(len) = range.list_len() else {
+        let Some(elements) = range.elements() else {
             return Err(match range.map_len() {
                 Some(_) => Stop::error("a loop over a map has no order; loop over a list"),
                 None => Stop::Error(format!("cannot loop over {}", range.type_name())),
@@ -268,22 +268,22 @@ impl<'a> Run<'a> {
         };
         let depth = self.locals.len();
         let result = match fold {
-            Fold::All => self.any(&range, len, body, false),
-            Fold::Exists => self.any(&range, len, body, true),
-            Fold::ExistsOne => self.exactly_one(&range, len, body),
-            Fold::Filter => self.collect(&range, len, Some(body), None),
-            Fold::Map => self.collect(&range, len, condition, Some(body)),
+            Fold::All => self.any(elements, body, false),
+            Fold::Exists => self.any(elements, body, true),
+            Fold::ExistsOne => self.exactly_one(elements, body),
+            Fold::Filter => self.collect(elements, Some(body), None),
+            Fold::Map => self.collect(elements, condition, Some(body)),
         };
         self.locals.truncate(depth);
         result
     }
 
     /// `all` (one false settles it) or `exists` (one true does); an error counts only if nothing settles it.
-    fn any(&mut self, range: &Val<'a>, len: usize, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+    fn any(&mut self, elements: Elements<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
         let operator = if decisive { "exists()" } else { "all()" };
         let mut failed = None;
-        for index in 0..len {
-            match self.with(range, index, |run| run.bool(body, operator)) {
+        for element in elements {
+            match self.with(element, |run| run.bool(body, operator)) {
                 Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
                 Ok(_) => {}
                 Err(Stop::Exhausted) => return Err(Stop::Exhausted),
@@ -294,10 +294,10 @@ impl<'a> Run<'a> {
         failed.map_or(Ok(Val::Bool(!decisive)), Err)
     }
 
-    fn exactly_one(&mut self, range: &Val<'a>, len: usize, body: &'a Node) -> Result<Val<'a>, Stop> {
+    fn exactly_one(&mut self, elements: Elements<'a>, body: &'a Node) -> Result<Val<'a>, Stop> {
         let mut found = 0_usize;
-        for index in 0..len {
-            if self.with(range, index, |run| run.bool(body, "exists_one()"))? {
+        for element in elements {
+            if self.with(element, |run| run.bool(body, "exists_one()"))? {
                 found += 1;
             }
         }
@@ -307,14 +307,13 @@ impl<'a> Run<'a> {
     /// `filter` (without `made`) and `map`.
     fn collect(
         &mut self,
-        range: &Val<'a>,
-        len: usize,
+        elements: Elements<'a>,
         condition: Option<&'a Node>,
         made: Option<&'a Node>,
     ) -> Result<Val<'a>, Stop> {
-        let mut elements = Vec::new();
-        for index in 0..len {
-            let kept = self.with(range, index, |run| {
+        let mut collected = Vec::new();
+        for element in elements {
+            let kept = self.with(element, |run| {
                 if let Some(condition) = condition
                     && !run.bool(condition, "filter()")?
                 {
@@ -325,20 +324,14 @@ impl<'a> Run<'a> {
                     None => Ok(run.locals.last().cloned()),
                 }
             })?;
-            elements.extend(kept);
+            collected.extend(kept);
         }
-        Ok(Val::List(Rc::new(elements)))
+        Ok(Val::List(Rc::new(collected)))
     }
 
     /// Runs a loop's body for one element.
-    fn with<T>(
-        &mut self,
-        range: &Val<'a>,
-        index: usize,
-        body: impl FnOnce(&mut Self) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
+    fn with<T>(&mut self, element: Val<'a>, body: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         self.meter.spend(1)?;
-        let element = range.element(index).ok_or_else(|| Stop::error("index out of range"))?;
         let depth = self.locals.len();
         self.locals.push(element);
         let result = body(self);

@@ -3,9 +3,10 @@
 //! Owns what an expression may say and what it comes to. The parser is the `cel` crate's; the evaluation is ours,
 //! because the crate's counts no steps, copies every element it loops over and walks maps in an order that changes from
 //! run to run. `tests` holds the two evaluators against each other. The way of an expression: `guard` bounds its text,
-//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s; `places` tells the lint what it
-//! looks at.
+//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s, whose `arithmetic` has a
+//! file of its own; `places` tells the lint what it looks at.
 
+mod arithmetic;
 mod eval;
 mod guard;
 mod lower;
@@ -23,6 +24,9 @@ use serde_json::Value;
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
 pub(crate) use places::{Look, Step};
+use value::Val;
+
+use crate::tree;
 
 /// Why an expression is refused at load time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -45,8 +49,51 @@ pub struct CompileError {
 #[error("{0}")]
 pub struct EvalError(pub String);
 
+/// The value of a variable: a part of a tree, or of what a patch, an event or a request brought.
+///
+/// An expression comes to the same over either, in the same steps.
+#[derive(Clone, Debug)]
+pub enum Variable<'a> {
+    /// JSON as it was read.
+    Value(Cow<'a, Value>),
+    /// A node of a document.
+    Node(&'a tree::Node),
+}
+
+impl Variable<'_> {
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.value(), Val::Null)
+    }
+
+    fn value(&self) -> Val<'_> {
+        match self {
+            Self::Value(value) => Val::from(value.as_ref()),
+            Self::Node(node) => Val::from(*node),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for Variable<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self::Value(Cow::Borrowed(value))
+    }
+}
+
+impl From<Value> for Variable<'_> {
+    fn from(value: Value) -> Self {
+        Self::Value(Cow::Owned(value))
+    }
+}
+
+impl<'a> From<&'a tree::Node> for Variable<'a> {
+    fn from(node: &'a tree::Node) -> Self {
+        Self::Node(node)
+    }
+}
+
 /// The variables an expression may use.
-pub type Variables<'a> = BTreeMap<&'static str, Cow<'a, Value>>;
+pub type Variables<'a> = BTreeMap<&'static str, Variable<'a>>;
 
 /// A part of a variable that an expression looks at: `state.tasks` is `state` and `["tasks"]`.
 ///

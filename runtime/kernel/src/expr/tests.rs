@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::digest::{Hasher, Salt};
 
 const NAMES: [&str; 7] = ["request", "state", "event", "value", "self", "before", "patch"];
 
@@ -13,8 +14,29 @@ fn compiled(source: &str) -> Expr {
     Expr::compile(source, &NAMES).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
+/// Evaluates over the values, over trees of them and over both mixed; all must come to the same in the same steps.
+fn evaluated(expr: &Expr, given: &[(&'static str, &Value)]) -> Result<bool, EvalError> {
+    let edit = tree::Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) };
+    let trees: Vec<tree::Node> = given.iter().map(|(_, value)| tree::Node::of(value, &edit)).collect();
+    let over = |is_tree: &dyn Fn(usize) -> bool| {
+        let variables = given.iter().zip(&trees).enumerate().map(|(index, ((name, value), tree))| {
+            (*name, if is_tree(index) { Variable::from(tree) } else { Variable::from(*value) })
+        });
+        let mut allowance = Allowance::new();
+        let verdict = expr.evaluate_within(&variables.collect(), &mut allowance);
+        (verdict, allowance.0.left())
+    };
+    let verdict = over(&|_| false);
+    for (form, other) in
+        [("trees", over(&|_| true)), ("even", over(&|at| at % 2 == 0)), ("odd", over(&|at| at % 2 == 1))]
+    {
+        assert_eq!(verdict, other, "values and {form} differ: {}", expr.source());
+    }
+    verdict.0
+}
+
 fn verdict(source: &str, name: &'static str, value: &Value) -> Result<bool, EvalError> {
-    compiled(source).evaluate(&Variables::from([(name, Cow::Borrowed(value))]))
+    evaluated(&compiled(source), &[(name, value)])
 }
 
 fn check(value: &Value, cases: &[(&str, bool)]) {
@@ -362,7 +384,7 @@ fn the_deepest_expressions_that_are_let_through_fit_a_small_stack() {
             format!("[state]{} == 1", ".b".repeat(190)),
         ] {
             let compiled = compiled(&source);
-            drop(compiled.evaluate(&Variables::from([("state", Cow::Borrowed(&state))])));
+            drop(evaluated(&compiled, &[("state", &state)]));
             // The parse of what is refused only by its tree must fit as well.
             drop(Expr::compile(&source.replace("true", "nope"), &NAMES));
         }
@@ -379,6 +401,49 @@ fn the_deepest_expressions_that_are_let_through_fit_a_small_stack() {
             drop(Expr::compile(&source, &NAMES).map(|_| ()).expect_err(&source));
         }
     });
+}
+
+/// A document with containers beyond what one node of a tree holds.
+fn wide(members: usize) -> Value {
+    let object: serde_json::Map<_, _> = (0..members).map(|n| (format!("k{n}"), json!([n, {"n": n}]))).collect();
+    json!({"list": (0..members).collect::<Vec<_>>(), "object": object, "long": "x".repeat(members)})
+}
+
+#[test]
+fn a_tree_and_a_value_are_one_to_an_expression() {
+    for members in [0, 1, 16, 17, 32, 33, 300] {
+        let (a, mut b) = (wide(members), wide(members));
+        for source in [
+            "state == before && before == state && state.object == before.object",
+            "state.list == before.list && [state, before] == [before, state]",
+            "{'a': state} == {'a': before} && {'a': 1} != state",
+            "state.list.all(x, x in before.list) && !(-1 in state.list)",
+            "state.list.all(x, before.list[x] == state.list[x] && state.list[double(x)] == x)",
+            "state.list.all(x, 'k' + string(x) in state.object && before.object['k' + string(x)][0] == x)",
+            "size(state.list) == size(state.object) && size(state.long) == size(before.list)",
+            "state.list + before.list == before.list + state.list",
+            "state.list.filter(x, x > 3) == before.list.filter(x, x > 3) && state.list.map(x, x) == before.list",
+            "!(1 in state.object) && !(true in before.object) && !(1.5 in state.object)",
+        ] {
+            let verdict = evaluated(&compiled(source), &[("before", &a), ("state", &b)]);
+            assert_eq!(verdict, Ok(true), "{members}: {source}");
+        }
+        // Wherever the first difference is, both forms stop there.
+        for at in [0, 7, members / 2, members.saturating_sub(1)].into_iter().filter(|at| *at < members) {
+            b["object"][format!("k{at}")][1]["n"] = json!("other");
+            b["list"][at] = json!(-1);
+            for source in ["state == before", "before.object == state.object", "state.list == before.list"] {
+                let verdict = evaluated(&compiled(source), &[("before", &a), ("state", &b)]);
+                assert_eq!(verdict, Ok(false), "{members}: {source}");
+            }
+            let object = b["object"].as_object_mut().expect("an object");
+            object.remove(&format!("k{at}"));
+            object.insert(format!("k{at}'"), json!(1));
+            let verdict = evaluated(&compiled("before == state"), &[("before", &a), ("state", &b)]);
+            assert_eq!(verdict, Ok(false), "{members}");
+            b = wide(members);
+        }
+    }
 }
 
 #[test]
@@ -517,10 +582,9 @@ proptest! {
         let Ok(expr) = Expr::compile(&source, &NAMES) else {
             return Err(TestCaseError::reject("not for us"));
         };
-        let variables = Variables::from([("state", Cow::Borrowed(&state))]);
-        let ours = expr.evaluate(&variables);
+        let ours = evaluated(&expr, &[("state", &state)]);
         prop_assert_eq!(ours.as_ref().ok().copied(), oracle(&source, &state), "{} over {}: {:?}", source, state, ours);
-        prop_assert_eq!(ours, expr.evaluate(&variables));
+        prop_assert_eq!(ours, evaluated(&expr, &[("state", &state)]));
     }
 
     #[test]
@@ -534,7 +598,7 @@ proptest! {
             expr.references().iter().filter_map(|reference| reference.path.first().map(String::as_str)).collect();
         members.retain(|name, _| referenced.contains(&name.as_str()));
         members.insert("unrelated".to_owned(), json!([1]));
-        let over = |value: &Value| expr.evaluate(&Variables::from([("state", Cow::Borrowed(value))]));
+        let over = |value: &Value| evaluated(&expr, &[("state", value)]);
         prop_assert_eq!(over(&state), over(&other));
     }
 }
@@ -616,7 +680,6 @@ fn scraps() -> impl Strategy<Value = String> {
 fn no_text_panics_or_overflows_a_small_stack() {
     on_two_mebibytes(|| {
         let state = json!({"a": [1, "x", null], "x": {"y": 1.5}});
-        let variables = Variables::from([("state", Cow::Borrowed(&state)), ("self", Cow::Borrowed(&state))]);
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
         let noise =
             prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -625,7 +688,7 @@ fn no_text_panics_or_overflows_a_small_stack() {
         runner
             .run(&texts, |source| {
                 match Expr::compile(&source, &NAMES) {
-                    Ok(expr) => drop(expr.evaluate(&variables)),
+                    Ok(expr) => drop(evaluated(&expr, &[("state", &state), ("self", &state)])),
                     Err(error) => {
                         prop_assert!(error.offset.is_none_or(|at| source.is_char_boundary(at)), "{:?}", error)
                     }

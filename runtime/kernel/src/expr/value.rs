@@ -3,14 +3,21 @@
 //! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic joins like types only,
 //! comparison and equality take all numbers together. Nothing here puts a value into a message: messages reach workers
 //! that may not read what was evaluated.
+//!
+//! JSON comes as a tree (the state) or as a `Value` (what a patch or an event brought). A value behaves the same in
+//! either form and takes the same steps: members are met in the order of their names, and nothing is cut short by what
+//! a tree knows of itself.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::slice;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
+use super::arithmetic::whole;
 use super::eval::{Meter, Stop};
+use crate::tree::{self, Node};
 
 /// Bytes of text that are looked at in one step.
 const BYTES_PER_STEP: usize = 32;
@@ -44,10 +51,14 @@ pub(super) enum Val<'a> {
     UInt(u64),
     Double(f64),
     Text(Text<'a>),
-    /// An array of the state.
+    /// An array of a `Value`.
     Array(&'a [Value]),
-    /// An object of the state.
+    /// An object of a `Value`.
     Object(&'a Map<String, Value>),
+    /// An array of a tree.
+    TreeArray(&'a tree::Array),
+    /// An object of a tree.
+    TreeObject(&'a tree::Object),
     /// A list the expression made.
     List(Rc<Vec<Val<'a>>>),
     /// A map the expression made; at most as many entries as it has words.
@@ -59,15 +70,7 @@ impl<'a> From<&'a Value> for Val<'a> {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
-            Value::Number(number) => {
-                if let Some(int) = number.as_i64() {
-                    Self::Int(int)
-                } else if let Some(uint) = number.as_u64() {
-                    Self::UInt(uint)
-                } else {
-                    Self::Double(number.as_f64().unwrap_or(f64::NAN))
-                }
-            }
+            Value::Number(number) => Self::number(number),
             Value::String(text) => Self::Text(Text::Borrowed(text)),
             Value::Array(elements) => Self::Array(elements),
             Value::Object(members) => Self::Object(members),
@@ -75,7 +78,70 @@ impl<'a> From<&'a Value> for Val<'a> {
     }
 }
 
+impl<'a> From<&'a Node> for Val<'a> {
+    fn from(node: &'a Node) -> Self {
+        match node {
+            Node::Null => Self::Null,
+            Node::Bool(value) => Self::Bool(*value),
+            Node::Number(number) => Self::number(number),
+            Node::Short(_) | Node::Long(_) => Self::Text(Text::Borrowed(node.as_str().unwrap_or_default())),
+            Node::Array(elements) => Self::TreeArray(elements),
+            Node::Object(members) => Self::TreeObject(members),
+        }
+    }
+}
+
+/// The elements of a list, in order.
+pub(super) enum Elements<'a> {
+    Values(slice::Iter<'a, Value>),
+    Nodes(tree::Elements<'a>),
+    Made(Rc<Vec<Val<'a>>>, usize),
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Val<'a>;
+
+    fn next(&mut self) -> Option<Val<'a>> {
+        match self {
+            Self::Values(values) => values.next().map(Val::from),
+            Self::Nodes(nodes) => nodes.next().map(Val::from),
+            Self::Made(list, next) => {
+                let element = list.get(*next).cloned();
+                *next += 1;
+                element
+            }
+        }
+    }
+}
+
+/// The members of a map that JSON is, in the order of their names.
+enum Members<'a> {
+    Values(serde_json::map::Iter<'a>),
+    Nodes(tree::Members<'a>),
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a str, Val<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Values(members) => members.next().map(|(name, value)| (name.as_str(), Val::from(value))),
+            Self::Nodes(members) => members.next().map(|(name, node)| (name.as_str(), Val::from(node))),
+        }
+    }
+}
+
 impl<'a> Val<'a> {
+    fn number(number: &Number) -> Self {
+        if let Some(int) = number.as_i64() {
+            Self::Int(int)
+        } else if let Some(uint) = number.as_u64() {
+            Self::UInt(uint)
+        } else {
+            Self::Double(number.as_f64().unwrap_or(f64::NAN))
+        }
+    }
+
     /// The name of its type in CEL.
     pub(super) const fn type_name(&self) -> &'static str {
         match self {
@@ -85,8 +151,8 @@ impl<'a> Val<'a> {
             Self::UInt(_) => "uint",
             Self::Double(_) => "double",
             Self::Text(_) => "string",
-            Self::Array(_) | Self::List(_) => "list",
-            Self::Object(_) | Self::Entries(_) => "map",
+            Self::Array(_) | Self::TreeArray(_) | Self::List(_) => "list",
+            Self::Object(_) | Self::TreeObject(_) | Self::Entries(_) => "map",
         }
     }
 
@@ -94,15 +160,27 @@ impl<'a> Val<'a> {
     pub(super) fn list_len(&self) -> Option<usize> {
         match self {
             Self::Array(elements) => Some(elements.len()),
+            Self::TreeArray(elements) => Some(elements.len()),
             Self::List(elements) => Some(elements.len()),
             _ => None,
         }
     }
 
+    /// The elements of a list; `None` for what is no list.
+    pub(super) fn elements(&self) -> Option<Elements<'a>> {
+        match self {
+            Self::Array(elements) => Some(Elements::Values(elements.iter())),
+            Self::TreeArray(elements) => Some(Elements::Nodes(elements.iter())),
+            Self::List(elements) => Some(Elements::Made(Rc::clone(elements), 0)),
+            _ => None,
+        }
+    }
+
     /// An element of a list.
-    pub(super) fn element(&self, index: usize) -> Option<Self> {
+    fn element(&self, index: usize) -> Option<Self> {
         match self {
             Self::Array(elements) => elements.get(index).map(Self::from),
+            Self::TreeArray(elements) => elements.get(index).map(Self::from),
             Self::List(elements) => elements.get(index).cloned(),
             _ => None,
         }
@@ -112,7 +190,17 @@ impl<'a> Val<'a> {
     pub(super) fn map_len(&self) -> Option<usize> {
         match self {
             Self::Object(members) => Some(members.len()),
+            Self::TreeObject(members) => Some(members.len()),
             Self::Entries(entries) => Some(entries.len()),
+            _ => None,
+        }
+    }
+
+    /// The members of a map that JSON is; `None` for one that the expression made, and for what is no map.
+    fn members(&self) -> Option<Members<'a>> {
+        match self {
+            Self::Object(members) => Some(Members::Values(members.iter())),
+            Self::TreeObject(members) => Some(Members::Nodes(members.iter())),
             _ => None,
         }
     }
@@ -121,6 +209,7 @@ impl<'a> Val<'a> {
     pub(super) fn member(&self, name: &str) -> Option<Self> {
         match self {
             Self::Object(members) => members.get(name).map(Self::from),
+            Self::TreeObject(members) => members.get(name).map(Self::from),
             Self::Entries(entries) => entries.iter().find(|(key, _)| **key == *name).map(|(_, value)| value.clone()),
             _ => None,
         }
@@ -134,25 +223,23 @@ impl<'a> Val<'a> {
             Self::Double(double) => whole(*double).map(|whole| usize::try_from(whole).unwrap_or(usize::MAX)),
             _ => None,
         };
-        match (self, key, index) {
-            (Self::Array(_) | Self::List(_), _, Some(index)) => Ok(self.element(index)),
-            (Self::Object(_) | Self::Entries(_), Self::Text(name), _) => Ok(self.member(name)),
+        match key {
+            Self::Text(name) if self.map_len().is_some() => Ok(self.member(name)),
             // The keys of JSON are strings: looking another key up is allowed, and finds nothing.
-            (Self::Object(_) | Self::Entries(_), Self::Int(_) | Self::UInt(_) | Self::Double(_) | Self::Bool(_), _) => {
-                Ok(None)
-            }
-            _ => Err(mismatch("[]", self, key)),
+            Self::Int(_) | Self::UInt(_) | Self::Double(_) | Self::Bool(_) if self.map_len().is_some() => Ok(None),
+            _ => match index {
+                Some(index) if self.list_len().is_some() => Ok(self.element(index)),
+                _ => Err(mismatch("[]", self, key)),
+            },
         }
     }
 
     /// `element in self`.
     pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool, Stop> {
-        match (self.list_len(), self.map_len()) {
-            (Some(len), _) => {
-                for index in 0..len {
-                    if let Some(mine) = self.element(index)
-                        && mine.equals(element, meter)?
-                    {
+        match (self.elements(), self.map_len()) {
+            (Some(elements), _) => {
+                for mine in elements {
+                    if mine.equals(element, meter)? {
                         return Ok(true);
                     }
                 }
@@ -180,14 +267,11 @@ impl<'a> Val<'a> {
             meter.spend_text(mine.len())?;
             return Ok(**mine == **theirs);
         }
-        if let (Some(len), Some(theirs)) = (self.list_len(), other.list_len()) {
-            if len != theirs {
+        if let (Some(mine), Some(theirs)) = (self.elements(), other.elements()) {
+            if self.list_len() != other.list_len() {
                 return Ok(false);
             }
-            for index in 0..len {
-                let (Some(mine), Some(theirs)) = (self.element(index), other.element(index)) else {
-                    return Ok(false);
-                };
+            for (mine, theirs) in mine.zip(theirs) {
                 if !mine.equals_within(&theirs, meter, depth)? {
                     return Ok(false);
                 }
@@ -195,25 +279,45 @@ impl<'a> Val<'a> {
             return Ok(true);
         }
         if let (Some(len), Some(theirs)) = (self.map_len(), other.map_len()) {
-            if len != theirs {
-                return Ok(false);
-            }
-            return match self {
-                Self::Object(members) => {
-                    let mut members = members.iter().map(|(name, value)| (name.as_str(), Self::from(value)));
-                    members.try_fold(true, |same, (name, mine)| Ok(same && other.has_equal(name, &mine, meter, depth)?))
-                }
-                Self::Entries(entries) => entries
-                    .iter()
-                    .try_fold(true, |same, (name, mine)| Ok(same && other.has_equal(name, mine, meter, depth)?)),
-                _ => Ok(false),
-            };
+            return if len == theirs { self.maps_equal(other, meter, depth) } else { Ok(false) };
         }
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(mine), Self::Bool(theirs)) => mine == theirs,
             _ => compare_numbers(self, other) == Some(Ordering::Equal),
         })
+    }
+
+    /// Compares two maps of one length, up to the first difference.
+    fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+        match (self.members(), other.members()) {
+            // Members in order need no looking up.
+            (Some(mine), Some(theirs)) => {
+                for ((name, mine), (their_name, theirs)) in mine.zip(theirs) {
+                    if name != their_name || !mine.equals_within(&theirs, meter, depth)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Some(mine), None) => {
+                for (name, mine) in mine {
+                    if !other.has_equal(name, &mine, meter, depth)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (None, _) => {
+                let Self::Entries(entries) = self else { return Ok(false) };
+                for (name, mine) in entries.iter() {
+                    if !other.has_equal(name, mine, meter, depth)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
     }
 
     fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
@@ -235,159 +339,6 @@ impl<'a> Val<'a> {
         };
         order.ok_or_else(|| mismatch(sign, self, other))
     }
-
-    /// `self + other`: a sum, or one text or list after another.
-    pub(super) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_add(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_add(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a + b)),
-            (Self::Text(a), Self::Text(b)) => {
-                meter.spend_text(a.len() + b.len())?;
-                Ok(Self::Text(Text::Made([&**a, &**b].concat().into())))
-            }
-            _ => {
-                let (Some(a), Some(b)) = (self.list_len(), other.list_len()) else {
-                    return Err(mismatch("+", self, other));
-                };
-                meter.spend(a + b)?;
-                let elements = (0..a).filter_map(|index| self.element(index));
-                Ok(Self::List(Rc::new(elements.chain((0..b).filter_map(|index| other.element(index))).collect())))
-            }
-        }
-    }
-
-    /// `self - other`.
-    pub(super) fn subtract(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_sub(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_sub(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a - b)),
-            _ => Err(mismatch("-", self, other)),
-        }
-    }
-
-    /// `self * other`.
-    pub(super) fn multiply(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_mul(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_mul(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a * b)),
-            _ => Err(mismatch("*", self, other)),
-        }
-    }
-
-    /// `self / other`; integers are cut towards zero.
-    pub(super) fn divide(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
-            (Self::Int(a), Self::Int(b)) => a.checked_div(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_div(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a / b)),
-            _ => Err(mismatch("/", self, other)),
-        }
-    }
-
-    /// `self % other`; integers only, with the sign of `self`.
-    pub(super) fn remainder(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
-            (Self::Int(a), Self::Int(b)) => a.checked_rem(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_rem(*b).map(Self::UInt).ok_or_else(overflow),
-            _ => Err(mismatch("%", self, other)),
-        }
-    }
-
-    /// `-self`.
-    pub(super) fn negate(&self) -> Result<Self, Stop> {
-        match self {
-            Self::Int(int) => int.checked_neg().map(Self::Int).ok_or_else(overflow),
-            Self::Double(double) => Ok(Self::Double(-double)),
-            _ => Err(misplaced("-", self)),
-        }
-    }
-
-    /// `size(self)`: characters (code points), elements or members.
-    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self, Stop> {
-        let size = match self {
-            Self::Text(text) => {
-                meter.spend_text(text.len())?;
-                text.chars().count()
-            }
-            _ => self.list_len().or_else(|| self.map_len()).ok_or_else(|| misplaced("size()", self))?,
-        };
-        i64::try_from(size).map(Self::Int).map_err(|_| overflow())
-    }
-
-    /// `int(self)`; a fraction is cut off.
-    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, Stop> {
-        let int = match self {
-            Self::Int(int) => Some(*int),
-            Self::UInt(uint) => i64::try_from(*uint).ok(),
-            Self::Double(double) => whole(double.trunc()),
-            Self::Text(text) => {
-                meter.spend_text(text.len())?;
-                return text.parse().map(Self::Int).map_err(|_| Stop::error("int() of a text that is no integer"));
-            }
-            _ => return Err(misplaced("int()", self)),
-        };
-        int.map(Self::Int).ok_or_else(overflow)
-    }
-
-    /// `uint(self)`; a fraction is cut off.
-    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, Stop> {
-        let uint = match self {
-            Self::Int(int) => u64::try_from(*int).ok(),
-            Self::UInt(uint) => Some(*uint),
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
-            Self::Double(double) => (*double >= 0.0 && *double < TWO_TO_64).then_some(*double as u64),
-            Self::Text(text) => {
-                meter.spend_text(text.len())?;
-                return text.parse().map(Self::UInt).map_err(|_| Stop::error("uint() of a text that is no integer"));
-            }
-            _ => return Err(misplaced("uint()", self)),
-        };
-        uint.map(Self::UInt).ok_or_else(overflow)
-    }
-
-    /// `double(self)`.
-    pub(super) fn to_double(&self, meter: &mut Meter) -> Result<Self, Stop> {
-        match self {
-            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
-            Self::Int(int) => Ok(Self::Double(*int as f64)),
-            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
-            Self::UInt(uint) => Ok(Self::Double(*uint as f64)),
-            Self::Double(double) => Ok(Self::Double(*double)),
-            Self::Text(text) => {
-                meter.spend_text(text.len())?;
-                text.parse().map(Self::Double).map_err(|_| Stop::error("double() of a text that is no number"))
-            }
-            _ => Err(misplaced("double()", self)),
-        }
-    }
-
-    /// `string(self)`.
-    pub(super) fn to_text(&self) -> Result<Self, Stop> {
-        let text = match self {
-            Self::Text(_) => return Ok(self.clone()),
-            Self::Bool(value) => value.to_string(),
-            Self::Int(int) => int.to_string(),
-            Self::UInt(uint) => uint.to_string(),
-            Self::Double(double) => double.to_string(),
-            _ => return Err(misplaced("string()", self)),
-        };
-        Ok(Self::Text(Text::Made(text.into())))
-    }
-}
-
-/// 2^63 and 2^64, both exact.
-const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
-const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
-
-/// The integer a double is, if it is one.
-fn whole(double: f64) -> Option<i64> {
-    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-    (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
 }
 
 fn compare_numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
@@ -418,12 +369,8 @@ fn compare_to_double(integer: i128, double: f64) -> Option<Ordering> {
     Some(integer.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
 
-fn overflow() -> Stop {
-    Stop::error("the result is out of the range of its type")
-}
-
 /// An operator between two types that it does not join.
-fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> Stop {
+pub(super) fn mismatch(sign: &str, a: &Val<'_>, b: &Val<'_>) -> Stop {
     Stop::Error(format!("{sign} cannot be applied to {} and {}", a.type_name(), b.type_name()))
 }
 

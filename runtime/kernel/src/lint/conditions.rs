@@ -3,13 +3,11 @@
 //! Judged from the schema and from what the variables are in a rule, an invariant or `done` (SPEC section 6). Silent
 //! wherever the schema leaves room.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 
 use super::{Check, Expression, Owner, suggest};
 use crate::blueprint::Trigger;
-use crate::expr::{Look, Step, Variables};
+use crate::expr::{Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::source::push_token;
 
@@ -65,7 +63,7 @@ impl Check<'_> {
         let owner = expression.owner;
         let mut known = Variables::new();
         for variable in ["event", "value", "patch"].into_iter().filter(|variable| is_null(owner, variable)) {
-            known.insert(variable, Cow::Owned(Value::Null));
+            known.insert(variable, Variable::from(Value::Null));
         }
         if let Owner::Rule(rule) = owner {
             let signal = match &rule.trigger {
@@ -73,7 +71,7 @@ impl Check<'_> {
                 Trigger::Signal(name) => Some(name.as_str()),
                 Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) => None,
             };
-            known.extend(signal.map(|name| ("event", Cow::Owned(json!({"op": "signal", "name": name})))));
+            known.extend(signal.map(|name| ("event", Variable::from(json!({"op": "signal", "name": name})))));
         }
         // A variable without a value is an error, and logic absorbs errors: what is false now is always false. Where
         // nothing is unknown, an error is one for ever too.

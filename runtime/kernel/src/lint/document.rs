@@ -1,12 +1,11 @@
 //! The document a blueprint speaks of: its schemas, its initial state, and the expressions over it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::{Check, Expression, Owner};
-use crate::expr::{CompileError, Expr, Variables};
+use crate::expr::{CompileError, Expr, Variable, Variables};
 use crate::json;
 use crate::pattern::Pattern;
 use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
@@ -161,18 +160,18 @@ impl Check<'_> {
         let initial = &self.blueprint.state.initial;
         // As a board's creation does it: nothing was before, and no patch made it.
         let mut variables: Variables<'_> = BTreeMap::from([
-            ("state", Cow::Borrowed(initial)),
-            ("before", Cow::Borrowed(initial)),
-            ("patch", Cow::Owned(Value::Array(Vec::new()))),
+            ("state", Variable::from(initial)),
+            ("before", Variable::from(initial)),
+            ("patch", Variable::from(Value::Array(Vec::new()))),
         ]);
         let outcome = match each {
             None => (!holds(expr, &variables)).then(String::new),
             Some(pattern) => {
                 let Ok(pattern) = Pattern::parse(pattern) else { return };
-                let instances = pattern.instances(initial, INSTANCES_MAX);
+                let instances = pattern.instances_of_value(initial, INSTANCES_MAX);
                 instances.into_iter().find_map(|instance| {
                     let value = initial.pointer(instance.as_str())?;
-                    variables.insert("self", Cow::Borrowed(value));
+                    variables.insert("self", Variable::from(value));
                     (!holds(expr, &variables)).then(|| format!(" at `{instance}`"))
                 })
             }

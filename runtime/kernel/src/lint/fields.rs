@@ -56,7 +56,7 @@ impl Check<'_> {
         for (name, seat) in &self.seats {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
-                let there = request_part(&text).is_some() || !read.pattern.instances(initial, 1).is_empty();
+                let there = request_part(&text).is_some() || !read.pattern.instances_of_value(initial, 1).is_empty();
                 let comes = |write: &Write<'_>| {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };
@@ -93,7 +93,7 @@ impl Check<'_> {
         let mut missing: Vec<Pattern> = reported.to_vec();
         for (place, schema) in &fields.found {
             let Ok(pattern) = Pattern::parse(place) else { continue };
-            if request_part(place).is_some() || !pattern.instances(initial, 1).is_empty() {
+            if request_part(place).is_some() || !pattern.instances_of_value(initial, 1).is_empty() {
                 continue;
             }
             // What lies below a missing field is missing for the same reason.

@@ -2,11 +2,13 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
-//! (what expressions look at), `flow` (what wakes what) and `fields` (who writes what). A blueprint without an error is one that a board can be made of. Whether
+//! (what expressions look at), `flow` (what wakes what), `fields` (who writes what)
+//! and `costs` (what makes a write slow). A blueprint without an error is one that a board can be made of. Whether
 //! the operator has the models and programs it names is not known here.
 
 mod codes;
 mod conditions;
+mod costs;
 mod document;
 mod fields;
 mod flow;
@@ -219,6 +221,7 @@ impl<'a> Check<'a> {
             self.conditions();
             self.flow();
             self.fields();
+            self.costs();
         }
         self.findings
     }

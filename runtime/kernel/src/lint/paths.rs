@@ -228,7 +228,7 @@ impl<'a> Check<'a> {
     fn is_array(&self, path: &str) -> bool {
         let Ok(pattern) = Pattern::parse(path) else { return false };
         let initial = &self.blueprint.state.initial;
-        let in_state = pattern.instances(initial, 1).first().and_then(|at| initial.pointer(at.as_str()));
+        let in_state = pattern.instances_of_value(initial, 1).first().and_then(|at| initial.pointer(at.as_str()));
         if in_state.is_some_and(Value::is_array) {
             return true;
         }

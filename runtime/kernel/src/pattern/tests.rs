@@ -4,6 +4,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::tree::Node;
+
+fn tree(document: &Value) -> Node {
+    let hasher = std::sync::Arc::new(crate::digest::Hasher::new(&crate::digest::Salt([7; 32])));
+    Node::of(document, &crate::tree::Edit { at: 0, hasher })
+}
 
 fn pattern(text: &str) -> Pattern {
     Pattern::parse(text).expect("a pattern of a test is well-formed")
@@ -100,8 +106,11 @@ fn instances_are_existing_places_in_document_order() {
     let document =
         json!({"claims": [{"status": 1}, {"other": 1}, {"status": 2}], "map": {"-": 1, "a/b": {"status": 3}}});
     let check = |text: &str, max: usize, expected: &[&str]| {
-        let found = pattern(text).instances(&document, max);
+        let found = pattern(text).instances_of_value(&document, max);
         assert_eq!(found.iter().map(PointerBuf::to_string).collect::<Vec<_>>(), expected, "{text}");
+        let tree = tree(&document);
+        let found = pattern(text).instances(&tree, max);
+        assert_eq!(found.iter().map(|one| one.place.to_string()).collect::<Vec<_>>(), expected, "{text}");
     };
     check("/claims/*/status", 9, &["/claims/0/status", "/claims/2/status"]);
     check("/claims/*", 2, &["/claims/0", "/claims/1"]);
@@ -115,13 +124,46 @@ fn instances_are_existing_places_in_document_order() {
 }
 
 #[test]
+fn a_large_tree_is_searched_in_the_order_of_the_document() {
+    let members: serde_json::Map<_, _> = (0..90).map(|n| (format!("k{n}"), json!({"n": [n, n]}))).collect();
+    let document = json!({"map": members, "list": (0..300).map(|n| json!({"n": n})).collect::<Vec<_>>(), "-": [[0]]});
+    let tree = tree(&document);
+    for text in [
+        "",
+        "/**",
+        "/map/*",
+        "/map/*/n/1",
+        "/map/k7/n",
+        "/list/*/n",
+        "/list/299",
+        "/list/300",
+        "/list/007",
+        "/**/n",
+        "/**/7/**",
+        "/*/*",
+        "/-",
+        "/*/0/*",
+        "/**/k7/**/1",
+        "/list/-",
+        "/none/*",
+    ] {
+        for max in [1, 5, 100_000] {
+            let places = pattern(text).instances_of_value(&document, max);
+            let instances = pattern(text).instances(&tree, max);
+            assert!(instances.iter().map(|one| &one.place).eq(places.iter()), "{text}, {max}");
+            assert!(instances.iter().all(|one| tree.get(&one.place).is_some_and(|node| node == one.part.node)));
+        }
+    }
+}
+
+#[test]
 fn a_deeply_nested_document_is_searched_without_recursion() {
     // Cut short by `max`: the pointers of all places together would be quadratic in the depth.
     let mut document = json!(0);
     for _ in 0..2000 {
         document = Value::Array(vec![document]);
     }
-    assert_eq!(pattern("/**").instances(&document, 1500).len(), 1500);
+    assert_eq!(pattern("/**").instances_of_value(&document, 1500).len(), 1500);
 }
 
 #[test]

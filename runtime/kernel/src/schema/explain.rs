@@ -3,6 +3,7 @@
 //! A message names keywords, limits and members, but holds no value of the instance; values are in `found` only, where
 //! they can be taken out for those who may not read them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use jsonschema::ValidationError;
@@ -13,6 +14,7 @@ use super::locate::names;
 use super::map::Id;
 use super::{Schema, SchemaMap};
 use crate::rejection::{Code, Violation};
+use crate::tree::Node;
 
 /// The most characters of a value that is shown as it is.
 const SHOWN_MAX: usize = 200;
@@ -23,27 +25,104 @@ const LISTED_MAX: usize = 12;
 /// How alike two names must be (Jaro–Winkler, 0 to 1) for one to be suggested for the other.
 const ALIKE: f64 = 0.8;
 
+/// Where the validator that failed was applied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applied<'a> {
+    /// JSON Pointer of the value it judged.
+    pub(super) instance: &'a str,
+    /// JSON Pointers of a schema as the validator knows it, and as the document does, if they are not the same.
+    pub(super) home: Option<(&'a str, &'a str)>,
+    /// What to show instead of the value it judged.
+    pub(super) shown: Option<&'a Node>,
+}
+
+impl Applied<'_> {
+    /// To the whole instance, with the whole schema.
+    pub(super) const WHOLE: Self = Self { instance: "", home: None, shown: None };
+
+    /// The place in the schema document where an error comes from.
+    fn schema_path<'e>(&self, error: &'e ValidationError<'_>) -> Cow<'e, str> {
+        let path = error.schema_path().as_str();
+        match self.home.and_then(|(known, real)| Some((path.strip_prefix(known)?, real))) {
+            Some((rest, real)) => Cow::Owned(format!("{real}{rest}")),
+            None => Cow::Borrowed(path),
+        }
+    }
+
+    /// The last token of the place in the instance where an error comes from.
+    fn last_token<'e>(&'e self, error: &'e ValidationError<'_>) -> &'e str {
+        let path = error.instance_path().as_str();
+        let place = if path.is_empty() { self.instance } else { path };
+        place.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The violations of an instance, found by one validator or by several.
+pub(super) struct Findings<'s> {
+    schema: &'s Schema,
+    max: usize,
+    found: Vec<Violation>,
+    /// The `required` of the last violation, if it is one.
+    missing_of: Option<String>,
+}
+
+impl<'s> Findings<'s> {
+    pub(super) const fn new(schema: &'s Schema, max: usize) -> Self {
+        Self { schema, max, found: Vec::new(), missing_of: None }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() >= self.max
+    }
+
+    pub(super) fn done(self) -> Vec<Violation> {
+        self.found
+    }
+
+    /// Takes what one validator found. Values that are trees are shortened already.
+    pub(super) fn add<'i>(
+        &mut self,
+        errors: impl Iterator<Item = ValidationError<'i>>,
+        at: Applied<'_>,
+        show: fn(&Value) -> Value,
+    ) {
+        for error in errors {
+            let path = at.schema_path(&error);
+            let place = format!("{}{}", at.instance, error.instance_path().as_str());
+            if let Kind::Required { property } = error.kind()
+                && let Some(last) = self.found.last_mut()
+                && last.pointer == place
+                && self.missing_of.as_deref() == Some(&*path)
+            {
+                also_missing(last, property);
+                continue;
+            }
+            if self.is_full() {
+                break;
+            }
+            let violation = violation(self.schema, &error, place, &path, at, show);
+            self.missing_of = matches!(error.kind(), Kind::Required { .. }).then(|| path.into_owned());
+            self.found.push(violation);
+        }
+    }
+
+    /// Notes members that an object may not have; `parent` is the JSON Pointer of the schema that says so.
+    pub(super) fn unexpected(&mut self, place: &str, parent: &str, unexpected: &[String]) {
+        if !self.is_full() {
+            self.missing_of = None;
+            let mut violation = Violation::new(Code::SchemaViolation, place, String::new());
+            name_unexpected(&mut violation, unexpected, known(self.schema, parent));
+            violation.expected = violation.expected.filter(is_showable);
+            self.found.push(violation.by_rule("additionalProperties"));
+        }
+    }
+}
+
 /// The first `max` violations of an instance.
 pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<Violation> {
-    let mut found: Vec<Violation> = Vec::new();
-    let mut missing_of: Option<String> = None;
-    for error in schema.validator.iter_errors(instance) {
-        let place = error.schema_path().as_str().to_owned();
-        if let Kind::Required { property } = error.kind()
-            && let Some(last) = found.last_mut()
-            && last.pointer == error.instance_path().as_str()
-            && missing_of.as_ref() == Some(&place)
-        {
-            also_missing(last, property);
-            continue;
-        }
-        if found.len() == max {
-            break;
-        }
-        missing_of = matches!(error.kind(), Kind::Required { .. }).then_some(place);
-        found.push(violation(schema, &error));
-    }
-    found
+    let mut findings = Findings::new(schema, max);
+    findings.add(schema.validator.iter_errors(instance), Applied::WHOLE, shorten);
+    findings.done()
 }
 
 /// A value as it is, or, if it is long, what kind of value it is.
@@ -57,15 +136,26 @@ pub fn shorten(value: &Value) -> Value {
         }
         Value::Array(_) | Value::Object(_) if is_short(value) => return value.clone(),
         Value::Array(items) => format!("an array of {}", counted(items.len() as u64, "element")),
-        Value::Object(members) => {
-            format!(
-                "an object of {}: {}",
-                counted(members.len() as u64, "member"),
-                listed(members.keys().map(String::as_str))
-            )
-        }
+        Value::Object(members) => describe_object(members.len(), members.keys().map(String::as_str)),
     };
     text.into()
+}
+
+/// The same for a node of a tree, at no more than what it shows.
+pub(super) fn shorten_node(node: &Node) -> Value {
+    match node {
+        Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_) => shorten(&node.to_value()),
+        Node::Array(_) | Node::Object(_) if node.bytes() <= SHOWN_MAX as u64 => node.to_value(),
+        Node::Array(items) => format!("an array of {}", counted(items.len() as u64, "element")).into(),
+        Node::Object(members) => {
+            let names = members.iter().map(|(name, _)| name.as_str());
+            describe_object(members.len(), names).into()
+        }
+    }
+}
+
+fn describe_object<'a>(len: usize, names: impl Iterator<Item = &'a str>) -> String {
+    format!("an object of {}: {}", counted(len as u64, "member"), listed_of(len, names))
 }
 
 /// Whether the compact JSON of a value is short, without writing a long one out.
@@ -83,33 +173,47 @@ fn is_short(value: &Value) -> bool {
     serde_json::to_writer(Room(SHOWN_MAX), value).is_ok()
 }
 
-fn violation(schema: &Schema, error: &ValidationError<'_>) -> Violation {
-    let instance = error.instance().as_ref();
-    let rule = rule(error);
-    let mut violation = Violation::new(Code::SchemaViolation, error.instance_path().as_str(), reason(error))
-        .finding(shorten(instance))
-        .by_rule(&rule);
-    violation.expected = match error.kind() {
-        Kind::Required { property } => Some(json!([property])),
-        Kind::Type { kind } => Some(types(kind)),
-        Kind::Enum { options } => Some(options.as_ref().clone()),
-        Kind::Constant { expected_value } => Some(expected_value.as_ref().clone()),
+fn violation(
+    schema: &Schema,
+    error: &ValidationError<'_>,
+    place: String,
+    path: &str,
+    at: Applied<'_>,
+    show: fn(&Value) -> Value,
+) -> Violation {
+    let found = at.shown.map_or_else(|| show(error.instance()), shorten_node);
+    let mut violation =
+        Violation::new(Code::SchemaViolation, place, reason_at(error, at)).finding(found).by_rule(rule(error, path));
+    match error.kind() {
+        Kind::Required { property } => violation.expected = Some(json!([property])),
+        Kind::Type { kind } => violation.expected = Some(types(kind)),
+        Kind::Enum { options } => violation.expected = Some(options.as_ref().clone()),
+        Kind::Constant { expected_value } => violation.expected = Some(expected_value.as_ref().clone()),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            let known = known(schema, error);
-            violation.message = unexpected_names(unexpected, &known);
-            violation.found = Some(unexpected.iter().take(LISTED_MAX).cloned().collect());
-            Some(known.into_iter().take(LISTED_MAX * 2).collect())
+            let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+            name_unexpected(&mut violation, unexpected, known(schema, parent));
         }
-        _ => keyword_value(schema, error),
-    };
-    violation.expected = violation.expected.filter(|value| value.to_string().len() <= EXPECTED_MAX);
+        _ => violation.expected = keyword_value(schema, error, path),
+    }
+    violation.expected = violation.expected.filter(is_showable);
     violation
 }
 
+fn is_showable(expected: &Value) -> bool {
+    expected.to_string().len() <= EXPECTED_MAX
+}
+
+/// Says which members may not be there and which might.
+fn name_unexpected(violation: &mut Violation, unexpected: &[String], known: BTreeSet<String>) {
+    violation.message = unexpected_names(unexpected, &known);
+    violation.found = Some(unexpected.iter().take(LISTED_MAX).cloned().collect());
+    violation.expected = Some(known.into_iter().take(LISTED_MAX * 2).collect());
+}
+
 /// The keyword that is not satisfied. A `false` that stands where a keyword wants a schema counts as that keyword.
-fn rule(error: &ValidationError<'_>) -> String {
+fn rule(error: &ValidationError<'_>, path: &str) -> String {
     let kind = error.kind().keyword();
-    let mut path = error.schema_path().as_str().rsplit('/');
+    let mut path = path.rsplit('/');
     let (last, container) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
     match (error.kind(), last) {
         (Kind::FalseSchema, "items" | "additionalItems" | "contains" | "then" | "else" | "additionalProperties")
@@ -128,7 +232,7 @@ fn rule(error: &ValidationError<'_>) -> String {
 }
 
 /// What the schema document has at the keyword.
-fn keyword_value(schema: &Schema, error: &ValidationError<'_>) -> Option<Value> {
+fn keyword_value(schema: &Schema, error: &ValidationError<'_>, path: &str) -> Option<Value> {
     Some(match error.kind() {
         Kind::MaxItems { limit } | Kind::MaxLength { limit } | Kind::MaxProperties { limit } => json!(limit),
         Kind::MinItems { limit } | Kind::MinLength { limit } | Kind::MinProperties { limit } => json!(limit),
@@ -140,15 +244,14 @@ fn keyword_value(schema: &Schema, error: &ValidationError<'_>) -> Option<Value> 
         Kind::Format { format } => json!(format),
         Kind::PropertyNames { error } => json!(reason(error)),
         Kind::UniqueItems => json!(true),
-        Kind::Not { schema } => json!({ "not": schema }),
-        _ => schema.document.pointer(error.schema_path().as_str())?.clone(),
+        Kind::Not { .. } => json!({ "not": schema.document.pointer(path)? }),
+        _ => schema.document.pointer(path)?.clone(),
     })
 }
 
 /// The names of members that the object could have.
-fn known(schema: &Schema, error: &ValidationError<'_>) -> BTreeSet<String> {
+fn known(schema: &Schema, parent: &str) -> BTreeSet<String> {
     let map: &SchemaMap = &schema.map;
-    let (parent, _) = error.schema_path().as_str().rsplit_once('/').unwrap_or_default();
     let Some(id): Option<Id> = map.at(parent) else { return BTreeSet::new() };
     names(map, id).into_iter().map(str::to_owned).collect()
 }
@@ -189,14 +292,18 @@ fn missing(names: &[Value]) -> String {
 
 /// Why a value is not valid, without the value.
 pub(super) fn reason(error: &ValidationError<'_>) -> String {
+    reason_at(error, Applied::WHOLE)
+}
+
+fn reason_at(error: &ValidationError<'_>, at: Applied<'_>) -> String {
     match error.kind() {
         Kind::AdditionalItems { limit } => format!("at most {} are allowed", counted(*limit as u64, "element")),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             unexpected_names(unexpected, &BTreeSet::new())
         }
-        Kind::AnyOf { context } => format!("none of the alternatives fits: {}", alternatives(context)),
+        Kind::AnyOf { context } => format!("none of the alternatives fits: {}", alternatives(context, at)),
         Kind::OneOfNotValid { context } => {
-            format!("exactly one of the alternatives must fit, none does: {}", alternatives(context))
+            format!("exactly one of the alternatives must fit, none does: {}", alternatives(context, at))
         }
         Kind::OneOfMultipleValid { .. } => "exactly one of the alternatives must fit, several do".into(),
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
@@ -227,16 +334,15 @@ pub(super) fn reason(error: &ValidationError<'_>) -> String {
         Kind::PropertyNames { error } => format!("the names of members are restricted: {}", reason(error)),
         Kind::Required { property } => missing(std::slice::from_ref(property)),
         Kind::Type { kind } => format!("must be of type {}", one_of(&types(kind))),
-        Kind::UnevaluatedItems { unexpected } => {
-            format!("nothing is allowed at index {}", listed(unexpected.iter().map(String::as_str)))
-        }
+        // What is listed there are the elements themselves, which are no business of a message.
+        Kind::UnevaluatedItems { unexpected } => format!("no keyword allows {} of its elements", unexpected.len()),
         Kind::UniqueItems => "no two elements may be equal".into(),
         Kind::Referencing(cause) => format!("a reference of the schema leads nowhere: {cause}"),
     }
 }
 
 /// Why each alternative does not fit, by its first violation.
-fn alternatives(context: &[Vec<ValidationError<'_>>]) -> String {
+fn alternatives(context: &[Vec<ValidationError<'_>>], at: Applied<'_>) -> String {
     let mut said = Vec::new();
     for (number, errors) in context.iter().enumerate().take(LISTED_MAX) {
         // Alternatives within alternatives would make the message grow without limit.
@@ -244,9 +350,9 @@ fn alternatives(context: &[Vec<ValidationError<'_>>]) -> String {
             Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "none of its own alternatives fits".to_owned(),
             _ => reason(error),
         });
-        let place = errors.first().map(|error| error.instance_path().as_str()).unwrap_or_default();
-        let at = place.rsplit('/').next().filter(|last| !last.is_empty()).map(|last| format!("{last}: "));
-        said.push(format!("({}) {}{}", number + 1, at.unwrap_or_default(), reason.unwrap_or_default()));
+        let place = errors.first().map(|error| at.last_token(error)).filter(|last| !last.is_empty());
+        let place = place.map(|last| format!("{last}: "));
+        said.push(format!("({}) {}{}", number + 1, place.unwrap_or_default(), reason.unwrap_or_default()));
     }
     if context.len() > LISTED_MAX {
         said.push(format!("and {} more", context.len() - LISTED_MAX));
@@ -273,12 +379,16 @@ fn counted(count: u64, unit: &str) -> String {
 }
 
 /// Names in quotes, the first few of them.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names = names.map(|name| format!("`{}`", name.chars().take(60).collect::<String>())).collect::<Vec<_>>();
-    if names.len() > LISTED_MAX {
-        let more = names.len() - LISTED_MAX;
-        names.truncate(LISTED_MAX);
-        names.push(format!("{more} more"));
+fn listed<'a>(names: impl Iterator<Item = &'a str> + Clone) -> String {
+    listed_of(names.clone().count(), names)
+}
+
+/// The same, if their number is known.
+fn listed_of<'a>(len: usize, names: impl Iterator<Item = &'a str>) -> String {
+    let shown = names.take(LISTED_MAX);
+    let mut names = shown.map(|name| format!("`{}`", name.chars().take(60).collect::<String>())).collect::<Vec<_>>();
+    if len > LISTED_MAX {
+        names.push(format!("{} more", len - LISTED_MAX));
     }
     names.join(", ")
 }

@@ -84,6 +84,8 @@ pub(super) struct Node {
     pub(super) never: bool,
     /// `true` or `{}`.
     pub(super) anything: bool,
+    /// Whether whatever stands beside its `$ref` is ignored.
+    pub(super) hides_siblings: bool,
     /// Whether `type`, `const` and `enum` leave room for objects.
     pub(super) objects: bool,
     /// Whether they leave room for arrays.
@@ -160,6 +162,9 @@ impl SchemaMap {
                 Node {
                     never: *value == Value::Bool(false),
                     anything: *value == Value::Bool(true) || value.as_object().is_some_and(Map::is_empty),
+                    hides_siblings: value
+                        .as_object()
+                        .is_some_and(|members| hides_siblings(members, found.scope.dialect)),
                     objects,
                     arrays,
                     refs: targets.iter().flatten().map(ids).collect(),

@@ -9,10 +9,14 @@
 //! where; `fragment` shows a piece of it; `explain` turns a failed validation into violations.
 
 mod bounds;
+mod equality;
 mod explain;
 mod fragment;
+mod incremental;
 mod locate;
 mod map;
+mod node;
+mod state;
 
 use jsonptr::Pointer;
 use jsonschema::{Draft, PatternOptions, Validator};
@@ -24,6 +28,8 @@ use map::SchemaMap;
 
 pub(crate) use explain::nearest;
 pub use explain::shorten;
+pub use incremental::{Cost, FEW};
+pub use state::StateSchema;
 
 /// The deepest nesting of a schema document.
 const DEPTH_MAX: usize = 128;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod incremental;
 mod places;
 
 fn compiled(schema: Value) -> Schema {

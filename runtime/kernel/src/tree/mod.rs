@@ -5,7 +5,7 @@
 //! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
 //!
 //! * `array`, `object`: the two containers, whose shapes depend on their contents alone;
-//! * `stamp`: when places came to be and changed; `edit`: changes at a path;
+//! * `stamp`: when places came to be and changed; `since`: what did since a version; `edit`: changes at a path;
 //! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms.
 //!
 //! Recursion is as deep as documents are nested, so that must be bounded, as all that [`crate::json`] reads is.
@@ -15,6 +15,7 @@ mod convert;
 mod digest;
 mod edit;
 mod object;
+mod since;
 mod stamp;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use smol_str::SmolStr;
 pub use array::{Array, Elements};
 pub use edit::Edit;
 pub use object::{Members, Object};
+pub use since::Since;
 pub use stamp::{At, Stamp};
 
 /// The name of a member.

@@ -328,6 +328,20 @@ const FIXTURES: &[Fixture] = &[
         "invalid_initial_state",
         &[(END, "  - {name: some, expr: size(state.claims) > 0}\ndone: {when: has(state.answer)}\n")],
     ),
+    change(
+        "costly_schema",
+        &[(
+            "claims: {type: array, items: {$ref: \"#/$defs/claim\"}}",
+            "claims: {type: array, items: {$ref: \"#/$defs/claim\"}, uniqueItems: true, contains: {required: [text]}, minContains: 0}",
+        )],
+    ),
+    change(
+        "costly_schema",
+        &[(
+            "      answer: {type: string}",
+            "      answer: {type: string}\n    if: {properties: {claims: {items: {required: [status]}}}}\n    then: {required: [claims]}",
+        )],
+    ),
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",

@@ -1,0 +1,158 @@
+//! Invariants: which of them a change can break, and whether they hold (SPEC section 6).
+//!
+//! What is evaluated costs what a patch touched, not what the board holds. That nothing is missed rests on four points:
+//!
+//! * **What an expression comes to is a function of what it refers to.** [`Expr::references`] covers everything that
+//!   the evaluator looks at, and the steps it takes are part of that function.
+//! * **A reference that is not touched is what it was.** [`Since::touches`] follows it through the stamps of the tree:
+//!   every change of a value, and every coming and going of a member on the way, has left one that is later than the
+//!   version compared with. What `before` and `patch` are is new each time: they always count as touched.
+//! * **All invariants held before**, for every instance: of the initial state all are evaluated, and a candidate that
+//!   breaks one is never committed.
+//! * **An instance that was there before, in which nothing changed, is an instance that was judged.** One that an
+//!   insertion or removal moved keeps its value, and its old place was an instance too, because a pattern tells no
+//!   index from another unless it names it; what comes to a place that is named counts as new
+//!   ([`Pattern::instances_since`](crate::pattern::Pattern::instances_since)).
+//!
+//! So an invariant without `for` is evaluated if anything that it refers to is touched. One with `for` is evaluated for
+//! every instance if anything outside of `self` is touched that it refers to; else only for instances that are new or
+//! touched in what it refers to.
+//!
+//! **Limits.** A verdict also depends on the steps that all evaluations for one proposal may take together, and so on
+//! what else is evaluated. That errs to one side only: an evaluation that finds no steps left refuses, so what is
+//! accepted was evaluated to its end, and what is left out, which held within the limit of one evaluation, takes
+//! nothing from the rest. What is evaluated follows from the patch and the stamps of the tree, both of which replay
+//! derives again: the same history gives the same verdicts, limits included. A tree that is stored must therefore
+//! be stored with its stamps.
+
+use std::iter::once;
+
+use serde_json::Value;
+
+use crate::expr::{Allowance, Expr, Reference, Variables};
+use crate::pattern::Instance;
+use crate::plan::Invariant;
+use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
+use crate::tree::{Node, Since};
+
+/// The most instances that one invariant is evaluated for at a time.
+const INSTANCES_MAX: usize = 100_000;
+
+/// What the instance is called in expressions.
+const INSTANCE: &str = "self";
+
+/// Checks a candidate against the state it is made from, which satisfied all invariants: evaluates what can have
+/// become false, in the order of the invariants and of the document, up to [`VIOLATIONS_MAX`] violations.
+pub fn check<'i>(
+    invariants: impl IntoIterator<Item = &'i Invariant>,
+    before: &Node,
+    candidate: &Since<'_>,
+    patch: &Value,
+) -> Vec<Violation> {
+    check_up_to(invariants, before, candidate, patch, INSTANCES_MAX)
+}
+
+/// Checks a state that no patch made, the initial one: evaluates everything.
+pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
+    check(invariants, state, &Since::anew(state), &Value::Array(Vec::new()))
+}
+
+/// Whether the `done` condition can have become true: if not, it need not be evaluated. One that cannot be evaluated
+/// is worth a record each time it is, and so once for each time that something it refers to changed.
+pub fn may_be_done(done: &Expr, state: &Since<'_>) -> bool {
+    is_touched(done, state)
+}
+
+/// What lets an invariant with `for` be evaluated for every instance when it changes: all that it refers to outside of
+/// the instance. `before` and `patch` change with every commit. Empty for an invariant that is evaluated once.
+pub fn shared_references(invariant: &Invariant) -> impl Iterator<Item = &Reference> {
+    let references = invariant.expr.references().iter();
+    references.filter(|reference| invariant.each.is_some() && reference.variable != INSTANCE)
+}
+
+fn check_up_to<'i>(
+    invariants: impl IntoIterator<Item = &'i Invariant>,
+    before: &Node,
+    candidate: &Since<'_>,
+    patch: &Value,
+    max: usize,
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut allowance = Allowance::new();
+    let request = candidate.node.child("request").unwrap_or(&Node::Null);
+    let mut variables = Variables::from([
+        ("request", request.into()),
+        ("state", candidate.node.into()),
+        ("before", before.into()),
+        ("patch", patch.into()),
+    ]);
+    for invariant in invariants {
+        let Due { instances, is_all } = due(invariant, candidate, max);
+        if !is_all {
+            // What is not evaluated does not hold.
+            let message = format!("{} has too many instances: fewer than {max} can be checked", invariant.name);
+            violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
+        }
+        for Instance { place, part } in instances {
+            if invariant.each.is_some() {
+                variables.insert(INSTANCE, part.node.into());
+            }
+            let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
+                Ok(true) => continue,
+                Ok(false) => ("does not hold", None),
+                Err(error) => ("cannot be evaluated", Some(error)),
+            };
+            let message = format!("{} {how}: {}", invariant.name, invariant.expr.source());
+            let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
+            // What went wrong in it speaks of what is there.
+            violation.found = trouble.map(|error| error.to_string().into());
+            violations.push(violation.by_rule(invariant.name.clone()));
+            if violations.len() >= VIOLATIONS_MAX {
+                return violations;
+            }
+        }
+        variables.remove(INSTANCE);
+    }
+    violations
+}
+
+/// What an invariant must be evaluated for.
+struct Due<'a> {
+    /// Where; the whole document for an invariant without `for`.
+    instances: Vec<Instance<'a>>,
+    /// Whether there is nothing beyond.
+    is_all: bool,
+}
+
+fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> {
+    let is_touched_outside = candidate.is_new() || is_touched(&invariant.expr, candidate);
+    let Some(pattern) = &invariant.each else {
+        let whole = is_touched_outside.then(|| Instance { place: jsonptr::PointerBuf::root(), part: *candidate });
+        return Due { instances: Vec::from_iter(whole), is_all: true };
+    };
+    let root = if is_touched_outside { Since::anew(candidate.node) } else { *candidate };
+    let mut instances = pattern.instances_since(root, max);
+    let is_all = instances.len() < max;
+    let in_self = || invariant.expr.references().iter().filter(|reference| reference.variable == INSTANCE);
+    instances.retain(|Instance { part, .. }| {
+        part.is_new() || in_self().any(|reference| part.touches(reference.path.iter().map(String::as_str)))
+    });
+    Due { instances, is_all }
+}
+
+/// Whether anything that an expression refers to outside of `self` may have changed.
+fn is_touched(expr: &Expr, state: &Since<'_>) -> bool {
+    expr.references().iter().any(|Reference { variable, path }| {
+        let names = path.iter().map(String::as_str);
+        match *variable {
+            INSTANCE => false,
+            "state" => state.touches(names),
+            "request" => state.touches(once("request").chain(names)),
+            // What comes with each commit anew.
+            _ => true,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

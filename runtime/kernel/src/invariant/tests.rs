@@ -1,0 +1,243 @@
+//! What is evaluated, and that leaving the rest out changes no verdict.
+
+mod differential;
+
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use serde_json::json;
+
+use super::*;
+use crate::digest::{Hasher, Salt};
+use crate::pattern::Pattern;
+use crate::plan::{DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
+use crate::tree::{At, Edit};
+
+fn edit(at: At) -> Edit {
+    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+}
+
+fn place(text: &str) -> PointerBuf {
+    PointerBuf::parse(text).expect("a pointer")
+}
+
+/// `each` is empty for an invariant without `for`.
+fn invariant(each: &str, expr: &str) -> Invariant {
+    let each = (!each.is_empty()).then(|| Pattern::parse(each).expect("a pattern"));
+    let variables = if each.is_some() { INSTANCE_VARIABLES } else { INVARIANT_VARIABLES };
+    let expr = Expr::compile(expr, variables).unwrap_or_else(|error| panic!("{expr}: {error}"));
+    Invariant { name: "holds".to_owned(), each, expr }
+}
+
+/// The places an invariant is evaluated for, of a document that `change` made of another by version 1.
+fn evaluated(invariant: &Invariant, before: &Value, change: impl Fn(&mut Node, &Edit)) -> Vec<String> {
+    let mut tree = Node::of(before, &edit(0));
+    change(&mut tree, &edit(1));
+    let due = due(invariant, &Since::new(&tree, 0, 0), INSTANCES_MAX);
+    assert!(due.is_all);
+    due.instances.into_iter().map(|instance| instance.place.to_string()).collect()
+}
+
+fn put(at: &str, value: Value) -> impl Fn(&mut Node, &Edit) {
+    move |tree, edit| {
+        let (at, node) = (place(at), Node::of(&value, edit));
+        match tree.get(&at) {
+            Some(_) => tree.replace(&at, node, edit),
+            None => tree.insert(&at, node, edit),
+        }
+    }
+}
+
+fn take(at: &str) -> impl Fn(&mut Node, &Edit) {
+    move |tree, edit| drop(tree.remove(&place(at), edit))
+}
+
+fn inserted(at: &str, value: Value) -> impl Fn(&mut Node, &Edit) {
+    move |tree, edit| tree.insert(&place(at), Node::of(&value, edit), edit)
+}
+
+#[test]
+fn an_invariant_is_evaluated_when_what_it_refers_to_is_touched() {
+    let before = json!({"request": {"n": 1, "tags": []}, "a": {"b": {"c": 1}, "d": 2}, "l": [1, 2], "gone": 1});
+    let once = |expr: &str, change: &dyn Fn(&mut Node, &Edit)| {
+        !evaluated(&invariant("", expr), &before, |tree, edit| change(tree, edit)).is_empty()
+    };
+    let (yes, no) = (true, false);
+    for (expr, change, expected) in [
+        ("state.a.b.c == 1", &put("/a/b/c", json!(2)) as &dyn Fn(&mut Node, &Edit), yes),
+        ("state.a.b.c == 1", &put("/a/b", json!(2)), yes),
+        ("state.a.b.c == 1", &put("/a", json!({})), yes),
+        ("state.a.b.c == 1", &put("/a/d", json!(2)), no),
+        ("state.a.b.c == 1", &put("/a/b/other", json!(2)), no),
+        ("state.a.b.c == 1", &take("/a/b"), yes),
+        ("state.a.b.c == 1", &take("/a/b/c"), yes),
+        ("state.a.b.c == 1", &take("/a/d"), no),
+        ("state.a == state", &put("/gone", json!(2)), yes),
+        ("size(state.a) == 2", &put("/a/b/c", json!(2)), yes),
+        ("has(state.gone)", &take("/gone"), yes),
+        ("has(state.new)", &put("/new", json!(null)), yes),
+        ("has(state.new)", &put("/newer", json!(null)), no),
+        ("has(state.l.x) || true", &put("/l/0", json!(0)), no),
+        ("has(state.l.x) || true", &put("/l", json!({"x": 1})), yes),
+        ("state.l[0] == 1", &put("/l/1", json!(0)), yes),
+        ("state.l[0] == 1", &take("/l/1"), yes),
+        ("request.n == 1", &put("/request/n", json!(1)), yes),
+        ("request.n == 1", &put("/request/tags", json!(1)), no),
+        ("request == null", &take("/request"), yes),
+        ("before.gone == 1", &put("/l/1", json!(0)), yes),
+        ("size(patch) == 1", &put("/l/1", json!(0)), yes),
+        ("[1].all(x, x > 0)", &put("/l/1", json!(0)), no),
+    ] {
+        assert_eq!(once(expr, change), expected, "{expr}");
+    }
+}
+
+#[test]
+fn instances_are_evaluated_when_they_are_touched_or_new() {
+    let task = |n: usize| json!({"n": n, "deps": [1, 2]});
+    let before = json!({"tasks": [task(0), task(1), task(2)], "m": {"a": {"n": 1}, "b": {}}, "evidence": [1]});
+    let own = invariant("/tasks/*", "self.n < 9");
+    let all: &[&str] = &["/tasks/0", "/tasks/1", "/tasks/2"];
+    assert_eq!(evaluated(&own, &before, put("/tasks/1/n", json!(3))), ["/tasks/1"]);
+    assert_eq!(evaluated(&own, &before, put("/tasks/1", json!(3))), ["/tasks/1"]);
+    assert_eq!(evaluated(&own, &before, put("/tasks/1/deps/0", json!(3))), [""; 0], "nobody asks for that");
+    assert_eq!(evaluated(&own, &before, put("/tasks/-", json!(3))), ["/tasks/3"]);
+    assert_eq!(evaluated(&own, &before, put("/evidence/-", json!(3))), [""; 0]);
+    assert_eq!(evaluated(&own, &before, put("/tasks", before["tasks"].clone())), all);
+    assert_eq!(evaluated(&own, &before, take("/tasks/0")), [""; 0], "the others only moved");
+    assert_eq!(evaluated(&own, &before, inserted("/tasks/0", json!(3))), ["/tasks/0"], "the others only moved");
+
+    let first = invariant("/tasks/0", "self.n < 9");
+    assert_eq!(evaluated(&first, &before, take("/tasks/0")), ["/tasks/0"], "another one is the first now");
+    assert_eq!(evaluated(&first, &before, take("/tasks/1")), [""; 0]);
+    let seconds = invariant("/**/1/**", "self != 9");
+    let below = ["/tasks/1", "/tasks/1/deps", "/tasks/1/deps/0", "/tasks/1/deps/1", "/tasks/1/n"];
+    assert_eq!(evaluated(&seconds, &before, take("/tasks/0")), below);
+    assert_eq!(evaluated(&seconds, &before, put("/tasks/2/deps/1", json!(3))), ["/tasks/2/deps/1"]);
+    let touched_and_moved = |tree: &mut Node, edit: &Edit| {
+        put("/tasks/2/n", json!(3))(tree, edit);
+        take("/tasks/0")(tree, edit);
+    };
+    assert_eq!(evaluated(&seconds, &before, touched_and_moved), below);
+
+    let shared = invariant("/tasks/*", "self.n in state.evidence || self.n < 9");
+    assert_eq!(evaluated(&shared, &before, put("/evidence/-", json!(3))), all);
+    assert_eq!(evaluated(&shared, &before, put("/tasks/2/n", json!(3))), ["/tasks/2"]);
+    assert_eq!(shared_references(&shared).map(|one| one.path.join("/")).collect::<Vec<_>>(), ["evidence"]);
+    assert_eq!(shared_references(&own).count(), 0);
+    let outside = invariant("/tasks/*", "state.evidence == [1]");
+    assert_eq!(evaluated(&outside, &before, put("/tasks/-", json!(3))), ["/tasks/3"], "it was asked for the others");
+    assert_eq!(evaluated(&outside, &before, put("/tasks/1/n", json!(3))), [""; 0]);
+    let ever = invariant("/tasks/*", "self != before.tasks[0]");
+    assert_eq!(evaluated(&ever, &before, put("/m/a/n", json!(3))), all);
+
+    let deep = invariant("/m/**", "self != 9");
+    assert_eq!(evaluated(&deep, &before, put("/m/a/n", json!(3))), ["/m", "/m/a", "/m/a/n"]);
+    assert_eq!(evaluated(&deep, &before, put("/m/b/x", json!({"y": 1}))), ["/m", "/m/b", "/m/b/x", "/m/b/x/y"]);
+}
+
+#[test]
+fn what_takes_the_place_of_the_whole_is_new() {
+    let mut tree = Node::of(&json!({"old": {"a": 1}, "a": 0}), &edit(0));
+    let old = tree.get(&place("/old")).expect("it is there").clone();
+    tree.replace(&place(""), old, &edit(1));
+    tree.insert(&place("/b"), Node::Null, &edit(1));
+    let one = [invariant("", "state.a == 0")];
+    assert_eq!(check(&one, &tree, &Since::new(&tree, 1, 0), &json!([])).len(), 1);
+    assert_eq!(check(&one, &tree, &Since::new(&tree, 1, 1), &json!([])).len(), 0, "it is not asked again");
+}
+
+#[test]
+fn violations_say_which_invariant_and_where() {
+    let state = json!({"tasks": [{"n": 1}, {"n": 7}, {}], "limit": 3});
+    let tree = Node::of(&state, &edit(0));
+    let invariants = [invariant("/tasks/*", "self.n < state.limit"), invariant("", "state.limit > 3")];
+    let violations = check_whole(&invariants, &tree);
+    let found: Vec<_> =
+        violations.iter().map(|it| (it.pointer.as_str(), it.message.as_str(), it.found.clone())).collect();
+    let expected = [
+        ("/tasks/1", "holds does not hold: self.n < state.limit", None),
+        ("/tasks/2", "holds cannot be evaluated: self.n < state.limit", Some(json!("no such member: n"))),
+        ("", "holds does not hold: state.limit > 3", None),
+    ];
+    assert_eq!(found, expected);
+    assert!(violations.iter().all(|it| it.code == Code::InvariantViolated && it.rule.as_deref() == Some("holds")));
+    assert_eq!(check_whole(&[invariant("", "[1].all(x, x > 1)")], &tree).len(), 1, "also what refers to nothing");
+    let bad = Node::of(&json!({"tasks": vec![json!({"n": 9}); 50], "limit": 3}), &edit(0));
+    assert_eq!(check_whole(&invariants, &bad).len(), VIOLATIONS_MAX);
+}
+
+#[test]
+fn what_cannot_be_evaluated_for_all_does_not_hold() {
+    let invariants = [invariant("/xs/*", "self > 0")];
+    let mut tree = Node::of(&json!({"xs": [1, 2, 3]}), &edit(0));
+    let messages = |tree: &Node, candidate: &Since<'_>, max| {
+        let violations = check_up_to(&invariants, tree, candidate, &json!([]), max);
+        violations.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+    };
+    assert_eq!(messages(&tree, &Since::anew(&tree), 4), [""; 0]);
+    let too_many = ["holds has too many instances: fewer than 3 can be checked"];
+    assert_eq!(messages(&tree, &Since::anew(&tree), 3), too_many);
+    tree.insert(&place("/xs/-"), Node::of(&json!(4), &edit(1)), &edit(1));
+    assert_eq!(messages(&tree, &Since::new(&tree, 0, 0), 3), [""; 0], "only what is evaluated counts");
+}
+
+#[test]
+fn evaluations_share_their_steps_only_among_what_is_evaluated() {
+    let costly = "state.xs.all(a, state.xs.all(b, a + b >= 0))";
+    let invariants: Vec<_> = (0..16).map(|_| invariant("", costly)).chain([invariant("", "state.y == 1")]).collect();
+    let mut tree = Node::of(&json!({"xs": (0..400).collect::<Vec<_>>(), "y": 1}), &edit(0));
+    let violations = check_whole(&invariants, &tree);
+    let found = violations.last().and_then(|violation| violation.found.clone());
+    assert_eq!(found, Some(json!("this and the evaluations before it take more than 10000000 steps")));
+    tree.replace(&place("/y"), Node::of(&json!(1), &edit(1)), &edit(1));
+    assert_eq!(check(&invariants, &tree, &Since::new(&tree, 0, 0), &json!([])).len(), 0);
+}
+
+#[test]
+fn done_is_asked_when_what_it_looks_at_changed() {
+    let done = Expr::compile("state.answer.score > request.least", DONE_VARIABLES);
+    let done = done.expect("an expression");
+    let mut tree = Node::of(&json!({"request": {"least": 3}, "notes": []}), &edit(0));
+    assert!(may_be_done(&done, &Since::anew(&tree)));
+    for (at, to, value, expected) in [
+        (1, "/notes/-", json!("a note"), false),
+        (2, "/answer", json!({"text": "", "score": 1}), true),
+        (3, "/answer/text", json!("longer"), false),
+        (4, "/answer/score", json!(5), true),
+        (5, "/request/least", json!(4), true),
+        (6, "/notes/0", json!("another"), false),
+    ] {
+        put(to, value)(&mut tree, &edit(at));
+        assert_eq!(may_be_done(&done, &Since::new(&tree, 0, at - 1)), expected, "{to}");
+    }
+    tree.remove(&place("/answer"), &edit(7));
+    assert!(may_be_done(&done, &Since::new(&tree, 0, 6)));
+    assert!(!may_be_done(&done, &Since::new(&tree, 0, 7)));
+}
+
+#[test]
+fn the_cost_is_that_of_what_was_touched() {
+    let tasks: Vec<Value> = (0..20_000).map(|n| json!({"n": n, "deps": [n]})).collect();
+    let members: serde_json::Map<_, _> = (0..20_000).map(|n| (format!("k{n}"), json!({"n": n}))).collect();
+    let mut tree = Node::of(&json!({"tasks": tasks, "index": members}), &edit(0));
+    let invariants = [
+        invariant("/tasks/*", "self.n >= 0"),
+        invariant("/**/n", "self >= 0"),
+        invariant("/index/*", "self.n >= 0"),
+        invariant("/index/k77/n", "self >= 0"),
+    ];
+    let count = |tree: &Node, version| -> Vec<usize> {
+        let due = invariants.iter().map(|one| due(one, &Since::new(tree, 0, version), INSTANCES_MAX));
+        due.map(|due| due.instances.len()).collect()
+    };
+    put("/tasks/9000/n", json!(1))(&mut tree, &edit(1));
+    assert_eq!(count(&tree, 0), [1, 1, 0, 0]);
+    put("/index/k77/n", json!(1))(&mut tree, &edit(2));
+    assert_eq!(count(&tree, 1), [0, 1, 1, 1]);
+    put("/tasks/-", json!({"n": 1}))(&mut tree, &edit(3));
+    assert_eq!(count(&tree, 2), [1, 1, 0, 0]);
+    take("/tasks/10")(&mut tree, &edit(4));
+    assert_eq!(count(&tree, 3), [0, 0, 0, 0]);
+    assert_eq!(count(&tree, 0), [2, 3, 1, 1], "all of it, since the beginning");
+}

@@ -1,0 +1,61 @@
+//! What makes a write cost more than it changes: keywords that look across a collection without a bound.
+
+use std::collections::BTreeMap;
+
+use super::Check;
+use crate::pattern::Pattern;
+use crate::schema::{Cost, FEW, StateSchema};
+
+impl Check<'_> {
+    /// Warns of places where a worker may write and where each write makes validation go through a whole collection
+    /// that may grow for ever.
+    pub(super) fn costs(&mut self) {
+        let state = &self.blueprint.state;
+        let Ok(schema) = StateSchema::compile(&state.schema, state.assert_formats) else { return };
+        // One finding for all keywords of one schema that go through the same.
+        let mut grouped: BTreeMap<(String, String, String), Vec<Cost>> = BTreeMap::new();
+        for cost in schema.costs() {
+            // Only what changed is compared with every element; that is some nanoseconds for each.
+            if cost.keyword == "uniqueItems" {
+                continue;
+            }
+            let Some(collection) = cost.collection.clone() else { continue };
+            if self.is_written(&cost.place) {
+                let owner = cost.pointer.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
+                grouped.entry((cost.place.clone(), collection, owner)).or_default().push(cost);
+            }
+        }
+        for ((place, collection, _), costs) in grouped {
+            let Some(first) = costs.first() else { continue };
+            let mut keywords: Vec<String> = costs.iter().map(|cost| format!("`{}`", cost.keyword)).collect();
+            keywords.dedup();
+            let under = if place.is_empty() { "any write".to_owned() } else { format!("a write under `{place}`") };
+            let through = if collection.is_empty() { "document".to_owned() } else { format!("`{collection}`") };
+            let message = format!(
+                "{under} makes validation go through the whole {through} because of {}; nothing bounds its size",
+                keywords.join(", ")
+            );
+            let pointer = format!("/state/schema{}", first.pointer);
+            self.find("costly_schema", &pointer, message, help(&first.keyword));
+        }
+    }
+
+    /// Whether somebody may write something below a place, or the place.
+    fn is_written(&self, place: &str) -> bool {
+        let Ok(place) = Pattern::parse(place) else { return true };
+        self.writes().any(|(_, write)| place.collides(&write.pattern) || place.lies_above(&write.pattern))
+    }
+}
+
+fn help(keyword: &str) -> String {
+    let bound = format!("Give the collection a `maxItems` or `maxProperties` of at most {FEW}");
+    match keyword {
+        "contains" => format!("{bound}, or say it in an invariant."),
+        "unevaluatedProperties" => format!("{bound}, or name the members and use `additionalProperties`."),
+        "unevaluatedItems" => format!("{bound}, or use `items`."),
+        "$id" | "$ref" | "$dynamicRef" | "$recursiveRef" => {
+            "Refer to parts of the document by `#/$defs/…`, without `$id`, dynamic references or circles.".to_owned()
+        }
+        _ => format!("{bound}, or move the keyword to the schema of the elements."),
+    }
+}

@@ -1,0 +1,166 @@
+//! Equality of instances as JSON Schema has it: numbers are compared by what they mean.
+//!
+//! Numbers of a tree are in their one form, but above 2^53 an integer and a double may still mean the same.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Number, Value};
+
+use crate::tree::{Array, Node};
+
+/// Up to here every element is compared with every other; hashing them costs more.
+const PAIRWISE_MAX: usize = 12;
+
+/// Whether two numbers mean the same.
+fn equal_numbers(one: &Number, other: &Number) -> bool {
+    match (integer(one), integer(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => one.as_f64() == other.as_f64(),
+        (Some(whole), None) => other.as_f64().is_some_and(|double| is_integer(double, whole)),
+        (None, Some(whole)) => one.as_f64().is_some_and(|double| is_integer(double, whole)),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// Whether a double is exactly that integer.
+fn is_integer(double: f64, whole: i128) -> bool {
+    // Beyond 2^64 the cast would saturate; no integer of a document is that far.
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough, as was just asked")]
+    let same = double.fract() == 0.0 && double.abs() < 2e19 && double as i128 == whole;
+    same
+}
+
+/// Whether a node of a tree means the same as a value.
+pub(super) fn equals_value(node: &Node, value: &Value) -> bool {
+    match (node, value) {
+        (Node::Null, Value::Null) => true,
+        (Node::Bool(mine), Value::Bool(theirs)) => mine == theirs,
+        (Node::Number(mine), Value::Number(theirs)) => equal_numbers(mine, theirs),
+        (Node::Array(mine), Value::Array(theirs)) => {
+            mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| equals_value(mine, theirs))
+        }
+        (Node::Object(mine), Value::Object(theirs)) => {
+            mine.len() == theirs.len()
+                && theirs.iter().all(|(key, theirs)| mine.get(key).is_some_and(|mine| equals_value(mine, theirs)))
+        }
+        (_, Value::String(theirs)) => node.as_str() == Some(theirs),
+        _ => false,
+    }
+}
+
+/// Whether two nodes mean the same.
+pub(super) fn equal(one: &Node, other: &Node) -> bool {
+    if one.is_same(other) {
+        return true;
+    }
+    match (one, other) {
+        (Node::Null, Node::Null) => true,
+        (Node::Bool(one), Node::Bool(other)) => one == other,
+        (Node::Number(one), Node::Number(other)) => equal_numbers(one, other),
+        (Node::Array(one), Node::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| equal(one, other))
+        }
+        (Node::Object(one), Node::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other.iter()).all(|(one, other)| one.0 == other.0 && equal(one.1, other.1))
+        }
+        _ => one.as_str().is_some() && one.as_str() == other.as_str(),
+    }
+}
+
+/// Whether no two elements mean the same.
+pub(super) fn is_unique(array: &Array) -> bool {
+    if array.len() <= PAIRWISE_MAX {
+        return array.iter().enumerate().all(|(index, one)| array.iter().take(index).all(|other| !equal(one, other)));
+    }
+    let mut hashed: Vec<(u64, &Node)> = array.iter().map(|node| (hash(node), node)).collect();
+    hashed.sort_unstable_by_key(|(hash, _)| *hash);
+    hashed.chunk_by(|one, other| one.0 == other.0).all(|alike| {
+        alike.iter().enumerate().all(|(index, one)| alike[..index].iter().all(|other| !equal(one.1, other.1)))
+    })
+}
+
+/// Whether an array whose elements were all different before some of them changed still is so.
+pub(super) fn stays_unique(array: &Array, changed: &[usize]) -> bool {
+    if changed.len() > PAIRWISE_MAX {
+        return is_unique(array);
+    }
+    changed.iter().all(|&index| {
+        let Some(one) = array.get(index) else { return true };
+        array.iter().enumerate().all(|(at, other)| at == index || !equal(one, other))
+    })
+}
+
+/// The same for all that is equal.
+fn hash(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    feed(node, &mut hasher);
+    hasher.finish()
+}
+
+fn feed(node: &Node, hasher: &mut DefaultHasher) {
+    match node {
+        Node::Null => hasher.write_u8(0),
+        Node::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
+        // Numbers that mean the same are the same double; `-0.0` is not in the one form.
+        Node::Number(number) => hasher.write_u64(number.as_f64().unwrap_or(0.0).to_bits()),
+        Node::Short(_) | Node::Long(_) => node.as_str().hash(hasher),
+        Node::Array(array) => {
+            hasher.write_usize(array.len());
+            array.iter().for_each(|item| feed(item, hasher));
+        }
+        Node::Object(object) => {
+            hasher.write_usize(object.len());
+            for (key, member) in object.iter() {
+                key.hash(hasher);
+                feed(member, hasher);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::digest::{Hasher, Salt};
+    use crate::tree::Edit;
+
+    fn tree(mut value: Value) -> Node {
+        crate::json::normalise(&mut value);
+        Node::of(&value, &Edit { at: 0, hasher: Arc::new(Hasher::new(&Salt([0; 32]))) })
+    }
+
+    #[test]
+    fn numbers_are_compared_by_what_they_mean() {
+        let two_53 = 9_007_199_254_740_992_u64;
+        for (one, other, same) in [
+            (json!(1), json!(1.0), true),
+            (json!(0), json!(-0.0), true),
+            (json!(1), json!(1.5), false),
+            (json!(two_53), json!(9_007_199_254_740_992.0), true),
+            (json!(two_53 + 1), json!(9_007_199_254_740_992.0), false),
+            (json!(u64::MAX), json!(18_446_744_073_709_551_615.0), false),
+            (json!(i64::MIN), json!(-9_223_372_036_854_775_808.0), true),
+            (json!(1e300), json!(1e300), true),
+            (json!(1), json!(true), false),
+            (json!({"a": [1, {"b": 2.0}]}), json!({"a": [1.0, {"b": 2}]}), true),
+        ] {
+            assert_eq!(equals_value(&tree(one.clone()), &other), same, "{one} {other}");
+            assert_eq!(equal(&tree(one.clone()), &tree(other.clone())), same, "{one} {other}");
+            let mut long: Vec<Value> = (0..40).map(|number| json!([number])).collect();
+            long.extend([one.clone(), other.clone()]);
+            let Node::Array(long) = tree(long.into()) else { unreachable!("it is an array") };
+            assert_eq!(is_unique(&long), !same, "{one} {other}");
+            assert_eq!(stays_unique(&long, &[41]), !same, "{one} {other}");
+            let Node::Array(short) = tree(json!([one, other])) else { unreachable!("it is an array") };
+            assert_eq!(is_unique(&short), !same);
+        }
+    }
+}

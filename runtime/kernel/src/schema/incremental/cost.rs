@@ -1,0 +1,300 @@
+//! What of a schema costs more than what a write touches, and where.
+//!
+//! A part of the schema that looks across a value is cheap where the value is small. So for each such part the walk it
+//! makes through a value is followed, until it comes to a collection whose size nothing bounds.
+
+use std::collections::BTreeSet;
+
+use jsonptr::Token;
+use serde_json::Value;
+
+use super::super::map::{Id, Role, SchemaMap};
+use super::plan::{Inside, Place};
+
+/// The most elements or members that are few: going through them costs some tens of microseconds.
+pub const FEW: u64 = 128;
+/// How deep the places of a recursive schema are followed.
+const DEPTH_MAX: usize = 12;
+/// The most places that are looked at; larger schemas are reported in part.
+const LOOKED_MAX: usize = 5_000;
+
+/// A place below which a write validates more than it touches.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cost {
+    /// Path pattern of the value that is gone through at every write in it; empty for the document.
+    pub place: String,
+    /// The keyword because of which it is.
+    pub keyword: String,
+    /// JSON Pointer of the keyword in the schema document; of the schema object, if it is no single keyword's doing.
+    pub pointer: String,
+    /// Path pattern of the first collection that is gone through and that may grow without bound; `None` if all that
+    /// are gone through stay small.
+    pub collection: Option<String>,
+}
+
+/// The costs of a plan, by place.
+pub(super) fn costs(document: &Value, map: &SchemaMap, places: &[Place]) -> Vec<Cost> {
+    let mut costing =
+        Costing { document, map, places, found: BTreeSet::new(), seen: BTreeSet::new(), left: LOOKED_MAX };
+    costing.place(&[0], &mut Vec::new());
+    costing.found.into_iter().collect()
+}
+
+struct Costing<'c> {
+    document: &'c Value,
+    map: &'c SchemaMap,
+    places: &'c [Place],
+    found: BTreeSet<Cost>,
+    /// Sets of places that were looked at, by the pattern of their path.
+    seen: BTreeSet<(String, Vec<usize>)>,
+    left: usize,
+}
+
+/// What judges a value for sure, and what somebody goes through it with.
+struct Looked<'l> {
+    /// Subschemas that the value satisfies, whatever else.
+    sure: &'l [Id],
+    /// Subschemas that are run on all of it.
+    run: &'l [Id],
+}
+
+fn pattern(path: &[String]) -> String {
+    path.iter().map(|token| format!("/{token}")).collect()
+}
+
+/// A name as patterns write it. One that is itself `*` or `-` has no other form there and reads as more than it is.
+fn literal(name: &str) -> String {
+    Token::new(name).encoded().to_owned()
+}
+
+impl Costing<'_> {
+    /// Looks at all places of the plan that judge the value at a path.
+    fn place(&mut self, places: &[usize], path: &mut Vec<String>) {
+        let mut all: Vec<usize> = places.to_vec();
+        let mut at = 0;
+        while let Some(&place) = all.get(at) {
+            if let Inside::Parts(parts) = &self.places[place].inside {
+                let new: Vec<usize> = parts.beside.iter().copied().filter(|beside| !all.contains(beside)).collect();
+                all.extend(new);
+            }
+            at += 1;
+        }
+        all.sort_unstable();
+        if self.left == 0 || path.len() > DEPTH_MAX || !self.seen.insert((self.shape_of(path), all.clone())) {
+            return;
+        }
+        self.left -= 1;
+        let sure: Vec<Id> = all.iter().map(|&place| self.places[place].id).collect();
+        for &place in &all {
+            self.look(place, &sure, path);
+        }
+        self.deeper(&all, path);
+    }
+
+    /// Recursive schemas have no end of paths; what was seen at a path that names the same last steps is seen.
+    fn shape_of(&self, path: &[String]) -> String {
+        pattern(&path[path.len().saturating_sub(2)..])
+    }
+
+    fn deeper(&mut self, all: &[usize], path: &mut Vec<String>) {
+        let places = self.places;
+        let (mut names, mut any_member, mut any_element) = (BTreeSet::new(), false, false);
+        let parts: Vec<_> = all
+            .iter()
+            .filter_map(|&place| match &places[place].inside {
+                Inside::Parts(parts) => Some(parts),
+                Inside::Nothing | Inside::Whole(_) => None,
+            })
+            .collect();
+        for parts in &parts {
+            names.extend(parts.members.iter().map(|(name, _)| name.as_str()));
+            any_member |= !parts.patterns.is_empty() || parts.judged_others().is_some();
+            any_element |= !parts.prefix.is_empty() || parts.items.is_some();
+        }
+        let mut go = |this: &mut Self, token: String, below: Vec<usize>| {
+            if !below.is_empty() {
+                path.push(token);
+                this.place(&below, path);
+                path.pop();
+            }
+        };
+        for name in names {
+            let below = parts.iter().flat_map(|parts| parts.applied_to(name)).collect();
+            go(self, literal(name), below);
+        }
+        if any_member {
+            let of = parts
+                .iter()
+                .flat_map(|parts| parts.patterns.iter().map(|(_, place)| *place).chain(parts.judged_others()));
+            go(self, "*".to_owned(), of.collect());
+        }
+        if any_element {
+            let of = parts.iter().flat_map(|parts| parts.prefix.iter().copied().chain(parts.items));
+            go(self, "*".to_owned(), of.collect());
+        }
+    }
+
+    /// Looks at what one place does when something below it changed.
+    fn look(&mut self, place: usize, sure: &[Id], path: &[String]) {
+        let here = &self.places[place];
+        let mut report = |keyword: &str, pointer: String, collection: Option<Vec<String>>| {
+            let collection = collection.map(|collection| pattern(&collection));
+            self.found.insert(Cost { place: pattern(path), keyword: keyword.to_owned(), pointer, collection });
+        };
+        match &here.inside {
+            Inside::Nothing => {}
+            Inside::Whole(opaque) => {
+                let run = self.map.closure(here.id);
+                let collection = grows(self.document, self.map, &Looked { sure, run: &run }, path);
+                let at = format!("{}/{}", here.pointer, opaque.keyword());
+                let is_there = self.document.pointer(&at).is_some();
+                report(opaque.keyword(), if is_there { at } else { here.pointer.clone() }, collection);
+            }
+            Inside::Parts(parts) => {
+                let node = self.map.node(here.id);
+                let may_be_array = sure.iter().all(|&id| self.map.node(id).arrays);
+                if parts.unique.is_some() && may_be_array {
+                    let collection = (!is_small(self.document, self.map, sure, false)).then(|| path.to_vec());
+                    report("uniqueItems", format!("{}/uniqueItems", here.pointer), collection);
+                }
+                for (role, part) in &node.children {
+                    let keyword = match role {
+                        Role::AnyOf => "anyOf",
+                        Role::OneOf => "oneOf",
+                        Role::Not => "not",
+                        Role::If => "if",
+                        Role::Then => "then",
+                        Role::Else => "else",
+                        Role::Dependent => "dependentSchemas",
+                        Role::Contains if may_be_array => "contains",
+                        Role::AllOf
+                        | Role::Property(_)
+                        | Role::Pattern(_)
+                        | Role::AdditionalProperties
+                        | Role::UnevaluatedProperties
+                        | Role::PropertyNames
+                        | Role::Prefix(_)
+                        | Role::Items
+                        | Role::UnevaluatedItems
+                        | Role::Contains
+                        | Role::Definition => continue,
+                    };
+                    let collection = if *role == Role::Contains {
+                        let run = [here.id];
+                        let is_long = !is_small(self.document, self.map, &[sure, &run].concat(), false);
+                        if is_long { Some(path.to_vec()) } else { None }
+                    } else {
+                        let run = self.map.closure(*part);
+                        grows(self.document, self.map, &Looked { sure, run: &run }, path)
+                    };
+                    let keyword_at = self.map.node(*part).pointer.strip_prefix(here.pointer.as_str());
+                    let keyword_at = keyword_at.and_then(|rest| rest.split('/').nth(1)).unwrap_or(keyword);
+                    report(keyword, format!("{}/{keyword_at}", here.pointer), collection);
+                }
+            }
+        }
+    }
+}
+
+/// The first collection without a bound that subschemas go through, by its path.
+fn grows(document: &Value, map: &SchemaMap, looked: &Looked<'_>, path: &[String]) -> Option<Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let mut pending = vec![(looked.sure.to_vec(), looked.run.to_vec(), path.to_vec())];
+    let mut next = 0;
+    while let Some((sure, run, path)) = pending.get(next).cloned() {
+        next += 1;
+        if next > LOOKED_MAX || path.len() > 2 * DEPTH_MAX || !seen.insert((sure.clone(), run.clone())) {
+            continue;
+        }
+        let sure: Vec<Id> = sure.iter().flat_map(|&id| conjuncts(map, id)).collect();
+        let run: Vec<Id> = run.iter().flat_map(|&id| map.closure(id)).collect();
+        let both = [sure.as_slice(), run.as_slice()].concat();
+        let may_be = |kind: fn(&super::super::map::Node) -> bool| sure.iter().all(|&id| kind(map.node(id)));
+        let goes = |roles: &[Role]| run.iter().any(|&id| roles.iter().any(|role| map.node(id).one(role).is_some()));
+        let has = |keyword: &str| run.iter().any(|&id| value_at(document, map, id, keyword).is_some());
+        let through_elements = goes(&[Role::Items, Role::Contains, Role::UnevaluatedItems]) || has("uniqueItems");
+        if may_be(|node| node.arrays) && through_elements && !is_small(document, map, &both, false) {
+            return Some(path);
+        }
+        let others = [Role::AdditionalProperties, Role::PropertyNames, Role::UnevaluatedProperties];
+        let through_members = goes(&others) || has("patternProperties");
+        if may_be(|node| node.objects) && through_members && !is_small(document, map, &both, true) {
+            return Some(path);
+        }
+        // Everything it goes through here is small: what of the parts?
+        let below = |ids: &[Id], name: Option<&str>, is_element: bool| -> Vec<Id> {
+            let parts = ids.iter().flat_map(|&id| map.node(id).children.iter());
+            let applies = |role: &Role| match role {
+                Role::Property(known) => name == Some(known.as_str()),
+                Role::Pattern(_) | Role::AdditionalProperties | Role::UnevaluatedProperties => {
+                    name.is_none() && !is_element
+                }
+                Role::Items | Role::Prefix(_) | Role::Contains | Role::UnevaluatedItems => is_element,
+                Role::AllOf
+                | Role::AnyOf
+                | Role::OneOf
+                | Role::Not
+                | Role::If
+                | Role::Then
+                | Role::Else
+                | Role::Dependent
+                | Role::PropertyNames
+                | Role::Definition => false,
+            };
+            parts.filter(|(role, _)| applies(role)).map(|(_, part)| *part).collect()
+        };
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for &id in &run {
+            names.extend(map.node(id).properties().map(|(name, _)| name));
+        }
+        let mut go = |token: String, name: Option<&str>, is_element: bool| {
+            let run = below(&run, name, is_element);
+            if !run.is_empty() {
+                // Of several elements or members no single schema is sure.
+                let sure = if name.is_some() { below(&sure, name, false) } else { Vec::new() };
+                pending.push((sure, run, [path.as_slice(), &[token]].concat()));
+            }
+        };
+        names.into_iter().for_each(|name| go(literal(name), Some(name), false));
+        go("*".to_owned(), None, false);
+        go("*".to_owned(), None, true);
+    }
+    None
+}
+
+/// A subschema and those that hold whenever it does.
+fn conjuncts(map: &SchemaMap, id: Id) -> Vec<Id> {
+    let mut all = vec![id];
+    let mut at = 0;
+    while let Some(&id) = all.get(at) {
+        let node = map.node(id);
+        let targets = node.refs.iter().filter(|targets| targets.len() == 1).flatten().copied();
+        let new: Vec<Id> = node.each(&Role::AllOf).chain(targets).filter(|id| !all.contains(id)).collect();
+        all.extend(new);
+        at += 1;
+    }
+    all
+}
+
+fn value_at<'d>(document: &'d Value, map: &SchemaMap, id: Id, keyword: &str) -> Option<&'d Value> {
+    let node = map.node(id);
+    if node.hides_siblings { None } else { document.pointer(&node.pointer)?.get(keyword) }
+}
+
+/// Whether something keeps the elements, or the members, few.
+fn is_small(document: &Value, map: &SchemaMap, ids: &[Id], members: bool) -> bool {
+    ids.iter().any(|&id| {
+        let keyword = if members { "maxProperties" } else { "maxItems" };
+        let at_most = value_at(document, map, id, keyword).and_then(Value::as_u64);
+        let node = map.node(id);
+        let never = |role: &Role| node.one(role).is_some_and(|part| map.node(part).never);
+        let is_closed = match members {
+            true => {
+                (never(&Role::AdditionalProperties) || never(&Role::UnevaluatedProperties))
+                    && !node.children.iter().any(|(role, _)| matches!(role, Role::Pattern(_)))
+            }
+            false => never(&Role::Items) || never(&Role::UnevaluatedItems),
+        };
+        at_most.is_some_and(|most| most <= FEW) || is_closed || value_at(document, map, id, "const").is_some()
+    })
+}

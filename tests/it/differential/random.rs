@@ -1,0 +1,141 @@
+//! Random schemas, documents and edits: at every step the verdict on what changed is the verdict on the whole, and so
+//! are the violations.
+//!
+//! `DIFFERENTIAL_CASES` and `DIFFERENTIAL_SEED` choose how much is tried and where it begins (`cargo xtask differential`).
+//! A failure prints the seed of its schema, which alone reproduces it with `DIFFERENTIAL_CASES=1`.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::rejection::Violation;
+use patchboard_kernel::schema::StateSchema;
+use patchboard_kernel::tree::{At, Edit, Node};
+use serde_json::Value;
+
+use super::documents::instance;
+use super::edits::change;
+use super::schemas::{Dice, schema};
+
+/// Verdicts that are compared when nobody asks for more.
+const CASES: usize = 50_000;
+/// Edits of one document before another schema is tried.
+const EDITS: At = 40;
+/// Attempts to make a valid document for a schema.
+const ATTEMPTS: usize = 12;
+/// More violations than any of these documents has.
+const VIOLATIONS: usize = 400;
+
+#[derive(Default, Debug)]
+struct Tally {
+    schemas: usize,
+    refused: usize,
+    /// Schemas for which no valid document was found.
+    barren: usize,
+    valid: usize,
+    invalid: usize,
+    /// Verdicts under schemas that are not validated whole from the root.
+    followed: usize,
+    violations: usize,
+}
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn the_verdict_on_what_changed_is_the_verdict_on_the_whole() {
+    let cases = usize::try_from(setting("DIFFERENTIAL_CASES", CASES as u64)).expect("it fits");
+    let first = setting("DIFFERENTIAL_SEED", 1);
+    let mut tally = Tally::default();
+    for seed in first.. {
+        run(seed, &mut tally);
+        if tally.valid + tally.invalid >= cases {
+            break;
+        }
+        assert!(tally.schemas < 1000 + cases, "too few documents: {tally:?}");
+    }
+    let _ = writeln!(std::io::stderr(), "differential validation from seed {first}: {tally:?}");
+    if cases >= CASES {
+        let verdicts = tally.valid + tally.invalid;
+        assert!(tally.valid > verdicts / 4, "acceptance is hardly tried: {tally:?}");
+        assert!(tally.invalid > verdicts / 8, "rejection is hardly tried: {tally:?}");
+        assert!(tally.followed > verdicts / 2, "most are validated whole: {tally:?}");
+    }
+}
+
+pub(super) fn edit(at: At) -> Edit {
+    Edit { at, hasher: Arc::new(Hasher::new(&Salt([7; 32]))) }
+}
+
+pub(super) fn normal(mut value: Value) -> Value {
+    patchboard_kernel::json::normalise(&mut value);
+    value
+}
+
+fn run(seed: u64, tally: &mut Tally) {
+    let mut dice = Dice::new(seed);
+    let document = schema(&mut dice);
+    tally.schemas += 1;
+    let Ok(schema) = StateSchema::compile(&document, false) else {
+        tally.refused += 1;
+        return;
+    };
+    let mut attempts = (0..ATTEMPTS).map(|_| normal(instance(&mut dice, &document, &document, 4)));
+    let Some(mut value) = attempts.find(|value| schema.is_valid(value)) else {
+        tally.barren += 1;
+        return;
+    };
+    let hasher = edit(0);
+    let mut tree = Node::of(&value, &hasher);
+    assert!(schema.is_valid_tree(&tree), "SEED={seed}: {document} {value}");
+    // The versions whose documents were valid are those that were kept: all.
+    let (mut version, mut read) = (0, 0);
+    for at in 1..=EDITS {
+        let (mut candidate, mut changed) = (tree.clone(), value.clone());
+        let mut done = Vec::new();
+        for _ in 0..=dice.roll(3) {
+            done.push(change(&mut dice, &document, &mut candidate, &mut changed, &edit(at)));
+        }
+        assert_eq!(candidate, changed, "SEED={seed}: the edits differ");
+        let told = || format!("SEED={seed}\nschema {document}\nbefore {value}\nafter {changed}\nedits {done:?}");
+        let expected = schema.is_valid(&changed);
+        // Any version that was valid will do, the last one or an earlier one.
+        let since = if dice.roll(4) == 0 { read } else { version };
+        let root_was_replaced = done.iter().any(|edit| edit.starts_with("root"));
+        if !root_was_replaced {
+            assert_eq!(schema.is_valid_since(&candidate, since), expected, "since {since}: {}", told());
+            tally.followed += usize::from(!schema.is_opaque());
+        }
+        assert_eq!(schema.is_valid_tree(&candidate), expected, "{}", told());
+        if expected {
+            tally.valid += 1;
+            (tree, value, version) = (candidate, changed, at);
+            if root_was_replaced || dice.roll(6) == 0 {
+                read = at;
+            }
+            continue;
+        }
+        tally.invalid += 1;
+        if dice.roll(4) == 0 {
+            let whole = sorted(schema.violations(&changed, VIOLATIONS));
+            tally.violations += whole.len();
+            assert_eq!(sorted(schema.tree_violations(&candidate, VIOLATIONS)), whole, "{}", told());
+            if !root_was_replaced {
+                let found = sorted(schema.violations_since(&candidate, since, VIOLATIONS));
+                assert_eq!(found, whole, "since {since}: {}", told());
+                assert!(!schema.violations_since(&candidate, since, 1).is_empty(), "{}", told());
+            }
+        }
+    }
+}
+
+/// Violations in an order of their own; names are listed in the order in which an object has them.
+fn sorted(violations: Vec<Violation>) -> Vec<String> {
+    let mut said: Vec<String> = violations
+        .into_iter()
+        .map(|violation| serde_json::to_string(&violation).expect("violations are JSON"))
+        .collect();
+    said.sort();
+    said
+}
