@@ -157,13 +157,14 @@ fn judge_stages(
     for (index, op) in ops.iter().enumerate() {
         let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
         targets.note(index, op, &candidate);
-        if violations.is_empty()
-            && !broken
-            && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes)
-        {
+        let is_tried = violations.is_empty() && !broken;
+        if is_tried && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test(_));
             inapplicable.push(violation.at_op(index));
+        }
+        if !is_tried || broken {
+            targets.not_applied();
         }
         unauthorized.extend(violations);
     }
