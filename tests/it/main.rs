@@ -2,6 +2,7 @@
 
 mod codes;
 mod differential;
+mod freshness;
 mod json_schema_suite;
 mod random;
 mod shared;
