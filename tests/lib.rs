@@ -1,1 +1,11 @@
-//! The integration tests are in `it`: this library is empty, and there so that the package has a target.
+//! What integration tests (`it`) and benchmarks (`benches`) share.
+//!
+//! * [`shared`]: the conformance data and peer scripts beside the workspace;
+//! * [`whole`]: the whole-document way of a commit, the thing to compare with;
+//! * [`boards`]: generated boards of any size, and writers that work on them;
+//! * [`measure`]: the sampler, the tables and the recording of the benchmarks.
+
+pub mod boards;
+pub mod measure;
+pub mod shared;
+pub mod whole;

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use jiff::tz::TimeZone;
-use patchboard_kernel::board::{Board, BoardError};
+use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Timestamp, Version};
 use patchboard_kernel::record::Record;
-use patchboard_kernel::replay;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
+use patchboard_runtime::recovery;
+use patchboard_runtime::runtime::RuntimeError;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -40,6 +41,22 @@ impl Archive {
     /// Finds a board by its id, by a beginning that only its id has, or by the word `last`.
     pub(crate) fn find(&self, wanted: &str) -> Result<BoardSummary, Failure> {
         find(&self.journal, wanted)
+    }
+
+    /// A board as it stood right after the commit that made a version; without one, as it stands now. Starts from a
+    /// snapshot where there is one.
+    pub(crate) fn board(&self, board: &BoardSummary, version: Option<u64>) -> Result<Board, Failure> {
+        // A process that runs the board may have appended more since it was listed.
+        let now = self.journal.summary(&board.id).map_err(storage)?.map_or(board.version, |summary| summary.version);
+        let recovered = match version {
+            None => recovery::recover(&self.journal, &board.id),
+            Some(version) if version > now.0 => return Err(no_such_version(version, now.0)),
+            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version)),
+        };
+        recovered.map(|recovered| recovered.board).map_err(|error| match error {
+            RuntimeError::Journal(error) => storage(error),
+            other => bad_board(other),
+        })
     }
 
     /// All records of a board, in order.
@@ -93,19 +110,10 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     }
 }
 
-/// A board as it stood right after the commit that made a version; without one, as it stands now.
-pub(crate) fn board_at(records: &[Record], version: Option<u64>) -> Result<Board, Failure> {
-    let Some(version) = version else { return Board::recover(records).map_err(bad_board) };
-    let head = records.iter().filter(|record| record.kind == patchboard_kernel::record::Kind::Committed).count() as u64;
-    if version > head {
-        return Err(Failure::refused(
-            "no_such_version",
-            format!("the board is at version {head}, not at {version} yet"),
-        )
+fn no_such_version(version: u64, head: u64) -> Failure {
+    Failure::refused("no_such_version", format!("the board is at version {head}, not at {version} yet"))
         .help(format!("versions go from 0, the initial state, to {head}"))
-        .detail("version", head.into()));
-    }
-    replay::board_at(records, Version(version)).map_err(bad_board)
+        .detail("version", head.into())
 }
 
 /// An error of storage, as users see it.
@@ -117,7 +125,7 @@ pub(crate) fn storage(error: JournalError) -> Failure {
     }
 }
 
-fn bad_board(error: BoardError) -> Failure {
+fn bad_board(error: impl std::fmt::Display) -> Failure {
     Failure::failed("bad_record", error).help("`patchboard verify BOARD` says which record was altered, if one was")
 }
 

@@ -107,6 +107,7 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Paused(_) => "no more invocations are dispatched".to_owned(),
         Body::Resumed(_) => "invocations are dispatched again".to_owned(),
         Body::Tick(_) => "something was due".to_owned(),
+        Body::Snapshot(snapshot) => format!("of everything up to {}", snapshot.of),
         Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), SHOWN)),
         Body::Ended(ended) => format!("{} ({})", ended.end, ended.cause),
     }

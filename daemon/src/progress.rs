@@ -81,6 +81,7 @@ impl Totals {
             | Body::Resumed(_)
             | Body::Tick(_)
             | Body::Signal(_)
+            | Body::Snapshot(_)
             | Body::Ended(_) => {}
         }
         self.spend(author(body).and_then(|by| by.usage));
@@ -199,6 +200,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Resumed(_)
         | Body::Tick(_)
         | Body::Signal(_)
+        | Body::Snapshot(_)
         | Body::Ended(_) => None,
     }
 }
@@ -222,7 +224,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Resumed
         | Kind::Signal => true,
         // An end is told as the command's result.
-        Kind::Scheduled | Kind::Tick | Kind::Ended => false,
+        Kind::Scheduled | Kind::Tick | Kind::Snapshot | Kind::Ended => false,
     }
 }
 
@@ -241,6 +243,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Resumed
         | Kind::Tick
         | Kind::Signal
+        | Kind::Snapshot
         | Kind::Ended => word.dimmed().to_string(),
     }
 }

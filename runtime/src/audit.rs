@@ -2,13 +2,15 @@
 //!
 //! Needs no running board. Whether the records also follow from each other is for `patchboard_kernel::replay`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, Record, RecordError};
+use patchboard_kernel::record::{Body, Record, RecordError, Snapshot};
+use patchboard_kernel::snapshot::SnapshotError;
 
-use crate::journal::{BoardSummary, Head, Journal, JournalError};
+use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
 
 /// A journal in which nothing was found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +21,8 @@ pub struct Verified {
     pub records: u64,
     /// How many different texts they name.
     pub blobs: u64,
+    /// How many snapshots are kept; every part of them was checked.
+    pub snapshots: u64,
     /// The record that has the expected hash, if one was given. Earlier than the head if the board went on since.
     pub expected_at: Option<Seq>,
 }
@@ -42,6 +46,14 @@ pub enum Fault {
         /// Where the journal ends.
         head: Head,
     },
+    /// A snapshot that is kept is not what the records say. The records themselves are sound, and enough.
+    #[error("the snapshot of everything up to record {of} cannot be trusted: {reason}")]
+    Snapshot {
+        /// The last record it includes.
+        of: Seq,
+        /// Why.
+        reason: String,
+    },
     /// The list of boards does not say of this one what its records say.
     #[error("the list of boards does not agree with the records: {0}")]
     Summary(String),
@@ -56,6 +68,7 @@ impl Fault {
         match self {
             Self::Record { .. } => "bad_record",
             Self::Head { .. } => "wrong_head",
+            Self::Snapshot { .. } => "bad_snapshot",
             Self::Summary(_) => "bad_summary",
             Self::Journal(error) => error.code(),
         }
@@ -73,7 +86,8 @@ const PAGE: usize = 256;
 pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
     // Read first: a board that is being worked on may go on while its records are read, but not back.
     let listed = journal.summary(board)?;
-    let mut walk = Walk::new(journal, board, expected_head);
+    let kept = journal.snapshots(board)?;
+    let mut walk = Walk::new(journal, board, expected_head, &kept);
     let mut limit = PAGE;
     loop {
         let page = match journal.records(board, walk.last(), limit) {
@@ -108,6 +122,9 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     if walk.last() < Some(listed.head.seq) {
         return Err(walk.fault(format!("it is missing; the list of boards says the last one is {}", listed.head.seq)));
     }
+    for snapshot in &kept {
+        walk.snapshot(*snapshot)?;
+    }
     journal.check_storage()?;
     let head = walk.summary.head;
     if let Some(expected) = expected_head
@@ -115,7 +132,13 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     {
         return Err(Fault::Head { expected, head });
     }
-    Ok(Verified { head, records: walk.records, blobs: walk.texts.len() as u64, expected_at: walk.expected_at })
+    Ok(Verified {
+        head,
+        records: walk.records,
+        blobs: walk.texts.len() as u64,
+        snapshots: kept.len() as u64,
+        expected_at: walk.expected_at,
+    })
 }
 
 /// A walk over the records of one board, in order.
@@ -129,13 +152,32 @@ struct Walk<'a> {
     summary: BoardSummary,
     records: u64,
     texts: BTreeSet<Digest>,
+    first: Option<Record>,
+    /// The digest of the state that the last commit made.
+    state: Digest,
+    /// What snapshots the records name, by the record that does.
+    named: BTreeMap<Seq, Snapshot>,
+    /// Hash and state at the records that kept snapshots end with.
+    moments: BTreeMap<Seq, Option<(Digest, Digest)>>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(journal: &'a dyn Journal, board: &'a BoardId, expected: Option<Digest>) -> Self {
+    fn new(journal: &'a dyn Journal, board: &'a BoardId, expected: Option<Digest>, kept: &[KeptSnapshot]) -> Self {
         let summary = BoardSummary::empty(board.clone());
-        let texts = BTreeSet::new();
-        Self { journal, board, expected, expected_at: None, hasher: None, summary, records: 0, texts }
+        Self {
+            journal,
+            board,
+            expected,
+            expected_at: None,
+            hasher: None,
+            summary,
+            records: 0,
+            texts: BTreeSet::new(),
+            first: None,
+            state: Digest([0; 32]),
+            named: BTreeMap::new(),
+            moments: kept.iter().map(|kept| (kept.of, None)).collect(),
+        }
     }
 
     fn last(&self) -> Option<Seq> {
@@ -170,10 +212,24 @@ impl<'a> Walk<'a> {
                 return Err(self.fault(format!("it is of board {}", created.board)));
             }
             self.hasher = Some(hasher);
+            self.first = Some(record.clone());
+            self.state = created.state;
         }
         if let Body::Invoked(invoked) = &body {
             self.text("view", invoked.view)?;
             self.text("prompt", invoked.prompt)?;
+        }
+        if let Body::Committed(committed) = &body {
+            self.state = committed.state;
+        }
+        if let Body::Snapshot(snapshot) = body {
+            if snapshot.of >= record.seq {
+                return Err(self.fault(format!("its snapshot includes record {}, which comes later", snapshot.of)));
+            }
+            self.named.insert(record.seq, snapshot);
+        }
+        if let Some(moment) = self.moments.get_mut(&record.seq) {
+            *moment = Some((record.hash, self.state));
         }
         self.summary.record_appended(record).map_err(|error| self.fault(error.to_string()))?;
         self.records += 1;
@@ -181,6 +237,35 @@ impl<'a> Walk<'a> {
             self.expected_at = Some(record.seq);
         }
         Ok(())
+    }
+
+    /// Checks a snapshot that is kept: every part, and that the board it makes is the one that the records say.
+    fn snapshot(&self, kept: KeptSnapshot) -> Result<(), Fault> {
+        let of = kept.of;
+        let fault = |reason: String| Err(Fault::Snapshot { of, reason });
+        let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
+        let (Some(first), Some((hash, state)), true) =
+            (&self.first, self.moments.get(&of).copied().flatten(), is_named)
+        else {
+            return fault("no record names it".to_owned());
+        };
+        let mut fetch =
+            |hash| self.journal.part(self.board, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
+        let restored = match Board::restore(first, kept.digest, &mut fetch) {
+            Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
+            Ok(board) if board.state().digest() != state => {
+                fault("its document is not the one that the last commit made".to_owned())
+            }
+            Ok(_) => Ok(()),
+            // A newer version made it, and can check it.
+            Err(SnapshotError::OtherLayout(_)) => Ok(()),
+            Err(error) => fault(error.to_string()),
+        };
+        // A board that is being worked on may have given it up meanwhile.
+        if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
+            return Ok(());
+        }
+        restored
     }
 
     /// Checks a text that the next record names.

@@ -9,6 +9,7 @@
 //! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; what readers see is in [`snapshot`] and
 //!   [`subscription`].
 //! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
+//! * [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
 //! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
 //! * [`agent`]: the port to whatever fills a seat.
 //! * [`clock`], [`ids`]: time, names and randomness.
@@ -19,7 +20,9 @@ pub mod audit;
 pub mod clock;
 pub mod ids;
 pub mod journal;
+pub mod keeping;
 mod published;
+pub mod recovery;
 pub mod runtime;
 pub mod snapshot;
 pub mod subscription;

@@ -25,6 +25,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
 use crate::journal::{Batch, Journal, JournalError};
+use crate::keeping::SnapshotPolicy;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -44,6 +45,8 @@ pub struct Options {
     pub admission: usize,
     /// How many records a subscriber may fall behind before it has to catch up from the journal.
     pub subscription: usize,
+    /// When snapshots are taken.
+    pub snapshots: SnapshotPolicy,
 }
 
 impl Options {
@@ -56,6 +59,7 @@ impl Options {
             restarts: RestartPolicy::default(),
             admission: 64,
             subscription: 1024,
+            snapshots: SnapshotPolicy::default(),
         }
     }
 }

@@ -54,7 +54,8 @@ impl Subscription {
             if self.is_behind {
                 match self.journal.records(&self.board, self.last, PAGE) {
                     Ok(page) => {
-                        self.is_behind = !page.is_empty();
+                        // A short page was the end: what became durable since is in the live stream.
+                        self.is_behind = page.len() == PAGE;
                         self.backlog.extend(page.into_iter().map(Arc::new));
                     }
                     Err(error) => return Some(Err(error)),

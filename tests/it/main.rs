@@ -5,8 +5,9 @@ mod differential;
 mod freshness;
 mod json_schema_suite;
 mod random;
-mod shared;
 mod simulator;
 mod syntax;
 mod tidy;
 mod vectors;
+
+use patchboard_tests::shared;

@@ -105,7 +105,8 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick
-        | Kind::Signal => padded,
+        | Kind::Signal
+        | Kind::Snapshot => padded,
     };
     output.line(&format!("{:>5} {} {padded} {}", record.seq, moment(record.at), narrative::sentence(record)))
 }

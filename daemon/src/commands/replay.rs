@@ -42,6 +42,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         return Err(Failure::refused("no_such_record", format!("the journal ends with record {last}, before {to}"))
             .detail("last", last.into()));
     }
+    if let Some(why) = records.first().and_then(replay::underivable) {
+        return Err(Failure::refused("replay_underivable", why)
+            .help("`patchboard verify BOARD` says whether anything was altered; the board can be read and resumed"));
+    }
     let replayed = replay::replay(&records, arguments.to.map(Seq)).map_err(|difference| {
         Failure::failed("replay_differs", &difference)
             .help("`patchboard verify BOARD` says whether the journal was altered")

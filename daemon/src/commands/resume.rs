@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::archive::{Archive, board_at};
+use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::drive::{self, CameTo};
 use crate::failure::Outcome;
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let records = archive.records_to_go_on(&summary)?;
-    let recovered = board_at(&records, None)?;
+    let recovered = archive.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
         // There is nothing to go on with, so nothing is taken over.
         let (version, totals) = (recovered.version(), Totals::of(&records));

@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::{Blueprint, Trigger};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
-use crate::archive::{Archive, board_at};
+use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
@@ -58,11 +58,12 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let records = archive.records_to_go_on(&summary)?;
-    if let Some(ended) = board_at(&records, None)?.ended().filter(|ended| ended.is_final()) {
+    let recovered = archive.board(&summary, None)?;
+    if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
         let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);
         return Err(Failure::refused("board_over", message).help("`patchboard run` makes a new board"));
     }
-    let blueprint = board_at(&records, Some(0))?.blueprint().as_ref().clone();
+    let blueprint = recovered.blueprint().as_ref().clone();
     drop(archive);
     let heard = heard(&blueprint);
     if !heard.contains(arguments.name.as_str()) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use crate::archive::{Archive, board_at};
+use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, json_pretty};
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
-    let board = board_at(&archive.records(&summary.id)?, arguments.at)?;
+    let board = archive.board(&summary, arguments.at)?;
     if output.is_json() {
         output.json(&json!({
             "board": summary.id,

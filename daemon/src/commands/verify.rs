@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "head": {"seq": verified.head.seq, "hash": verified.head.hash},
             "records": verified.records,
             "blobs": verified.blobs,
+            "snapshots": verified.snapshots,
             "expected_at": verified.expected_at,
         }))?;
         return Ok(Exit::Done);
@@ -72,6 +73,9 @@ fn told(fault: Fault) -> Failure {
         Fault::Head { head, .. } => failure
             .help("restore the data directory from a backup")
             .detail("head", json!({"seq": head.seq, "hash": head.hash})),
+        Fault::Snapshot { of, .. } => failure
+            .help("the records are sound, and enough: the board starts without the snapshot and gives it up")
+            .detail("of", of.0.into()),
         Fault::Summary(_) => failure,
         Fault::Journal(error) => storage(error),
     }

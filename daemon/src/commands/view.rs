@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use crate::archive::{Archive, board_at};
+use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean, one_line};
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
-    let board = board_at(&archive.records(&summary.id)?, arguments.at)?;
+    let board = archive.board(&summary, arguments.at)?;
     let view = board.preview(&arguments.worker.as_str().into()).ok_or_else(|| {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))

@@ -9,7 +9,7 @@ use patchboard_kernel::record::{Attempt, Body, Committed, Invoked, Record, Rejec
 use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
-use crate::archive::{Archive, board_at, moment};
+use crate::archive::{Archive, moment};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative;
@@ -44,15 +44,15 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     })?;
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
+    let board = archive.board(&summary, None)?;
     let records = archive.records(&summary.id)?;
-    let board = board_at(&records, None)?;
     let value = board.state().get(&pointer);
     // The state knows when what is there last changed; only of what is gone the whole journal must be asked.
     let since = board.state().root().last_changed(&pointer);
     if since == Some(0) {
         return untouched(&records, pointer.as_str(), value, output);
     }
-    let before = board_at(&records, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
+    let before = archive.board(&summary, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
     let first = records.iter().position(|record| record.seq > before.head().0).unwrap_or(records.len());
     let writer = provenance::last_writer(before.state(), &records[first..], pointer.as_str());
     let writer = writer.map(|found| found.map(|writer| Writer { record: writer.record + first, ..writer }));

@@ -71,8 +71,8 @@ pub struct Move {
 }
 
 /// Where a branch stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Position {
     /// It works.
     #[default]
@@ -114,7 +114,8 @@ pub enum Heard {
     },
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Track {
     position: Position,
     /// Why views get half their budget, if they do.
@@ -128,8 +129,10 @@ struct Track {
 }
 
 /// The circuit breakers of one board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Breaker {
+    #[serde(with = "crate::snapshot::pairs")]
     branches: BTreeMap<Branch, Track>,
     /// Outcomes so far, of the whole board.
     decisions: u64,

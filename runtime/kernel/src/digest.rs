@@ -33,7 +33,7 @@
 //! as one byte ‖ its node).
 //!
 //! The digest of a document is H(`01` ‖ enc(document)). The commitment to a value of a record is
-//! H(`40` ‖ u64(seq) ‖ u64(length of the field's name) ‖ name ‖ enc(value)).
+//! H(`40` ‖ u64(seq) ‖ u64(length of the field's name) ‖ name ‖ enc(value)). The seal of a snapshot is H(`50`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -58,6 +58,7 @@ pub(crate) mod tag {
     pub(crate) const STRING: u8 = 0x30;
     pub(crate) const KEY: u8 = 0x31;
     pub(crate) const COMMITMENT: u8 = 0x40;
+    pub(crate) const SNAPSHOT: u8 = 0x50;
 }
 
 /// A SHA-256 value; lower-case hexadecimal in text.
@@ -195,6 +196,11 @@ impl Hasher {
         hash.update(field);
         self.encode(value, &mut hash);
         Digest(hash.finalize().into())
+    }
+
+    /// What the manifest of every snapshot of the board holds, so that its hash cannot be guessed at without the salt.
+    pub fn seal(&self) -> Digest {
+        Digest(self.start(tag::SNAPSHOT).finalize().into())
     }
 
     /// The hash whose nibbles lead to a member of a large object.

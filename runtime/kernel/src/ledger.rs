@@ -51,7 +51,8 @@ impl Usage {
 }
 
 /// What one worker, one branch or a whole board has spent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Account {
     /// Calls made.
     pub calls: u64,
@@ -77,10 +78,12 @@ impl Account {
 }
 
 /// The accounts of one board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ledger {
     board: Account,
     workers: BTreeMap<WorkerName, Account>,
+    #[serde(with = "crate::snapshot::pairs")]
     branches: BTreeMap<Branch, Account>,
 }
 

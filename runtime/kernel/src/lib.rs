@@ -12,7 +12,7 @@
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
 //!   proposal, what a valid document is, what must hold.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
-//! * [`record`]: the journal's entries and their hash chain.
+//! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
 
 pub mod blueprint;
@@ -39,6 +39,7 @@ pub mod rejection;
 pub mod replay;
 pub mod scheduler;
 pub mod schema;
+pub mod snapshot;
 pub mod source;
 pub mod state;
 pub mod tree;

@@ -92,7 +92,7 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
 
 /// Checks schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
-    let violations = plan.schema.violations(&state.root().to_value(), VIOLATIONS_MAX);
+    let violations = plan.schema.tree_violations(state.root(), VIOLATIONS_MAX);
     if violations.is_empty() { invariant::check_whole(&plan.invariants, state.root()) } else { violations }
 }
 
@@ -186,11 +186,11 @@ fn judge_stages(
         return Ok(Verdict::NoOp(reply));
     }
     let written = || own_places(&ops, &changes, &made);
-    let violations = plan.schema.violations(&made.root().to_value(), VIOLATIONS_MAX);
+    // The whole document is never granted, so nobody has put another in its place.
+    let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
     }
-    // The whole document is never granted, so nobody has put another in its place.
     let candidate = Since::new(made.root(), 0, state.at());
     let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
     if !violations.is_empty() {

@@ -8,7 +8,7 @@ use crate::contract::Contract;
 use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
-use crate::schema::Schema;
+use crate::schema::{Schema, StateSchema};
 
 /// The variables of a rule's condition (SPEC section 6).
 pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch"];
@@ -24,7 +24,7 @@ pub struct Plan {
     /// What it was compiled from.
     pub blueprint: Arc<Blueprint>,
     /// The state schema.
-    pub schema: Schema,
+    pub schema: StateSchema,
     /// The request's schema.
     pub request: Schema,
     /// The workers and their contracts.
@@ -95,7 +95,7 @@ impl Plan {
     /// The first thing that cannot be compiled, for people.
     pub fn compile(blueprint: Arc<Blueprint>) -> Result<Self, String> {
         let state = &blueprint.state;
-        let schema = Schema::compile(&state.schema, state.assert_formats)
+        let schema = StateSchema::compile(&state.schema, state.assert_formats)
             .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
         let request = Schema::compile(&blueprint.request, state.assert_formats)
             .map_err(|error| format!("request{}: {error}", error.pointer))?;

@@ -61,6 +61,8 @@ coded! {
         Tick = "tick",
         /// A signal arrived.
         Signal = "signal",
+        /// The board was stored as a whole.
+        Snapshot = "snapshot",
         /// The board ended.
         Ended = "ended",
     }
@@ -122,6 +124,8 @@ pub enum Body {
     Tick(Empty),
     /// See [`Signal`].
     Signal(Signal),
+    /// See [`Snapshot`].
+    Snapshot(Snapshot),
     /// See [`Ended`].
     Ended(Ended),
 }
@@ -456,6 +460,18 @@ pub struct Signal {
     pub value: Value,
 }
 
+/// The board was stored as a whole, so that it can be made again without the records before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The last record that the snapshot includes; records may have come between that one and this.
+    pub of: Seq,
+    /// The number of its format ([`crate::snapshot::LAYOUT`]).
+    pub layout: u32,
+    /// Its digest.
+    pub digest: Digest,
+}
+
 coded! {
     /// How a board ends (SPEC section 6).
     End {
@@ -554,6 +570,7 @@ impl Body {
             Self::Resumed(_) => Kind::Resumed,
             Self::Tick(_) => Kind::Tick,
             Self::Signal(_) => Kind::Signal,
+            Self::Snapshot(_) => Kind::Snapshot,
             Self::Ended(_) => Kind::Ended,
         }
     }
@@ -621,7 +638,7 @@ impl Record {
         }
         let header = canonical::to_string(&Value::Object(header));
         let hash = chain(previous, &header);
-        Self { seq, kind: body.kind(), at, header, payload: Value::Object(payload).to_string(), hash }
+        Self { seq, kind: body.kind(), at, header, payload: compact(&payload), hash }
     }
 
     /// Checks the chain and the columns beside the header; needs no salt.
@@ -632,15 +649,15 @@ impl Record {
         if chain(previous, &self.header) != self.hash {
             return Err(RecordError::Hash);
         }
-        let header = object(&self.header)?;
-        let kind = header.get("kind").and_then(Value::as_str);
-        if kind != Some(self.kind.as_str()) {
+        let header: Columns =
+            serde_json::from_str(&self.header).map_err(|error| RecordError::Unreadable(error.to_string()))?;
+        if header.kind.as_ref().and_then(Value::as_str) != Some(self.kind.as_str()) {
             return Err(RecordError::Column("kind"));
         }
-        if header.get("seq").and_then(Value::as_u64) != Some(self.seq.0) {
+        if header.seq.as_ref().and_then(Value::as_u64) != Some(self.seq.0) {
             return Err(RecordError::Column("seq"));
         }
-        if header.get("at").and_then(Value::as_i64) != Some(self.at.0) {
+        if header.at.as_ref().and_then(Value::as_i64) != Some(self.at.0) {
             return Err(RecordError::Column("at"));
         }
         Ok(())
@@ -668,8 +685,7 @@ impl Record {
             }
         }
         // Another spelling of the same values is an alteration, too: there is one way to write them.
-        let rewritten = Value::Object(payload.clone()).to_string();
-        if rewritten != self.payload {
+        if compact(&payload) != self.payload {
             return Err(RecordError::Values("the same values are written otherwise".to_owned()));
         }
         Ok(())
@@ -700,6 +716,14 @@ impl Record {
     }
 }
 
+/// The members of a header that are also beside it; the others are passed over without being kept.
+#[derive(Deserialize)]
+struct Columns {
+    kind: Option<Value>,
+    seq: Option<Value>,
+    at: Option<Value>,
+}
+
 /// Header and payload of a record, merged for reading by people and scripts.
 ///
 /// # Errors
@@ -716,6 +740,11 @@ fn chain(previous: Digest, header: &str) -> Digest {
     bytes.extend_from_slice(&previous.0);
     bytes.extend_from_slice(header.as_bytes());
     sha256(&bytes)
+}
+
+/// The one text of a payload.
+fn compact(payload: &Map<String, Value>) -> String {
+    serde_json::to_string(payload).expect("a JSON object has a text")
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, RecordError> {

@@ -2,15 +2,36 @@
 //!
 //! Where recovery ([`Board::recover`]) applies what was recorded, a replay decides it again: it takes the inputs out of
 //! the records (proposals, failures, ticks, signals), steps a fresh board with them, and compares every byte of what
-//! comes out: state digests, view hashes, schedules, breaker moves, rejections.
+//! comes out: state digests, view hashes, schedules, breaker moves, rejections, digests of snapshots.
 
 use crate::blueprint::Blueprint;
+use std::collections::BTreeMap;
+
 use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody};
+use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
 use crate::record::{Author, Body, End, Kind, Record};
+use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
+
+/// The oldest journal format whose decisions this version derives. What was decided before was decided without
+/// freshness.
+const OLDEST_RULES: u32 = 2;
+
+/// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but
+/// because they were made by other rules.
+pub fn underivable(first: &Record) -> Option<String> {
+    match first.body() {
+        Ok(Body::Created(created)) if created.format < OLDEST_RULES => Some(other_rules(created.format)),
+        _ => None,
+    }
+}
+
+fn other_rules(format: u32) -> String {
+    format!("the journal has format {format}: its decisions were made by rules that this version does not have")
+}
 
 /// The first record that does not follow from those before it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -48,6 +69,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
     let first = records.first().ok_or_else(|| differs(Seq(0), "the journal of the board is empty"))?;
     first.check_chain(crate::record::GENESIS).map_err(|error| differs(first.seq, error.to_string()))?;
     let (mut board, step) = create(first)?;
+    let mut snapshots = Snapshots::named_in(records)?;
     let mut replayed = 0;
     let mut views_skipped = 0;
     let mut derived = step.records;
@@ -61,10 +83,11 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
             let missing = &derived[batch.len()];
             return Err(differs(missing.seq, format!("the journal ends inside a step: {} is missing", missing.kind)));
         }
+        snapshots.consider(&board);
         let Some(next) = records.get(replayed) else { break };
         let foreign = foreign_batch(&records[replayed..])?;
         if foreign.is_empty() {
-            let input = input(next)?;
+            let input = input(next, &snapshots)?;
             derived = board.step(next.at, input).records;
             if derived.is_empty() {
                 return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
@@ -72,6 +95,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         } else {
             for record in foreign {
                 board.fold(record).map_err(|error| differs(record.seq, error.to_string()))?;
+                snapshots.consider(&board);
                 views_skipped += u64::from(record.kind == Kind::Invoked);
             }
             replayed += foreign.len();
@@ -128,6 +152,9 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
     let Body::Created(created) = first.body().map_err(|error| bad(error.to_string()))? else {
         return Err(bad("a journal begins with created".to_owned()));
     };
+    if created.format < OLDEST_RULES {
+        return Err(bad(other_rules(created.format)));
+    }
     let blueprint: Blueprint = serde_json::from_value(created.blueprint.clone())
         .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
     let genesis = Genesis {
@@ -165,7 +192,35 @@ fn first_difference(recorded: &str, derived: &str) -> String {
     format!("…{}… is recorded, …{}… follows", around(recorded), around(derived))
 }
 
-/// The records of the next step, if another view compiler made one of its views; empty if this version can derive it.
+/// The digests of the snapshots that the records name, worked out as the board passes them.
+struct Snapshots(BTreeMap<Seq, Option<Digest>>);
+
+impl Snapshots {
+    fn named_in(records: &[Record]) -> Result<Self, Difference> {
+        let mut named = BTreeMap::new();
+        for record in records.iter().filter(|record| record.kind == Kind::Snapshot) {
+            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            if let Body::Snapshot(snapshot) = body {
+                named.insert(snapshot.of, None);
+            }
+        }
+        Ok(Self(named))
+    }
+
+    fn consider(&mut self, board: &Board) {
+        if let Some(digest) = self.0.get_mut(&board.head().0) {
+            *digest = Some(board.snapshot_digest());
+        }
+    }
+
+    /// The digest of the snapshot that includes all records up to this one; none if there can be no such snapshot.
+    fn of(&self, seq: Seq) -> Option<Digest> {
+        self.0.get(&seq).copied().flatten()
+    }
+}
+
+/// The records of the next step, if another version made one of its views or the snapshot it names; empty if this
+/// version can derive it.
 ///
 /// Where the step ends is not recorded, and need not be: records that are folded together are then simply not derived.
 fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
@@ -177,6 +232,12 @@ fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
         if record.kind == Kind::Invoked {
             let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
             if matches!(body, Body::Invoked(invoked) if invoked.compiler != view::COMPILER) {
+                foreign = index + 1;
+            }
+        }
+        if record.kind == Kind::Snapshot {
+            let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
+            if matches!(body, Body::Snapshot(snapshot) if snapshot.layout != LAYOUT) {
                 foreign = index + 1;
             }
         }
@@ -196,7 +257,8 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick
-        | Kind::Signal => true,
+        | Kind::Signal
+        | Kind::Snapshot => true,
         Kind::Scheduled
         | Kind::Invoked
         | Kind::Reserved
@@ -209,7 +271,7 @@ const fn begins_step(kind: Kind) -> bool {
 }
 
 /// The input that a record answers.
-fn input(record: &Record) -> Result<Input, Difference> {
+fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
     let json = |patch, intent| Reply { patch, intent }.to_body();
     Ok(match body {
@@ -239,6 +301,12 @@ fn input(record: &Record) -> Result<Input, Difference> {
         Body::Resumed(_) => Input::Resume,
         Body::Tick(_) => Input::Tick,
         Body::Signal(signal) => Input::Signal { name: signal.name, value: signal.value },
+        Body::Snapshot(snapshot) => {
+            let digest = snapshots.of(snapshot.of).ok_or_else(|| {
+                differs(record.seq, format!("it names a snapshot of the middle of a step, record {}", snapshot.of))
+            })?;
+            Input::Snapshot { of: snapshot.of, digest }
+        }
         Body::Ended(ended) if ended.end == End::Cancelled => Input::Cancel,
         Body::Ended(ended) if ended.end == End::Failed => Input::Meltdown,
         Body::Created(_)

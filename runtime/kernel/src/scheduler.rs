@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::breaker::Branch;
@@ -71,7 +72,8 @@ pub enum Wish {
 }
 
 /// An invocation that waits for its turn.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Queued {
     /// Its number.
     pub invocation: InvocationId,
@@ -82,11 +84,13 @@ pub struct Queued {
     /// Why it is wanted.
     pub trigger: Trigger,
     /// What the signal carried, if one woke it.
+    #[serde(with = "crate::snapshot::optional")]
     pub value: Option<Value>,
 }
 
 /// An invocation under way.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Open {
     /// What was queued.
     pub queued: Queued,
@@ -98,7 +102,8 @@ pub struct Open {
     pub conflicts: u32,
     /// Places kept for others, for which the next attempt waits.
     pub awaits: Vec<PointerBuf>,
-    /// What the current attempt was shown.
+    /// What the current attempt was shown. A snapshot keeps it apart, because it shares its document with others.
+    #[serde(skip, default = "Basis::nothing")]
     pub basis: Arc<Basis>,
     /// Whether the attempt's call is under way; if not, the next attempt is due.
     pub calling: bool,
@@ -115,7 +120,8 @@ pub struct Open {
 }
 
 /// Queue and open invocations of one board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scheduler {
     queue: VecDeque<Queued>,
     open: BTreeMap<InvocationId, Open>,
@@ -234,6 +240,11 @@ impl Scheduler {
         };
         self.open.insert(invoked.invocation, open);
         self.open.get(&invoked.invocation)
+    }
+
+    /// Puts back what a snapshot kept apart; false if there is no such open invocation.
+    pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: Basis) -> bool {
+        self.open.get_mut(&invocation).map(|open| open.basis = Arc::new(basis)).is_some()
     }
 
     /// Ends the current attempt, so that the next one is due.

@@ -43,6 +43,11 @@ impl State {
         Self { digest: hasher.tree(&root), root, at: 0, hasher: edit.hasher }
     }
 
+    /// The document of a version as it was stored; none if it has another digest.
+    pub(crate) fn restored(root: Node, at: At, digest: Digest, hasher: &Arc<Hasher>) -> Option<Self> {
+        (hasher.tree(&root) == digest).then(|| Self { root, at, digest, hasher: Arc::clone(hasher) })
+    }
+
     /// The whole document.
     pub const fn root(&self) -> &Node {
         &self.root

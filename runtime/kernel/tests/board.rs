@@ -4,7 +4,7 @@ use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Pro
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Cause, End, Kind, Record};
+use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -197,6 +197,27 @@ fn a_rule_that_cannot_decide_is_told_once_for_each_commit() {
 }
 
 #[test]
+fn done_is_asked_again_when_what_it_refers_to_changes() {
+    let mut played = Played::new(json!({
+        "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/**", "ops": ["add", "replace"]}]}},
+        "done": {"when": "state.answer.score > 1"},
+    }));
+    assert_eq!(played.count(Kind::Skipped), 1, "there is no answer yet");
+    let mut propose = |path: &str, value: serde_json::Value, skipped: usize| {
+        played.direct("w", &json!([{"op": "add", "path": path, "value": value}]).to_string());
+        assert_eq!(played.count(Kind::Skipped), skipped, "{path}");
+    };
+    propose("/list/-", json!(1), 1);
+    propose("/note", json!("a note"), 1);
+    propose("/answer", json!({"text": "none"}), 2);
+    propose("/answer/text", json!("some"), 2);
+    propose("/answer/score", json!(1), 2);
+    propose("/answer/score", json!(2), 2);
+    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Done));
+    played.holds();
+}
+
+#[test]
 fn one_removal_wakes_a_rule_once() {
     let mut played = Played::new(json!({
         "state": {"schema": {}, "initial": {"a": {"b": {"c": 1}}}},
@@ -311,4 +332,20 @@ fn a_record_of_a_worker_that_does_not_exist_is_refused() {
     let forged = Record::seal(first.hash, played.records[1].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
     let error = Board::recover(&[first, forged]).err().expect("there is no such worker");
     assert!(error.to_string().contains("ghost"), "{error}");
+}
+
+#[test]
+fn a_board_of_the_first_format_is_read_but_not_decided_again() {
+    let played = Played::new(json!({"workers": {"w": appender(json!({}))}}));
+    let mut body = played.records[0].body().expect("it can be read");
+    let Body::Created(created) = &mut body else { panic!("the first record creates") };
+    created.format = 1;
+    let hasher = Hasher::new(&Salt::ZERO);
+    let records = [Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &hasher)];
+    let recovered = Board::recover(&records).expect("an older format is read");
+    assert_eq!(recovered.state().digest(), played.board.state().digest());
+    let why = replay::underivable(&records[0]).expect("its rules are others");
+    assert!(why.contains("format 1"), "{why}");
+    let difference = replay::replay(&records, None).err().expect("nothing is claimed of it");
+    assert_eq!(difference.what, why);
 }

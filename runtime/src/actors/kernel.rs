@@ -1,19 +1,22 @@
 //! Owns the board: takes one input at a time, and lets nobody see what came of it before it is durable.
 //!
+//! Snapshots are taken beside it: the work gets a picture of the board and sends back what is to be recorded.
+//!
 //! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor makes
 //! another one from the journal.
 
 use std::sync::Arc;
 
-use patchboard_kernel::board::{Board, BoardError, Effect, From, Input, Outcome, Proposal};
+use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Seq, Token};
-use patchboard_kernel::record::Record;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Context, Durable, breaker, scheduler};
-use crate::journal::{Batch, Head, Journal};
+use crate::journal::{Batch, Head, Journal, JournalError, Swept};
+use crate::keeping::{self, Keeping, Taken};
 use crate::published::Published;
+use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
 use crate::snapshot::Snapshot;
 
@@ -22,6 +25,10 @@ pub(crate) enum Message {
     Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
     /// Something happens to the board.
     Decide { input: Input, asker: Option<Asker> },
+    /// A snapshot is stored, or could not be.
+    Taken(Result<Taken, JournalError>),
+    /// What is not needed any more of earlier snapshots is removed, or could not be.
+    Swept(Result<Swept, JournalError>),
 }
 
 /// Where the board comes from.
@@ -56,6 +63,7 @@ pub(crate) struct State {
 
 struct Running {
     board: Board,
+    keeping: Keeping,
     scheduler: ActorRef<scheduler::Message>,
     breaker: ActorRef<breaker::Message>,
 }
@@ -77,12 +85,14 @@ impl Actor for KernelActor {
 
     async fn handle(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,
+            Message::Taken(taken) => state.taken(taken).await?,
+            Message::Swept(swept) => state.swept(swept),
             Message::Decide { input, asker } => {
                 let decided = state.decide(input).await;
                 let failure = decided.as_ref().err().cloned();
@@ -95,6 +105,7 @@ impl Actor for KernelActor {
                 }
             }
         }
+        state.keep(&myself).await?;
         Ok(())
     }
 }
@@ -107,18 +118,22 @@ impl State {
         breaker: ActorRef<breaker::Message>,
     ) -> Result<(), RuntimeError> {
         let melts = matches!(beginning, Beginning::MeltDown);
+        let policy = self.context.options.snapshots;
         match beginning {
             Beginning::Created(board, effects) => {
-                let running = self.running.insert(Running { board: *board, scheduler, breaker });
+                let running =
+                    self.running.insert(Running { board: *board, keeping: Keeping::new(policy), scheduler, breaker });
                 running.hand_on(effects);
                 self.published.running();
             }
             Beginning::Recover | Beginning::MeltDown => {
                 // What became durable just before a crash was shown to nobody. Its readers see that the next record's
                 // number does not follow, and read what is missing.
-                let board = recover(&self.context, self.published.board()).await?;
+                let recovered = recover(&self.context, self.published.board()).await?;
+                let keeping = Keeping::of_recovered(policy, &recovered);
+                let board = recovered.board;
                 let epoch = board.epoch() + 1;
-                self.running = Some(Running { board, scheduler, breaker });
+                self.running = Some(Running { board, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 self.decide(Input::TakeOver { epoch, writer }).await?;
                 if melts {
@@ -150,6 +165,7 @@ impl State {
                 blobs: step.blobs,
             };
             self.context.journal.append(batch).await?;
+            running.keeping.recorded(&step.records);
             self.published.publish(Snapshot::of(board, step.records.last()), step.records);
         }
         if let Some(token) = answered {
@@ -165,6 +181,74 @@ impl State {
         }
         running.hand_on(step.effects);
         Ok(Decided { outcome: step.outcome, recorded })
+    }
+}
+
+// Snapshots. None of it stops the board or keeps it waiting, unless the policy says so.
+impl State {
+    /// Begins what is due: a repair, a snapshot, or a sweep.
+    async fn keep(&mut self, myself: &ActorRef<Message>) -> Result<(), RuntimeError> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let (id, epoch) = (running.board.id().clone(), running.board.epoch());
+        if let Some(unusable) = running.keeping.begin_repair() {
+            self.sweep_beside(myself, id, epoch, unusable);
+        } else if running.board.ended().is_none() && running.keeping.begin_snapshot() {
+            let picture = running.board.clone();
+            let stop = running.keeping.stop();
+            let waits = running.keeping.policy().waits;
+            let context = Arc::clone(&self.context);
+            let work = async move { beside(&context, move |journal| keeping::take(journal, &picture, &stop)).await };
+            if waits {
+                self.taken(work.await).await?;
+            } else {
+                let myself = myself.clone();
+                // Whoever has ended meanwhile needs no answer.
+                tokio::spawn(async move { drop(myself.cast(Message::Taken(work.await))) });
+            }
+        } else if running.keeping.begin_sweep() {
+            self.sweep_beside(myself, id, epoch, Vec::new());
+        }
+        Ok(())
+    }
+
+    fn sweep_beside(&self, myself: &ActorRef<Message>, id: BoardId, epoch: u64, unusable: Vec<Seq>) {
+        let (context, myself) = (Arc::clone(&self.context), myself.clone());
+        tokio::spawn(async move {
+            let swept = beside(&context, move |journal| keeping::sweep(journal, &id, epoch, &unusable)).await;
+            drop(myself.cast(Message::Swept(swept)));
+        });
+    }
+
+    async fn taken(&mut self, taken: Result<Taken, JournalError>) -> Result<(), RuntimeError> {
+        let board = self.published.board().clone();
+        match taken {
+            Ok(taken) => {
+                let Taken { of, digest, parts, bytes } = taken;
+                let recorded = self.decide(Input::Snapshot { of, digest }).await?.recorded;
+                tracing::debug!(%board, %of, parts, bytes, recorded, "snapshot stored");
+                if let Some(running) = &mut self.running {
+                    if recorded { running.keeping.kept(&taken) } else { running.keeping.failed() }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%board, %error, "no snapshot could be stored; it is tried again later");
+                if let Some(running) = &mut self.running {
+                    running.keeping.failed();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn swept(&mut self, swept: Result<Swept, JournalError>) {
+        let board = self.published.board();
+        match &swept {
+            Ok(Swept { kept, removed }) => tracing::debug!(%board, kept, removed, "old snapshots removed"),
+            Err(error) => tracing::warn!(%board, %error, "old snapshots could not be removed; it is tried again later"),
+        }
+        if let Some(running) = &mut self.running {
+            running.keeping.swept(swept.ok());
+        }
     }
 }
 
@@ -192,35 +276,27 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Resume
         | Input::Cancel
         | Input::Meltdown
+        | Input::Snapshot { .. }
         | Input::TakeOver { .. } => None,
     }
 }
 
-/// How many records are read at once.
-const PAGE: usize = 512;
-
-/// Reads the journal and folds it, off the threads that serve other boards.
-async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Board, RuntimeError> {
+/// Makes the board from its journal, off the threads that serve other boards.
+async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, RuntimeError> {
     let journal = Arc::clone(context.journal.journal());
     let id = board.clone();
-    let recovered = tokio::task::spawn_blocking(move || {
-        let mut records: Vec<Record> = Vec::new();
-        loop {
-            let last: Option<Seq> = records.last().map(|record| record.seq);
-            let page = Journal::records(&*journal, &id, last, PAGE)?;
-            if page.is_empty() {
-                break;
-            }
-            records.extend(page);
-        }
-        let board = Board::recover(&records)?;
-        if *board.id() != id {
-            let message = format!("it is of board {}", board.id());
-            return Err(BoardError::BadRecord { seq: Seq(0), message }.into());
-        }
-        Ok::<_, RuntimeError>(board)
-    });
+    let recovered = tokio::task::spawn_blocking(move || recovery::recover(&*journal, &id));
     recovered.await.unwrap_or_else(|error| {
         Err(RuntimeError::Crashed { board: board.clone(), reason: format!("recovering the board: {error}") })
     })
+}
+
+/// Does work on the journal that may take long, off the threads that serve boards.
+async fn beside<T: Send + 'static>(
+    context: &Arc<Context>,
+    work: impl FnOnce(&dyn Journal) -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    let journal = Arc::clone(context.journal.journal());
+    let done = tokio::task::spawn_blocking(move || work(&*journal)).await;
+    done.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
 }

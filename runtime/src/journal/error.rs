@@ -1,5 +1,6 @@
 //! Why the journal could not do what it was asked, in words that say what to do about it.
 
+use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 
 /// Why the journal could not do what it was asked.
@@ -62,6 +63,14 @@ pub enum JournalError {
         /// What is wrong with it.
         what: String,
     },
+    /// A part of a snapshot names one that is not stored.
+    #[error("board {board} has no part {hash}, which a part of its next snapshot names; the snapshot is taken anew")]
+    MissingPart {
+        /// The board.
+        board: BoardId,
+        /// The part that is missing.
+        hash: Digest,
+    },
     /// Anything else that storage does.
     #[error("the journal cannot be used: {0}")]
     Io(String),
@@ -81,6 +90,7 @@ impl JournalError {
             Self::DiskFull => "disk_full",
             Self::ReadOnly => "journal_read_only",
             Self::BadBatch { .. } => "bad_batch",
+            Self::MissingPart { .. } => "missing_part",
             Self::Io(_) => "journal_io",
         }
     }
@@ -96,7 +106,8 @@ impl JournalError {
             | Self::NotAJournal(_)
             | Self::NewerFormat { .. }
             | Self::ReadOnly
-            | Self::BadBatch { .. } => false,
+            | Self::BadBatch { .. }
+            | Self::MissingPart { .. } => false,
         }
     }
 }

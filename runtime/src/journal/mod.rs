@@ -1,5 +1,7 @@
 //! The port to storage: an append-only journal per board, and the texts its records name by hash.
 //!
+//! It also keeps snapshots: parts under their hashes, and which of them the records name.
+//!
 //! Owns the rules every driver keeps. A batch is appended wholly or not at all, and only if the board's last record
 //! and epoch are what the writer believes they are, so that a process that has lost a board can no longer write to it.
 //! Taking a board over is itself an append. The SQLite driver is [`sqlite`]; `group` shares one commit among boards.
@@ -18,6 +20,7 @@ use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
+use patchboard_kernel::snapshot::Part;
 
 pub use self::error::JournalError;
 pub use self::summary::BoardSummary;
@@ -47,6 +50,26 @@ pub struct Batch {
     pub records: Vec<Record>,
     /// Texts the records name by hash. Those already stored are left as they are.
     pub blobs: Vec<Blob>,
+}
+
+/// A snapshot that a record of the board names and whose parts are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptSnapshot {
+    /// The last record it includes.
+    pub of: Seq,
+    /// Its digest; the manifest is the part with this hash.
+    pub digest: Digest,
+    /// The record that names it.
+    pub record: Seq,
+}
+
+/// What a sweep left and took away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swept {
+    /// Parts that the snapshots kept are made of.
+    pub kept: u64,
+    /// Parts removed.
+    pub removed: u64,
 }
 
 /// The right to run a board in this process; given up when dropped, or when the process dies.
@@ -104,6 +127,34 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
+
+    /// The snapshots of a board that are kept, the newest first. An append that holds a `snapshot` record adds one, if
+    /// its manifest is stored.
+    ///
+    /// # Errors
+    /// Storage.
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError>;
+
+    /// A part of a board's snapshots by its hash, which is not checked here.
+    ///
+    /// # Errors
+    /// Storage; [`JournalError::Corrupt`] if it is not text.
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError>;
+
+    /// Stores parts, all or none; they are durable with the next append. Those already stored are left as they are.
+    /// Returns how many bytes are new. Blocks, and keeps appends waiting while it writes: hand over few at a time.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part names one that
+    /// is not stored; storage.
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError>;
+
+    /// Gives up all snapshots of a board but the newest `keep` and those in `unusable`, which go first, and removes
+    /// parts that no other names. Must not run while parts of a snapshot are being stored. Blocks.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`]; storage.
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError>;
 
     /// What is known of a board without reading its journal.
     ///

@@ -84,7 +84,8 @@ impl BoardSummary {
             | Kind::Budget
             | Kind::Paused
             | Kind::Resumed
-            | Kind::Tick => {}
+            | Kind::Tick
+            | Kind::Snapshot => {}
         }
         self.updated_at = record.at;
         self.head = Head { seq: record.seq, hash: record.hash };

@@ -1,8 +1,10 @@
 //! What running a board promises, with agents and journals that misbehave.
 
+mod events;
 mod faults;
 mod flow;
 mod ownership;
+mod snapshots;
 
 use std::path::Path;
 use std::pin::Pin;

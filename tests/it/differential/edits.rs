@@ -94,7 +94,8 @@ fn elsewhere(dice: &mut Dice, tree: &Node, value: &Value) -> Option<(Node, Value
 pub(crate) fn change(dice: &mut Dice, document: &Value, tree: &mut Node, value: &mut Value, edit: &Edit) -> String {
     let place = container(dice, document, value);
     let empty = Map::new();
-    let asked: &Map<String, Value> = if place.schemas.is_empty() { &empty } else { *dice.pick(&place.schemas) };
+    let chosen = dice.roll(place.schemas.len().max(1));
+    let asked: &Map<String, Value> = place.schemas.get(chosen).copied().unwrap_or(&empty);
     let moved = if dice.one_in(8) { elsewhere(dice, tree, value) } else { None };
     let at = |token: &str| place.pointer.with_trailing_token(token);
     let here = value.pointer_mut(place.pointer.as_str()).expect("it was found");

@@ -7,6 +7,7 @@
 mod forgeries;
 mod invariants;
 mod orders;
+mod stored;
 mod world;
 
 use patchboard_kernel::record::Kind;
@@ -25,6 +26,7 @@ fn seeded_boards_keep_every_invariant() {
         None => kept.chain(0..BOARDS).collect(),
     };
     let mut kinds = std::collections::BTreeMap::<Kind, u64>::new();
+    let mut snapshots = 0;
     for seed in &seeds {
         let mut world = World::new(*seed, only.is_some());
         world.run();
@@ -34,8 +36,12 @@ fn seeded_boards_keep_every_invariant() {
         let mut again = World::new(*seed, false);
         again.run();
         assert_eq!(world.records(), again.records(), "SEED={seed}: the same inputs gave other bytes");
+        let mut restored = World::restoring(*seed);
+        restored.run();
+        assert_eq!(world.records(), restored.records(), "SEED={seed}: a restored board went on otherwise");
+        snapshots += restored.stored().taken;
     }
-    eprintln!("simulated {} boards: {kinds:?}", seeds.len());
+    eprintln!("simulated {} boards, {snapshots} restored: {kinds:?}", seeds.len());
     if only.is_none() {
         // A simulation in which something never happens proves nothing about it.
         for kind in Kind::ALL {

@@ -11,6 +11,7 @@ use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
+use super::stored::Stored;
 use crate::random::Random;
 
 /// Steps after which a board must have ended.
@@ -35,6 +36,9 @@ pub(super) struct World {
     pending: Vec<Pending>,
     records: Vec<Record>,
     invariants: Invariants,
+    stored: Stored,
+    /// Whether the board is replaced now and then by what its snapshot makes of it.
+    restores: bool,
 }
 
 /// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
@@ -147,9 +151,20 @@ impl World {
             pending: Vec::new(),
             records: Vec::new(),
             invariants,
+            stored: Stored::new(seed),
+            restores: false,
         };
         world.settle(None, step);
         world
+    }
+
+    /// The same board, made again from snapshots at random moments.
+    pub(super) fn restoring(seed: u64) -> Self {
+        Self { restores: true, ..Self::new(seed, false) }
+    }
+
+    pub(super) fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     pub(super) fn records(&self) -> &[Record] {
@@ -163,6 +178,7 @@ impl World {
                 break;
             }
             self.disturb();
+            self.keep();
             let next = self.pending.iter().enumerate().min_by_key(|(index, pending)| (pending.due, *index));
             let next = next.map(|(index, pending)| (index, pending.due));
             match (next, self.alarm) {
@@ -223,6 +239,7 @@ impl World {
     fn crash(&mut self) {
         let recovered = Board::recover(&self.records).expect("the journal is enough");
         self.invariants.same(&self.board, &recovered);
+        self.stored.same(&recovered, &self.records);
         self.board = recovered;
         if self.random.percent(50) {
             self.pending.clear();
@@ -230,6 +247,19 @@ impl World {
         self.alarm = None;
         let epoch = self.board.epoch() + 1;
         self.give(Input::TakeOver { epoch, writer: format!("writer-{epoch}") });
+    }
+
+    /// Stores the board now and then, and lets the journal name what was stored a while ago.
+    fn keep(&mut self) {
+        if let Some((of, digest)) = self.stored.to_name() {
+            self.give(Input::Snapshot { of, digest });
+        }
+        if let Some(restored) = self.stored.consider(&self.board, &self.records)
+            && self.restores
+        {
+            self.invariants.same(&self.board, &restored);
+            self.board = restored;
+        }
     }
 
     fn give(&mut self, input: Input) {

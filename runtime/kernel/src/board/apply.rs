@@ -112,6 +112,11 @@ impl Board {
                 self.wake();
                 self.signal = Some(signal.value.clone());
             }
+            Body::Snapshot(snapshot) => {
+                if snapshot.of >= seq {
+                    return Err(format!("a snapshot cannot include record {}, which is not before it", snapshot.of));
+                }
+            }
             Body::Ended(ended) => {
                 for open in self.scheduler.clear() {
                     self.settle(&open, None, at);

@@ -1,32 +1,35 @@
 //! Who made which version.
 
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
 
 use crate::freshness;
 use crate::id::{Seq, Version, WorkerName};
 
 /// The commits of one board, in a few bytes each.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Commits {
-    /// Version 1 first: the record, and the number of its author.
+    /// Version 1 first: the record, and which of the authors.
     made: Vec<(Seq, u32)>,
+    /// In the order of their first commits.
     authors: Vec<WorkerName>,
-    numbers: BTreeMap<WorkerName, u32>,
 }
 
 impl Commits {
     /// Notes the next version.
     pub(super) fn push(&mut self, seq: Seq, author: &WorkerName) {
-        let number = match self.numbers.get(author) {
-            Some(number) => *number,
-            None => {
-                let number = u32::try_from(self.authors.len()).expect("a blueprint has fewer workers");
-                self.authors.push(author.clone());
-                self.numbers.insert(author.clone(), number);
-                number
-            }
-        };
-        self.made.push((seq, number));
+        // A board has few workers, and fewer that commit.
+        let known = self.authors.iter().position(|known| known == author);
+        let number = known.unwrap_or_else(|| {
+            self.authors.push(author.clone());
+            self.authors.len() - 1
+        });
+        self.made.push((seq, u32::try_from(number).expect("a blueprint has fewer workers")));
+    }
+
+    /// How many versions there are after the first.
+    pub(super) const fn len(&self) -> usize {
+        self.made.len()
     }
 }
 

@@ -11,6 +11,7 @@ use super::tokens::Known;
 use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
 use crate::blueprint::{Action, AgentKind, Restart};
 use crate::breaker::{Branch, Change, Move, Reason};
+use crate::digest::Digest;
 use crate::event::events;
 use crate::failure::FailureCode;
 use crate::freshness;
@@ -20,10 +21,11 @@ use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::record::{
     Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
-    Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Trigger,
+    Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
+use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::tree::{At, Node, Since};
 use crate::view::{self, Prompt};
@@ -78,6 +80,7 @@ impl Draft<'_> {
             Input::Pause | Input::Resume => {}
             Input::Cancel => self.end_from_outside(End::Cancelled, Cause::Cancelled),
             Input::Meltdown => self.end_from_outside(End::Failed, Cause::Meltdown),
+            Input::Snapshot { of, digest } => self.snapshot(of, digest),
             Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
         }
     }
@@ -242,6 +245,13 @@ impl Draft<'_> {
         let seq = self.push(Body::Signal(Signal { name: name.clone(), value: value.clone() }));
         self.schedule(&Occasion::Signal { name: &name, value: &value, seq });
         self.go_on();
+    }
+
+    /// Nothing follows from it. A board that has ended grows no more, and needs none.
+    fn snapshot(&mut self, of: Seq, digest: Digest) {
+        if self.board.ended.is_none() && of <= self.board.head.0 {
+            self.push(Body::Snapshot(Snapshot { of, layout: LAYOUT, digest }));
+        }
     }
 
     fn end_from_outside(&mut self, end: End, cause: Cause) {

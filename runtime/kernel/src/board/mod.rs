@@ -6,11 +6,13 @@
 //!
 //! * `types.rs`: what can happen to a board, and what comes of it;
 //! * `decide.rs`: from an input to records;
-//! * `apply.rs`: what each record does to the board, live and in recovery.
+//! * `apply.rs`: what each record does to the board, live and in recovery;
+//! * `snapshot.rs`: a whole board as stored parts, and back.
 
 mod apply;
 mod commits;
 mod decide;
+mod snapshot;
 mod tokens;
 mod types;
 
@@ -34,6 +36,7 @@ use crate::state::State;
 use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
+pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Proposal, Step, Verdict};
 
 use commits::Commits;
@@ -42,7 +45,8 @@ use tokens::Tokens;
 /// How many rejections a worker's view shows.
 const FEEDBACK_MAX: usize = 3;
 
-/// A board.
+/// A board. A clone is a picture of it: the document is shared, the rest is small.
+#[derive(Clone)]
 pub struct Board {
     id: BoardId,
     plan: Arc<Plan>,

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::types::Verdict;
 use crate::digest::Digest;
-use crate::id::{Timestamp, Token};
+use crate::id::{Seq, Timestamp, Token};
 
 /// How long a token is remembered, in milliseconds of recorded time.
 const WINDOW_MS: u64 = 3_600_000;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Decided {
     reply: Digest,
     verdict: Verdict,
@@ -33,6 +36,32 @@ pub(super) struct Tokens {
     decided: BTreeMap<Token, Decided>,
     /// In the order of decision, so that the window can be kept.
     order: VecDeque<(Timestamp, Token)>,
+}
+
+impl Decided {
+    /// The record that decided it.
+    const fn seq(&self) -> Seq {
+        match self.verdict {
+            Verdict::Committed { seq, .. } | Verdict::NoOp { seq } | Verdict::Rejected { seq, .. } => seq,
+        }
+    }
+}
+
+/// By token, so that a snapshot shares what is still remembered with the one before.
+impl Serialize for Tokens {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.decided.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let decided = BTreeMap::<Token, Decided>::deserialize(deserializer)?;
+        let mut order: Vec<_> = decided.iter().collect();
+        order.sort_by_key(|(_, decided)| (decided.at, decided.seq()));
+        let order = order.into_iter().map(|(token, decided)| (decided.at, token.clone())).collect();
+        Ok(Self { decided, order })
+    }
 }
 
 impl Tokens {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blueprint::Blueprint;
@@ -65,6 +65,13 @@ pub enum Input {
     Cancel,
     /// The board's actors kept failing: end it as failed.
     Meltdown,
+    /// A snapshot of the board as it stood after the record `of` is stored.
+    Snapshot {
+        /// The last record it includes.
+        of: Seq,
+        /// Its digest.
+        digest: Digest,
+    },
     /// A process takes the board over: what was under way is lost.
     TakeOver {
         /// The new owner's number, greater than any before.
@@ -135,8 +142,8 @@ pub enum Outcome {
 }
 
 /// What is remembered of a decided token.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Verdict {
     /// It was committed.
     Committed {

@@ -14,11 +14,14 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
 use crate::blueprint::Freshness;
 use crate::contract::Contract;
+use crate::digest::{Hasher, Salt};
 use crate::id::{InvocationId, Seq, Version, WorkerName};
 use crate::rejection::{Code, Stale, VIOLATIONS_MAX, Violation};
 use crate::state::{SHOWN_BYTES_MAX, State};
@@ -41,6 +44,14 @@ pub struct Basis {
     pub reads: Vec<PointerBuf>,
     /// Collections of which it was shown what members they have, but not the whole of them.
     pub members: Vec<PointerBuf>,
+}
+
+impl Basis {
+    /// Nothing, of an empty document.
+    pub(crate) fn nothing() -> Arc<Self> {
+        let state = State::new(&Value::Null, &Hasher::new(&Salt::ZERO));
+        Arc::new(Self { state, reads: Vec::new(), members: Vec::new() })
+    }
 }
 
 /// Who made which version.

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use jsonptr::{Pointer, PointerBuf};
+use serde::{Deserialize, Serialize};
 
 use super::Target;
 use super::targets::index_in;
 use crate::id::{InvocationId, Timestamp, WorkerName};
+use crate::snapshot::pairs;
 
 /// Decisions of the board that a reservation lasts at most.
 pub(crate) const DECISIONS_MAX: u64 = 8;
@@ -19,7 +21,8 @@ pub(crate) const LASTS_MS: u64 = 30_000;
 pub(super) const PLACES_MAX: usize = 64;
 
 /// What is kept for one invocation.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Reservation {
     /// Whose invocation it is.
     pub worker: WorkerName,
@@ -32,8 +35,8 @@ pub struct Reservation {
 }
 
 /// The reservations of a board, by the invocations they are for.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reservations(BTreeMap<InvocationId, Reservation>);
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Reservations(#[serde(with = "pairs")] BTreeMap<InvocationId, Reservation>);
 
 impl Reservations {
     /// Each reservation and its invocation.

@@ -1,10 +1,10 @@
 //! Arrays: a dense radix tree by index, whose shape depends on the length alone.
 
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::stamp::{At, Loss, Losses, Stamp, Stamps};
-use super::{Node, Sum};
+use super::{Known, Node, Sum};
 
 /// Children of one node; also part of the digest's format.
 pub(super) const FAN_OUT: usize = 16;
@@ -21,8 +21,8 @@ pub struct Array {
 /// A node of the radix tree.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    pub(super) digest: OnceLock<[u8; 32]>,
-    sum: Sum,
+    pub(super) known: Known,
+    pub(super) sum: Sum,
     pub(super) body: Body,
 }
 
@@ -131,6 +131,15 @@ impl Array {
         &self.root.sum
     }
 
+    pub(super) const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// An array as it was stored; none if its nodes are not those that its length demands.
+    pub(super) fn restored(members: At, losses: Losses, root: Chunk) -> Option<Self> {
+        (root.height() == height(root.sum.len)).then_some(Self { members, losses, root })
+    }
+
     pub(super) const fn root(&self) -> &Chunk {
         &self.root
     }
@@ -210,13 +219,44 @@ impl Chunk {
     fn leaf(items: Box<[Node]>, stamps: Stamps) -> Self {
         let mut sum = Sum { touched: stamps.latest(items.len()), ..Sum::default() };
         items.iter().for_each(|item| sum.add(item));
-        Self { digest: OnceLock::new(), sum, body: Body::Leaf { items, stamps } }
+        Self { known: Known::default(), sum, body: Body::Leaf { items, stamps } }
     }
 
     fn inner(children: Box<[Arc<Self>]>) -> Self {
         let mut sum = Sum::default();
         children.iter().for_each(|child| sum.join(&child.sum));
-        Self { digest: OnceLock::new(), sum, body: Body::Inner(children) }
+        Self { known: Known::default(), sum, body: Body::Inner(children) }
+    }
+
+    /// A node as it was stored; none if it is not one that an array can have. `touched` is at least that of its parts.
+    pub(super) fn restored(body: Body, touched: At) -> Option<Self> {
+        let mut chunk = match body {
+            Body::Leaf { items, stamps } if items.len() <= FAN_OUT => Self::leaf(items, stamps),
+            Body::Inner(children) if (1..=FAN_OUT).contains(&children.len()) => {
+                let height = children[0].height();
+                let last = children.len() - 1;
+                let is_dense = children.iter().enumerate().all(|(index, child)| {
+                    let len = child.sum.len;
+                    child.height() == height && len > 0 && (index == last || len == capacity(height))
+                });
+                is_dense.then(|| Self::inner(children))?
+            }
+            Body::Leaf { .. } | Body::Inner(_) => return None,
+        };
+        chunk.sum.touched = chunk.sum.touched.max(touched);
+        Some(chunk)
+    }
+
+    pub(super) const fn sum(&self) -> &Sum {
+        &self.sum
+    }
+
+    /// How many levels there are above its leaves.
+    fn height(&self) -> u32 {
+        match &self.body {
+            Body::Leaf { .. } => 0,
+            Body::Inner(children) => 1 + children[0].height(),
+        }
     }
 
     /// The root above leaves, of which all but the last are full.
@@ -278,7 +318,7 @@ impl Chunk {
     }
 
     fn change(&mut self, index: usize, height: u32, at: At, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         let (before, after) = match &mut self.body {
             Body::Leaf { items, stamps } => {
                 let before = Sum::of(&items[index]);
@@ -309,7 +349,7 @@ impl Chunk {
 
     /// There must be room.
     fn push(&mut self, node: Node, height: u32, at: At) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         self.sum.add(&node);
         self.sum.touched = self.sum.touched.max(at);
         match &mut self.body {

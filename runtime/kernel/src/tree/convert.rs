@@ -1,12 +1,12 @@
 //! Trees from and to other forms of JSON, and whether they are equal.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::{Array, Edit, Key, Long, Node, Object, SHORT_BYTES_MAX};
+use super::{Array, Edit, Key, Known, Long, Node, Object, SHORT_BYTES_MAX};
 use crate::digest::{Hasher, Salt};
 use crate::json;
 
@@ -34,7 +34,7 @@ impl Node {
         if text.len() <= SHORT_BYTES_MAX {
             Self::Short(SmolStr::new(text))
         } else {
-            Self::Long(Arc::new(Long { text: text.into(), bytes: json::text_size(text), digest: OnceLock::new() }))
+            Self::Long(Arc::new(Long { text: text.into(), bytes: json::text_size(text), known: Known::default() }))
         }
     }
 

@@ -51,7 +51,7 @@ fn encode(node: &Node, hasher: &Hasher, into: &mut Sha256) {
 
 impl Long {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.digest.get_or_init(|| {
+        self.known.digest.get_or_init(|| {
             let mut hash = hasher.start(tag::STRING);
             hash.update(self.text.as_bytes());
             hash.finalize().into()
@@ -61,7 +61,7 @@ impl Long {
 
 impl Chunk {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.digest.get_or_init(|| {
+        self.known.digest.get_or_init(|| {
             let hash = match &self.body {
                 array::Body::Leaf { items, .. } => {
                     let mut hash = hasher.start(tag::ARRAY_CHUNK);
@@ -81,7 +81,7 @@ impl Chunk {
 
 impl Trie {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.digest.get_or_init(|| {
+        self.known.digest.get_or_init(|| {
             let hash = match &self.body {
                 object::Body::Bucket { entries, .. } => {
                     let mut hash = hasher.start(tag::BUCKET);

@@ -5,8 +5,10 @@
 //! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
 //!
 //! * `array`, `object`: the two containers, whose shapes depend on their contents alone;
-//! * `stamp`: when places came to be and changed; `since`: what did since a version; `edit`: changes at a path;
-//! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms.
+//! * `stamp`: when places came to be and changed; `since`: what did since a version; `latest`: which did so last;
+//! * `edit`: changes at a path;
+//! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms;
+//! * `store`, `restore`: to and from the parts of a snapshot, whose format [`crate::snapshot`] gives.
 //!
 //! Recursion is as deep as documents are nested, so that must be bounded, as all that [`crate::json`] reads is.
 
@@ -14,13 +16,16 @@ mod array;
 mod convert;
 mod digest;
 mod edit;
+mod latest;
 mod object;
+mod restore;
 mod since;
 mod stamp;
+mod store;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonptr::{Pointer, Token};
 use serde_json::Number;
@@ -28,9 +33,12 @@ use smol_str::SmolStr;
 
 pub use array::{Array, Elements};
 pub use edit::Edit;
+pub use latest::{Latest, Parts, Step, Ties};
 pub use object::{Members, Object};
+pub(crate) use restore::Reader;
 pub use since::Since;
 pub use stamp::{At, Stamp};
+pub(crate) use store::{Mark, Writer};
 
 /// The name of a member.
 pub type Key = SmolStr;
@@ -62,7 +70,16 @@ pub const SHORT_BYTES_MAX: usize = 256;
 pub struct Long {
     text: Box<str>,
     bytes: u64,
-    digest: std::sync::OnceLock<[u8; 32]>,
+    known: Known,
+}
+
+/// What is worked out once of a node that enters digests, and forgotten when it changes.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Its Merkle digest.
+    digest: OnceLock<[u8; 32]>,
+    /// The hash under which snapshots have stored it. Boxed: only the few nodes that are parts have one.
+    part: OnceLock<Box<crate::digest::Digest>>,
 }
 
 /// What a node of a container keeps of all below it.

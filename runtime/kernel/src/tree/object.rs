@@ -4,10 +4,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::stamp::{self, At, Loss, Losses, Stamp, Stamps};
-use super::{Key, Node, Sum};
+use super::{Key, Known, Node, Sum};
 use crate::digest::Hasher;
 use crate::json;
 
@@ -26,8 +26,8 @@ pub struct Object {
 /// A node of the trie.
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
-    pub(super) digest: OnceLock<[u8; 32]>,
-    sum: Sum,
+    pub(super) known: Known,
+    pub(super) sum: Sum,
     pub(super) body: Body,
 }
 
@@ -41,8 +41,9 @@ pub(super) enum Body {
 pub(super) struct Split {
     /// By the next nibble of the hashes of their keys.
     pub(super) children: [Option<Arc<Trie>>; 16],
-    /// The first key in the order of keys.
+    /// The first and the last key in the order of keys.
     first: Key,
+    last: Key,
     /// What hashes keys. It is the board's, and here so that a member can be found without it at hand.
     hasher: Arc<Hasher>,
 }
@@ -89,13 +90,18 @@ impl Object {
 
     /// A member and when its place last changed, as far as that is known here ([`Stamp::under`]).
     pub fn slot(&self, key: &str) -> Option<(&Node, Stamp)> {
+        self.entry(key).map(|(_, node, stamp)| (node, stamp))
+    }
+
+    /// The same, with the name as it is kept here.
+    pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
         let mut trie = &self.root;
         let mut route = None;
         for depth in 0.. {
             match &trie.body {
                 Body::Bucket { entries, stamps } => {
                     let index = find(entries, key).ok()?;
-                    return Some((&entries[index].1, stamps.get(index)));
+                    return Some((&entries[index].0, &entries[index].1, stamps.get(index)));
                 }
                 Body::Split(split) => {
                     let route = route.get_or_insert_with(|| split.hasher.route(key));
@@ -143,6 +149,15 @@ impl Object {
         &self.root.sum
     }
 
+    pub(super) const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// An object as it was stored.
+    pub(super) const fn restored(members: At, losses: Losses, root: Trie) -> Self {
+        Self { members, losses, root }
+    }
+
     pub(super) const fn root(&self) -> &Trie {
         &self.root
     }
@@ -180,13 +195,16 @@ fn find(entries: &[(Key, Node)], key: &str) -> Result<usize, usize> {
 impl Trie {
     fn bucket(entries: Vec<Entry>) -> Self {
         let stamps = Stamps::of(entries.iter().map(|(_, _, stamp)| *stamp).collect());
-        let entries: Box<[(Key, Node)]> = entries.into_iter().map(|(key, node, _)| (key, node)).collect();
+        Self::bucket_of(entries.into_iter().map(|(key, node, _)| (key, node)).collect(), stamps)
+    }
+
+    fn bucket_of(entries: Box<[(Key, Node)]>, stamps: Stamps) -> Self {
         let mut sum = Sum { touched: stamps.latest(entries.len()), ..Sum::default() };
-        for (key, node) in &entries {
+        for (key, node) in &*entries {
             sum.add(node);
             sum.bytes += json::text_size(key) + 1;
         }
-        Self { digest: OnceLock::new(), sum, body: Body::Bucket { entries, stamps } }
+        Self { known: Known::default(), sum, body: Body::Bucket { entries, stamps } }
     }
 
     /// The node of members, sorted by key, whose routes agree in the first `depth` nibbles.
@@ -207,18 +225,52 @@ impl Trie {
             groups[nibble(&entry.0, depth)].push(entry);
         }
         let group = |group: Vec<_>| (!group.is_empty()).then(|| Arc::new(Self::of_routed(group, depth + 1, hasher)));
-        let children = groups.map(group);
-        let mut sum = Sum::default();
-        children.iter().flatten().for_each(|child| sum.join(&child.sum));
-        let first = first_of(&children);
-        let split = Split { children, first, hasher: Arc::clone(hasher) };
-        Self { digest: OnceLock::new(), sum, body: Body::Split(Box::new(split)) }
+        Self::split(groups.map(group), hasher)
     }
 
-    fn first(&self) -> Option<&Key> {
+    fn split(children: [Option<Arc<Self>>; 16], hasher: &Arc<Hasher>) -> Self {
+        let mut sum = Sum::default();
+        children.iter().flatten().for_each(|child| sum.join(&child.sum));
+        let (first, last) = (first_of(&children), last_of(&children));
+        let split = Split { children, first, last, hasher: Arc::clone(hasher) };
+        Self { known: Known::default(), sum, body: Body::Split(Box::new(split)) }
+    }
+
+    /// A bucket as it was stored; none if it is not one that an object can have. `touched` is at least that of its
+    /// members.
+    pub(super) fn restored_bucket(entries: Box<[(Key, Node)]>, stamps: Stamps, touched: At) -> Option<Self> {
+        let is_sorted = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if entries.len() > BUCKET_MAX || !is_sorted {
+            return None;
+        }
+        let mut bucket = Self::bucket_of(entries, stamps);
+        bucket.sum.touched = bucket.sum.touched.max(touched);
+        Some(bucket)
+    }
+
+    /// The same for a split. Whether its members are where their keys lead is not looked at.
+    pub(super) fn restored_split(children: [Option<Arc<Self>>; 16], hasher: &Arc<Hasher>, touched: At) -> Option<Self> {
+        let mut split = Self::split(children, hasher);
+        let has_empty = children_of(&split).any(|child| child.sum.len == 0);
+        split.sum.touched = split.sum.touched.max(touched);
+        (split.sum.len > BUCKET_MAX && !has_empty).then_some(split)
+    }
+
+    pub(super) const fn sum(&self) -> &Sum {
+        &self.sum
+    }
+
+    pub(super) fn first(&self) -> Option<&Key> {
         match &self.body {
             Body::Bucket { entries, .. } => entries.first().map(|(key, _)| key),
             Body::Split(split) => Some(&split.first),
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Key> {
+        match &self.body {
+            Body::Bucket { entries, .. } => entries.last().map(|(key, _)| key),
+            Body::Split(split) => Some(&split.last),
         }
     }
 
@@ -259,7 +311,7 @@ impl Trie {
         at: At,
         change: &mut dyn FnMut(&mut Node, &mut Stamp),
     ) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         let (before, after) = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");
@@ -291,8 +343,17 @@ impl Trie {
         }
     }
 
+    fn touched(&self) -> At {
+        match &self.body {
+            Body::Bucket { entries, stamps } => {
+                entries.iter().map(|(_, node)| node.touched()).fold(stamps.latest(entries.len()), At::max)
+            }
+            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.touched).max().unwrap_or(0),
+        }
+    }
+
     fn insert(&mut self, key: Key, node: Node, route: Option<&[u8; 32]>, depth: usize, at: At, hasher: &Arc<Hasher>) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         self.sum.add(&node);
         self.sum.bytes += json::text_size(&key) + 1;
         self.sum.touched = self.sum.touched.max(at);
@@ -315,6 +376,8 @@ impl Trie {
                 let route = route.copied().unwrap_or_else(|| split.hasher.route(&key));
                 if key < split.first {
                     split.first = key.clone();
+                } else if key > split.last {
+                    split.last = key.clone();
                 }
                 match &mut split.children[nibble(&route, depth)] {
                     Some(child) => Arc::make_mut(child).insert(key, node, Some(&route), depth + 1, at, hasher),
@@ -325,7 +388,7 @@ impl Trie {
     }
 
     fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize, at: At) -> (Node, Stamp) {
-        self.digest = OnceLock::new();
+        self.known = Known::default();
         let removed = match &mut self.body {
             Body::Bucket { entries, stamps } => {
                 let index = find(entries, key).expect("the member was found before");
@@ -345,13 +408,16 @@ impl Trie {
                 }
                 if *split.first == *key && self.sum.len > BUCKET_MAX + 1 {
                     split.first = first_of(&split.children);
+                } else if *split.last == *key && self.sum.len > BUCKET_MAX + 1 {
+                    split.last = last_of(&split.children);
                 }
                 removed
             }
         };
         self.sum.len -= 1;
         self.sum.bytes -= entry_bytes(key, &removed.0);
-        self.sum.touched = self.sum.touched.max(at);
+        // Of what is left: that something went away is the object's to know, and would lead `latest` astray here.
+        self.sum.touched = self.touched();
         if removed.0.depth() == self.sum.depth {
             self.sum.depth = self.depth();
         }
@@ -359,16 +425,27 @@ impl Trie {
             let mut entries = Vec::with_capacity(self.sum.len);
             self.entries(&mut entries);
             entries.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
-            let touched = self.sum.touched;
             *self = Self::bucket(entries);
-            self.sum.touched = touched;
         }
         removed
     }
 }
 
+fn children_of(trie: &Trie) -> impl Iterator<Item = &Arc<Trie>> {
+    match &trie.body {
+        Body::Bucket { .. } => None,
+        Body::Split(split) => Some(split.children.iter().flatten()),
+    }
+    .into_iter()
+    .flatten()
+}
+
 fn first_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
     children.iter().flatten().filter_map(|child| child.first()).min().cloned().unwrap_or_default()
+}
+
+fn last_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
+    children.iter().flatten().filter_map(|child| child.last()).max().cloned().unwrap_or_default()
 }
 
 /// The members of an object in the order of their keys; as much of the order is worked out as is asked for.

@@ -51,6 +51,13 @@ impl Stamps {
         }
     }
 
+    /// The one number that all `len` stamps are, if they are.
+    pub(super) fn one(&self, len: usize) -> Option<At> {
+        let Some(own) = &self.own else { return Some(if len == 0 { 0 } else { self.base }) };
+        let Some(first) = own.first() else { return Some(0) };
+        own.iter().all(|stamp| *stamp == Stamp::new(first.born)).then_some(first.born)
+    }
+
     pub(super) fn get(&self, index: usize) -> Stamp {
         match &self.own {
             Some(own) => own[index],
@@ -145,6 +152,11 @@ pub(super) struct Losses(Option<Box<Vec<Loss>>>);
 impl Losses {
     pub(super) fn each(&self) -> &[Loss] {
         self.0.as_ref().map_or(&[], |losses| losses.as_slice())
+    }
+
+    /// Losses as they were stored; none if there are more than are ever kept, or none at all.
+    pub(super) fn restored(losses: Vec<Loss>) -> Option<Self> {
+        (1..=LOSSES_MAX).contains(&losses.len()).then(|| Self(Some(Box::new(losses))))
     }
 
     pub(super) fn note(&mut self, loss: Loss) {

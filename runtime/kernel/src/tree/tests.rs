@@ -1,5 +1,7 @@
 //! What a tree promises: it is the value, whatever is done to it, and every change is found by its stamps.
 
+mod stored;
+
 use std::sync::Arc;
 
 use jsonptr::{Pointer, PointerBuf};
@@ -301,4 +303,75 @@ fn what_was_read_is_lost_only_if_it_was_there() {
 #[test]
 fn nodes_are_small() {
     assert_eq!(size_of::<Node>(), 24);
+}
+
+/// Compares the lazy order of every container with a sort of all its parts; counts the containers.
+fn latest(node: &Node, floor: At) -> usize {
+    let parts: Vec<(Step<'_>, &Node, Stamp)> = match node {
+        Node::Array(array) => (0..array.len())
+            .map(|index| (index, array.slot(index).expect("an element")))
+            .map(|(index, (node, stamp))| (Step::Index(index), node, stamp.under(floor)))
+            .collect(),
+        Node::Object(object) => object
+            .iter()
+            .map(|(key, _)| (key, object.slot(key).expect("a member")))
+            .map(|(key, (node, stamp))| (Step::Key(key), node, stamp.under(floor)))
+            .collect(),
+        _ => return 0,
+    };
+    let changed = |(_, node, stamp): &(Step<'_>, &Node, Stamp)| stamp.changed.max(node.touched());
+    for ties in [Ties::First, Ties::Last] {
+        let mut sorted = parts.clone();
+        if ties == Ties::Last {
+            sorted.reverse();
+        }
+        sorted.sort_by_key(|part| std::cmp::Reverse(changed(part)));
+        let plain = |(step, node, stamp): &(Step<'_>, &Node, Stamp)| format!("{step:?} {node} {stamp:?}");
+        let lazy: Vec<String> = node.latest(floor, ties).map(|part| plain(&part)).collect();
+        assert_eq!(lazy, sorted.iter().map(plain).collect::<Vec<_>>());
+    }
+    1 + parts.iter().map(|(_, node, stamp)| latest(node, stamp.changed)).sum::<usize>()
+}
+
+#[test]
+fn what_changed_last_is_found_as_by_sorting() {
+    let mut containers = 0;
+    for seed in 0..150 {
+        let mut dice = Dice(seed);
+        let mut value = dice.value(3);
+        let mut tree = Node::of(&value, &edit(0));
+        for at in 1..40 {
+            change(&mut dice, &mut tree, &mut value, &edit(at));
+            let floor = u32::try_from(dice.roll(3)).expect("small") * at / 2;
+            if dice.roll(4) == 0 {
+                containers += latest(&tree, floor);
+            }
+        }
+    }
+    assert!(containers > 10_000, "{containers}");
+}
+
+#[test]
+fn what_changed_last_is_found_without_looking_at_all() {
+    let mut value = json!({"list": vec![json!({"n": 0}); 5000], "names": {}});
+    value["names"] = (0..5000).map(|n| (format!("n{n:04}"), json!([n]))).collect::<serde_json::Map<_, _>>().into();
+    let mut tree = Node::of(&value, &edit(0));
+    let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
+    tree.replace(&place("/list/1234/n"), Node::Null, &edit(1));
+    tree.replace(&place("/names/n0777/0"), Node::Null, &edit(2));
+    // What is gone must not draw the search to where it was.
+    for n in 1000..4000 {
+        tree.remove(&place(&format!("/names/n{n}")), &edit(n));
+    }
+    let (list, names) = (&tree["list"], &tree["names"]);
+    for (container, first, second) in [(list, "1234", "4999"), (names, "n0777", "n4999")] {
+        let mut latest = container.latest(0, Ties::Last);
+        let mut name = || match latest.next().expect("there are thousands").0 {
+            Step::Index(index) => index.to_string(),
+            Step::Key(key) => key.to_string(),
+        };
+        assert_eq!((name().as_str(), name().as_str()), (first, second));
+        // What is looked at stays on the heap: a node's children for each level of two ways down.
+        assert!(latest.looked_at() < 2 * 4 * 32, "{} candidates", latest.looked_at());
+    }
 }

@@ -1,18 +1,21 @@
-//! What of the state may be shown, as a tree whose leaves are lines.
+//! What of the state may be shown, as a tree whose leaves are lines; laid out as far as somebody asks.
 //!
 //! Owns where a value is split: a short value is one line, a collection is one line for each element, so that indices
 //! can be seen and parts can be left out. Only what the read patterns cover enters the tree, so nothing after this can
 //! show more.
 
-use jsonptr::{Pointer, PointerBuf, Token};
+use std::collections::BTreeMap;
 
 use crate::pattern::{Pattern, PatternToken};
-use crate::tree;
+use crate::tree::{self, At, Step};
 
+use super::search::{self, Found};
 use super::text;
 
 /// The longest value, in characters of JSON, that is kept on one line although it has parts.
 const LINE_MAX: usize = 500;
+/// An object with more members is taken for a collection by name.
+const FIELDS_MAX: usize = 16;
 
 /// What a node of the tree stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,65 +39,67 @@ pub(super) struct Node<'a> {
     pub(super) label: String,
     /// The value; absent for a pattern.
     pub(super) value: Option<&'a tree::Node>,
+    /// When it came where it is.
+    pub(super) floor: At,
     pub(super) parent: Option<usize>,
-    /// In document order.
-    pub(super) children: Vec<usize>,
+    /// Those laid out so far, by the way from here (below a pattern: from the root), so in the document's order.
+    pub(super) children: BTreeMap<Vec<Step<'a>>, usize>,
 }
 
-/// Everything a worker may see.
+/// What a worker may see, as far as it is laid out.
 pub(super) struct Layout<'a> {
-    /// Parents come before their children, children in document order.
+    /// Parents come before their children; first, one for each pattern.
     pub(super) nodes: Vec<Node<'a>>,
 }
 
 impl<'a> Layout<'a> {
-    /// Lays out what the patterns cover.
-    pub(super) fn new(state: &'a tree::Node, reads: &[Pattern]) -> Self {
-        let mut layout = Self { nodes: Vec::new() };
-        for pattern in reads {
-            let is_place = pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)));
-            let kind = if is_place { Kind::Place } else { Kind::Pattern };
-            layout.push(Node { kind, label: pattern.to_string(), value: None, parent: None, children: Vec::new() });
-        }
-        layout.descend(state, PointerBuf::new(), reads);
-        layout
+    /// Lays out the patterns themselves.
+    pub(super) fn new(reads: &[Pattern]) -> Self {
+        let root = |pattern: &Pattern| Node {
+            kind: if is_place(pattern) { Kind::Place } else { Kind::Pattern },
+            label: pattern.to_string(),
+            value: None,
+            floor: 0,
+            parent: None,
+            children: BTreeMap::new(),
+        };
+        Self { nodes: reads.iter().map(root).collect() }
     }
 
-    /// Puts the highest covered values below the first pattern that covers them.
-    fn descend(&mut self, value: &'a tree::Node, pointer: PointerBuf, reads: &[Pattern]) {
-        if let Some(first) = reads.iter().position(|pattern| pattern.covers(&pointer)) {
-            self.place(value, pointer.to_string(), first, true);
-        } else if reads.iter().any(|pattern| pattern.reaches_below(&pointer)) {
-            for (token, child) in children(value) {
-                let mut below = pointer.clone();
-                below.push_back(Token::new(token));
-                self.descend(child, below, reads);
-            }
+    /// Lays out a place that belongs to the pattern `root`, unless it is there already.
+    pub(super) fn top(&mut self, root: usize, found: Found<'a>) -> usize {
+        if let Some(there) = self.nodes[root].children.get(&found.path) {
+            return *there;
         }
+        let Found { label, path, value, floor } = found;
+        self.push(root, path, label, value, floor, true)
     }
 
-    fn place(&mut self, value: &'a tree::Node, label: String, parent: usize, is_root: bool) {
-        let kind = kind_of(value, is_root);
-        let node = self.push(Node {
-            kind,
-            label: label.clone(),
-            value: Some(value),
-            parent: Some(parent),
-            children: Vec::new(),
-        });
-        if let Some(parent) = self.nodes.get_mut(parent) {
-            parent.children.push(node);
+    /// Lays out a part of a value, unless it is there already.
+    pub(super) fn child(&mut self, parent: usize, step: Step<'a>, value: &'a tree::Node, floor: At) -> usize {
+        if let Some(there) = self.nodes[parent].children.get(&[step][..]) {
+            return *there;
         }
-        if kind != Kind::Line {
-            for (token, child) in children(value) {
-                self.place(child, format!("{label}/{}", Token::new(token).encoded()), node, false);
-            }
-        }
+        let mut label = self.nodes[parent].label.clone();
+        search::push_step(&mut label, step);
+        self.push(parent, vec![step], label, value, floor, false)
     }
 
-    fn push(&mut self, node: Node<'a>) -> usize {
-        self.nodes.push(node);
-        self.nodes.len() - 1
+    fn push(
+        &mut self,
+        parent: usize,
+        path: Vec<Step<'a>>,
+        label: String,
+        value: &'a tree::Node,
+        floor: At,
+        is_top: bool,
+    ) -> usize {
+        let kind = kind_of(value, is_top);
+        let children = BTreeMap::new();
+        let node = self.nodes.len();
+        self.nodes.push(Node { kind, label, value: Some(value), floor, parent: Some(parent), children });
+        self.nodes[parent].children.insert(path, node);
+        node
     }
 
     /// All nodes, pattern by pattern and below them in document order: a node before what is below it.
@@ -105,7 +110,7 @@ impl<'a> Layout<'a> {
         let mut order = Vec::with_capacity(self.nodes.len());
         while let Some(node) = stack.pop() {
             order.push(node);
-            stack.extend(self.nodes[node].children.iter().rev());
+            stack.extend(self.nodes[node].children.values().rev());
         }
         order
     }
@@ -115,48 +120,41 @@ impl<'a> Layout<'a> {
         std::iter::successors(self.nodes[node].parent, |node| self.nodes[*node].parent)
     }
 
-    /// The token of a node within its parent.
-    pub(super) fn token(&self, node: usize) -> String {
-        let label = &self.nodes[node].label;
-        let pointer = Pointer::parse(label.as_str()).ok();
-        pointer.and_then(Pointer::back).map(|token| token.decoded().into_owned()).unwrap_or_default()
-    }
-
     /// Whether a member more or less is the ordinary life of what stands here.
     pub(super) fn is_collection(&self, node: usize) -> bool {
-        /// An object with more members is taken for a collection by name.
-        const FIELDS_MAX: usize = 16;
         let node = &self.nodes[node];
         match node.kind {
             Kind::Pattern | Kind::Array => true,
-            Kind::Object => node.children.len() > FIELDS_MAX,
+            Kind::Object => node.value.is_some_and(|value| value.part_count() > FIELDS_MAX),
             Kind::Place | Kind::Line => false,
         }
     }
 }
 
-fn children(value: &tree::Node) -> Vec<(String, &tree::Node)> {
-    match value {
-        tree::Node::Array(elements) => {
-            elements.iter().enumerate().map(|(index, child)| (index.to_string(), child)).collect()
-        }
-        tree::Node::Object(members) => members.iter().map(|(name, child)| (name.to_string(), child)).collect(),
-        _ => Vec::new(),
-    }
+/// Whether a pattern names one place.
+pub(super) fn is_place(pattern: &Pattern) -> bool {
+    pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)))
 }
 
 /// How a value is shown. The root of what may be read is split as soon as it has parts worth a line.
-fn kind_of(value: &tree::Node, is_root: bool) -> Kind {
+pub(super) fn kind_of(value: &tree::Node, is_top: bool) -> Kind {
+    #[cfg(test)]
+    super::tests::visit();
+    let fits = || text::fits(value, LINE_MAX);
     match value {
         tree::Node::Array(elements) if elements.is_empty() => Kind::Line,
         tree::Node::Array(elements) => {
-            let counts_for_itself = !is_root && !elements.iter().any(tree::Node::has_parts);
-            if counts_for_itself && text::node(value, LINE_MAX).is_some() { Kind::Line } else { Kind::Array }
+            // Whether it fits first: what does is short, and so is the look at all of its elements.
+            let is_line = !is_top && fits() && !elements.iter().any(tree::Node::has_parts);
+            if is_line { Kind::Line } else { Kind::Array }
         }
         tree::Node::Object(members) if members.is_empty() => Kind::Line,
         tree::Node::Object(_) => {
-            let fits = text::node(value, LINE_MAX).is_some() && !holds_a_collection(value);
-            if fits { Kind::Line } else { Kind::Object }
+            if fits() && !holds_a_collection(value) {
+                Kind::Line
+            } else {
+                Kind::Object
+            }
         }
         _ => Kind::Line,
     }

@@ -2,16 +2,22 @@
 //!
 //! A pure function (SPEC section 9): the bytes depend on state, contract, budget, feedback, expansions and
 //! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
-//! providers can cache it, then the state, the refusals, and what woke the worker. `layout` decides what may be shown
-//! at all, `budget` what is, `render` and `text` how; `prompt` puts the instructions before it.
+//! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
+//! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
+//! not, `summary`, `render` and `text` say how; `prompt` puts the instructions before it.
+//!
+//! What a view costs is bounded by its budget and its contract, not by the state.
 
 mod budget;
 mod layout;
 mod prompt;
 mod render;
+mod search;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
+mod whole;
 
 use jsonptr::Pointer;
 use serde_json::Value;
@@ -24,12 +30,12 @@ use crate::schema::Schema;
 use crate::state::State;
 use crate::tree::Node;
 
-use layout::Layout;
+use budget::{Bounds, Shown};
 pub use prompt::Prompt;
 use render::Detail;
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 1;
+pub const COMPILER: u32 = 2;
 
 /// Refusals take at most this part of what is left after the fixed parts.
 const FEEDBACK_SHARE: usize = 3;
@@ -59,10 +65,16 @@ pub struct Inputs<'a> {
 pub struct View {
     /// What is shown.
     pub text: String,
-    /// The read set: JSON Pointers whose whole values are in `text`; none lies below another.
+    /// The read set: JSON Pointers whose whole values are in `text`; none lies below another. No more than `text` has
+    /// lines, nor longer than these together.
     pub reads: Vec<String>,
-    /// JSON Pointers of which no more than a summary is shown; nothing at or below them is in `reads`. The first 256:
-    /// whether a readable place was shown wholly is for `reads` to say.
+    /// JSON Pointers of containers whose membership is shown although not their whole values: `text` has the number of
+    /// their parts or every one of them. They need not be readable themselves: of `/claims/*` it is `/claims`. None lies
+    /// at or below one of `reads`. No more than `text` has lines, and the 256 highest that patterns with wildcards went
+    /// through.
+    pub members: Vec<String>,
+    /// JSON Pointers of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of
+    /// them: whether a readable place was shown wholly is for `reads` to say.
     pub summarised: Vec<String>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
@@ -143,21 +155,21 @@ impl Parts<'_> {
             + text::chars(&woken);
         // A breaker may have cut the budget below what the blueprint was checked with: then less is said of the grants.
         let details = [Detail::Full, Detail::NoFragments, Detail::Bare];
-        let grants = details.map(|detail| render::grants(&self.worker.writes, self.fragment, detail));
-        let Some(grants) = grants.into_iter().find(|grants| text::chars(grants) + fixed <= self.limit) else {
+        let mut grants = details.into_iter().map(|detail| render::grants(&self.worker.writes, self.fragment, detail));
+        let Some(grants) = grants.find(|grants| text::chars(grants) + fixed <= self.limit) else {
             return self.nothing_fits(example, &woken);
         };
         let left = self.limit - text::chars(&grants) - fixed;
         let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
 
-        let layout = Layout::new(self.state, self.reads);
-        let mut shown = budget::choose(&layout, left, &|array| self.may_append(array), trigger);
+        let mut shown = self.choose(left, trigger);
         if shown.text.is_empty() {
             shown.text.push_str(NOTHING);
         }
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
-        View { text, reads: shown.reads, summarised: shown.summarised, example }
+        let Shown { reads, members, summarised, .. } = shown;
+        View { text, reads, members, summarised, example }
     }
 
     /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
@@ -165,21 +177,23 @@ impl Parts<'_> {
         let mut text = [render::WOKEN_HEADING, woken].concat();
         text.insert_str(0, &render::grants(&self.worker.writes, self.fragment, Detail::Bare));
         text::cut(&mut text, self.limit);
-        let layout = Layout::new(self.state, self.reads);
-        let shown = budget::choose(&layout, 0, &|_| false, None);
-        View { text, reads: Vec::new(), summarised: shown.summarised, example }
+        let summarised = self.choose(0, None).summarised;
+        View { text, reads: Vec::new(), members: Vec::new(), summarised, example }
+    }
+
+    /// As much of the state as fits.
+    fn choose(&self, limit: usize, trigger: Option<&str>) -> Shown {
+        let adds = self.worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
+        let appends: Vec<Pattern> = adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect();
+        let may_append = |array: &str| {
+            let path = jsonptr::PointerBuf::parse(format!("{array}/-"));
+            path.is_ok_and(|path| appends.iter().any(|pattern| pattern.matches(&path)))
+        };
+        budget::choose(self.state, self.reads, limit, Bounds::of(limit), &may_append, trigger)
     }
 
     /// Whether the place may be named: the worker may read it.
     fn may_name(&self, path: &str) -> bool {
         Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|pattern| pattern.covers(path)))
-    }
-
-    /// Whether the worker may append to the array at this place.
-    fn may_append(&self, array: &str) -> bool {
-        let Ok(path) = jsonptr::PointerBuf::parse(format!("{array}/-")) else { return false };
-        self.worker.writes.iter().any(|grant| {
-            grant.ops.contains(&GrantOp::Add) && Pattern::parse(&grant.path).is_ok_and(|pattern| pattern.matches(&path))
-        })
     }
 }

@@ -10,6 +10,19 @@ use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
 
+mod large;
+mod lazy;
+mod reference;
+
+thread_local! {
+    static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts a value that was looked at.
+pub(super) fn visit() {
+    VISITS.with(|visits| visits.set(visits.get() + 1));
+}
+
 fn worker(value: Value) -> Worker {
     serde_json::from_value(value).expect("the worker reads")
 }

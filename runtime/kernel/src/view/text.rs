@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::tree::Node;
+use crate::tree::{Array, Node};
 
 /// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
 const fn is_unsafe(c: char) -> bool {
@@ -25,9 +25,9 @@ const fn is_unsafe(c: char) -> bool {
     )
 }
 
-/// Text under a limit of characters (Unicode scalar values).
+/// Text under a limit of characters (Unicode scalar values); none is kept if only its length matters.
 struct Writer {
-    text: String,
+    text: Option<String>,
     left: usize,
 }
 
@@ -37,17 +37,28 @@ struct Full;
 impl Writer {
     fn char(&mut self, c: char) -> Result<(), Full> {
         self.left = self.left.checked_sub(1).ok_or(Full)?;
-        self.text.push(c);
+        if let Some(text) = &mut self.text {
+            text.push(c);
+        }
         Ok(())
     }
 
     fn str(&mut self, text: &str) -> Result<(), Full> {
-        text.chars().try_for_each(|c| self.char(c))
+        self.left = self.left.checked_sub(chars(text)).ok_or(Full)?;
+        if let Some(mine) = &mut self.text {
+            mine.push_str(text);
+        }
+        Ok(())
     }
 
     fn string(&mut self, text: &str) -> Result<(), Full> {
         self.char('"')?;
-        for c in text.chars() {
+        // What is plain, which is nearly all, is taken over in one piece.
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        let plain = text.bytes().take_while(|byte| is_plain(byte)).count();
+        let (plain, rest) = text.split_at(plain);
+        self.str(plain)?;
+        for c in rest.chars() {
             match c {
                 '"' => self.str("\\\"")?,
                 '\\' => self.str("\\\\")?,
@@ -127,21 +138,56 @@ impl Writer {
     }
 }
 
-/// A part of the state as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the
-/// limit.
-pub(super) fn node(node: &Node, limit: usize) -> Option<String> {
-    // A character has at most four bytes.
-    if node.bytes() > (limit as u64).saturating_mul(4) {
-        return None;
-    }
-    let mut writer = Writer { text: String::new(), left: limit };
-    writer.node(node).ok().map(|()| writer.text)
+/// Whether a part of the state has at most `limit` characters as compact JSON. Costs no more than the limit.
+pub(super) fn fits(node: &Node, limit: usize) -> bool {
+    /// The most characters that are written for a byte of compact JSON: U+00AD has two and is written in six.
+    const CHARS_PER_BYTE: u64 = 3;
+    let is_short = || node.bytes().saturating_mul(CHARS_PER_BYTE) <= limit as u64;
+    is_short() || (may_fit(node, limit) && Writer { text: None, left: limit }.node(node).is_ok())
 }
 
-/// The same of a value.
+/// Whether it need not have more than `limit` characters: one has at most four bytes.
+fn may_fit(node: &Node, limit: usize) -> bool {
+    node.bytes() <= (limit as u64).saturating_mul(4)
+}
+
+/// The line of a value, line feed included, if it has at most `limit` characters; `appendable` says of a pointer
+/// whether the worker may append to the array there.
+pub(super) fn line(label: &str, value: &Node, limit: usize, appendable: &dyn Fn(&str) -> bool) -> Option<String> {
+    if !may_fit(value, limit) {
+        return None;
+    }
+    let mut writer = Writer { text: Some(name(label)), left: limit };
+    writer.left = writer.left.checked_sub(writer.text.as_deref().map_or(0, chars))?;
+    let hint = value.as_array().is_some_and(Array::is_empty).then(|| append_hint(label, appendable));
+    let mut write = || {
+        writer.str(": ")?;
+        writer.node(value)?;
+        writer.str(hint.unwrap_or_default())?;
+        writer.char('\n')
+    };
+    write().ok().and(writer.text)
+}
+
+/// The line above an array's elements.
+pub(super) fn elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
+    format!("{}\n", count_of_elements(label, count, appendable))
+}
+
+/// How many elements an array has.
+pub(super) fn count_of_elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
+    let unit = if count == 1 { "element" } else { "elements" };
+    format!("{}: {count} {unit}{}", name(label), append_hint(label, appendable))
+}
+
+fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
+    if appendable(label) { " (you may append)" } else { "" }
+}
+
+/// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
-    let mut writer = Writer { text: String::new(), left: limit };
-    writer.value(value).ok().map(|()| writer.text)
+    let mut writer = Writer { text: Some(String::new()), left: limit };
+    writer.value(value).ok().and(writer.text)
 }
 
 /// The same, whatever its length; for values that are bounded elsewhere.

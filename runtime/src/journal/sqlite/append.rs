@@ -7,7 +7,7 @@ use patchboard_kernel::record::{End, GENESIS, Kind, Record};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::fault::sql_fault;
-use super::{load_summary, to_sql_number};
+use super::{load_summary, parts, to_sql_number};
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
 
 /// Stores the batches with one commit. The outer error stands for all of them.
@@ -17,6 +17,37 @@ pub(super) fn append_group(
     patience: Duration,
 ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
     connection.busy_timeout(patience).map_err(sql_fault)?;
+    match append_together(connection, batches)? {
+        Some(answers) => Ok(answers),
+        None => append_each(connection, batches),
+    }
+}
+
+/// Stores all batches or none, which saves each a way back of its own; `None` if one of several cannot be stored.
+/// Writers know where their boards stand, so that is rare.
+fn append_together(
+    connection: &mut Connection,
+    batches: &[Batch],
+) -> Result<Option<Vec<Result<Head, JournalError>>>, JournalError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+    let mut answers = Vec::with_capacity(batches.len());
+    for batch in batches {
+        match append_batch(&transaction, batch) {
+            Ok(head) => answers.push(Ok(head)),
+            // Dropping the transaction takes back what was stored.
+            Err(error) if batches.len() == 1 => return Ok(Some(vec![Err(error)])),
+            Err(_) => return Ok(None),
+        }
+    }
+    transaction.commit().map_err(sql_fault)?;
+    Ok(Some(answers))
+}
+
+/// Stores each batch that can be stored.
+fn append_each(
+    connection: &mut Connection,
+    batches: &[Batch],
+) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
     let mut answers = Vec::with_capacity(batches.len());
     for batch in batches {
@@ -42,15 +73,15 @@ pub(super) fn append_group(
 
 fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
     check_form(batch)?;
-    let stored = load_summary(connection, &batch.board)?;
-    check_expectation(batch, stored.as_ref())?;
-    let mut summary = stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone()));
+    let head = match advance(connection, batch)? {
+        Some(head) => head,
+        None => summarise(connection, batch)?,
+    };
     for record in &batch.records {
-        summary.record_appended(record).map_err(|error| bad_batch(batch, error.to_string()))?;
         insert_record(connection, batch, record)?;
-    }
-    if summary.epoch != batch.epoch {
-        return Err(bad_batch(batch, format!("it leaves epoch {}, its writer has {}", summary.epoch, batch.epoch)));
+        if record.kind == Kind::Snapshot {
+            parts::keep_snapshot(connection, batch, record)?;
+        }
     }
     for blob in &batch.blobs {
         connection
@@ -58,8 +89,58 @@ fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalE
             .and_then(|mut statement| statement.execute((blob.hash.to_string(), blob.text.as_bytes())))
             .map_err(sql_fault)?;
     }
+    Ok(head)
+}
+
+/// Moves a board's summary on if the board is where the batch expects it, in the same statement; `None`, and nothing
+/// is done, if it is not, or if the batch makes the board or takes it over.
+fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, JournalError> {
+    let has = |kinds: &[Kind]| batch.records.iter().any(|record| kinds.contains(&record.kind));
+    let Some(expected) = batch.expected.filter(|_| !has(&[Kind::Created, Kind::Epoch])) else { return Ok(None) };
+    let after = summary_after(batch, BoardSummary::empty(batch.board.clone()))?;
+    let version = has(&[Kind::Committed]).then_some(to_sql_number(after.version.0)).transpose()?;
+    // What records of these kinds say of the end replaces what was known of it.
+    let tells_of_end = has(&[Kind::Committed, Kind::Signal, Kind::Ended]);
+    let mut statement = connection
+        .prepare_cached(
+            "UPDATE boards SET updated_at = ?5, last_seq = ?6, last_hash = ?7, version = ifnull(?8, version), \
+             ended = iif(?9, ?10, ended) \
+             WHERE board = ?1 AND epoch = ?2 AND last_seq = ?3 AND last_hash = ?4",
+        )
+        .map_err(sql_fault)?;
+    let row = (
+        batch.board.as_str(),
+        to_sql_number(batch.epoch)?,
+        to_sql_number(expected.seq.0)?,
+        expected.hash.to_string(),
+        after.updated_at.0,
+        to_sql_number(after.head.seq.0)?,
+        after.head.hash.to_string(),
+        version,
+        tells_of_end,
+        after.ended.map(End::as_str),
+    );
+    let moved = statement.execute(row).map_err(sql_fault)?;
+    Ok((moved == 1).then_some(after.head))
+}
+
+/// Stores a board's summary as it is after the batch, if the board is where the batch expects it.
+fn summarise(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
+    let stored = load_summary(connection, &batch.board)?;
+    check_expectation(batch, stored.as_ref())?;
+    let summary = summary_after(batch, stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone())))?;
+    if summary.epoch != batch.epoch {
+        return Err(bad_batch(batch, format!("it leaves epoch {}, its writer has {}", summary.epoch, batch.epoch)));
+    }
     store_summary(connection, &summary)?;
     Ok(summary.head)
+}
+
+fn summary_after(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary, JournalError> {
+    for record in &batch.records {
+        summary.record_appended(record).map_err(|error| bad_batch(batch, error.to_string()))?;
+    }
+    Ok(summary)
 }
 
 /// Refuses what no writer may send, whatever is stored: a wrong batch would be found only when the board is recovered.
@@ -150,6 +231,6 @@ pub(super) fn end_of_code(code: &str) -> Result<End, String> {
     End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
 }
 
-fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
+pub(super) fn bad_batch(batch: &Batch, what: impl Into<String>) -> JournalError {
     JournalError::BadBatch { board: batch.board.clone(), what: what.into() }
 }

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::JournalError;
@@ -15,8 +16,9 @@ use super::fault::sql_fault;
 const APPLICATION_ID: i64 = 0x5042_5244;
 
 /// The format of the tables below.
-pub(super) const USER_VERSION: i64 = 1;
+pub(super) const USER_VERSION: i64 = 2;
 
+/// Those of format 1.
 const TABLES: &str = "
 CREATE TABLE boards (
     board      TEXT    NOT NULL PRIMARY KEY,
@@ -45,6 +47,24 @@ CREATE TABLE blobs (
 ) STRICT;
 ";
 
+/// What format 2 added.
+const SNAPSHOT_TABLES: &str = "
+CREATE TABLE snapshots (
+    board  TEXT    NOT NULL,
+    seq    INTEGER NOT NULL,
+    digest TEXT    NOT NULL,
+    record INTEGER NOT NULL,
+    PRIMARY KEY (board, seq)
+) STRICT;
+CREATE TABLE parts (
+    board TEXT NOT NULL,
+    hash  TEXT NOT NULL,
+    names TEXT NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (board, hash)
+) STRICT;
+";
+
 pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(sql_fault)?;
@@ -65,7 +85,9 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
         )));
     }
     if is_fresh {
-        make_tables(&mut connection).map_err(sql_fault)?;
+        make_tables(&mut connection, &[TABLES, SNAPSHOT_TABLES]).map_err(sql_fault)?;
+    } else if pragma(&connection, "user_version")? == 1 {
+        make_tables(&mut connection, &[SNAPSHOT_TABLES]).map_err(sql_fault)?;
     }
     // FULL: a commit that was answered is on the disk. Without it the last ones before a power cut could vanish.
     connection
@@ -73,6 +95,7 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
         )
         .map_err(sql_fault)?;
+    keep_plans(&connection).map_err(sql_fault)?;
     Ok(connection)
 }
 
@@ -82,6 +105,7 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
         connection.busy_timeout(patience)?;
         connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        keep_plans(&connection)?;
         Ok(connection)
     };
     let connection = match Connection::open_with_flags(path, flags).and_then(open) {
@@ -97,9 +121,39 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
     Ok(connection)
 }
 
-fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Lets a statement keep its plan: SQLite would make a new one each time that a value a plan may depend on is bound,
+/// such as a limit. There is one good plan for each of ours, whatever the values.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
+/// A connection for what may take long and need not be durable by itself: parts of snapshots.
+///
+/// Without a sync of its own: the append that names a snapshot syncs the log, and with it all that was written before.
+/// The log is folded into the file in the background, so that no append has to do it for what it did not write.
+pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| opening_fault(path, error))?;
+    connection.busy_timeout(patience).map_err(sql_fault)?;
+    connection
+        .execute_batch(
+            "PRAGMA synchronous = NORMAL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = 0; \
+             PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
+        )
+        .map_err(sql_fault)?;
+    Ok(connection)
+}
+
+/// Whether there are tables for snapshots: not in a file of format 1 that was opened for reading.
+pub(super) fn has_snapshots(connection: &Connection) -> Result<bool, JournalError> {
+    Ok(pragma(connection, "user_version")? >= 2)
+}
+
+fn make_tables(connection: &mut Connection, tables: &[&str]) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(TABLES)?;
+    for tables in tables {
+        transaction.execute_batch(tables)?;
+    }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", USER_VERSION)?;
     transaction.commit()
@@ -113,7 +167,7 @@ fn check_format(connection: &Connection, path: &Path) -> Result<(), JournalError
     if found > USER_VERSION {
         return Err(JournalError::NewerFormat { found: found.unsigned_abs(), known: USER_VERSION.unsigned_abs() });
     }
-    if found < USER_VERSION {
+    if found < 1 {
         return Err(JournalError::Corrupt { seq: None, what: format!("there is no format {found}") });
     }
     Ok(())

@@ -247,7 +247,7 @@ fn opening_says_what_is_wrong_with_the_file() {
     };
     assert_eq!(code(&|path| std::fs::write(path, "no database ".repeat(999)).expect("written")), Some("not_a_journal"));
     assert_eq!(code(&|path| with_sql(path, "CREATE TABLE theirs (x)")), Some("not_a_journal"));
-    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 2")), Some("journal_newer"));
+    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 3")), Some("journal_newer"));
     assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 0")), Some("journal_corrupt"));
     assert_eq!(code(&|path| ours(path, "")), None);
 }

@@ -4,10 +4,11 @@ use std::sync::Mutex;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Cause;
+use patchboard_kernel::snapshot::Part;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
@@ -126,7 +127,7 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
 
 /// A journal that fails, or waits, as it is told.
 #[derive(Clone)]
-struct Faulty {
+pub(super) struct Faulty {
     inner: SqliteJournal,
     /// What the next appends answer.
     errors: Arc<Mutex<Vec<JournalError>>>,
@@ -136,11 +137,23 @@ struct Faulty {
     gate: Arc<Semaphore>,
     /// How many of the next appends panic.
     panics: Arc<AtomicUsize>,
+    /// How many records were read.
+    pub(super) read: Arc<AtomicUsize>,
+    /// How many of the next stores of parts fail.
+    pub(super) lost_stores: Arc<AtomicUsize>,
 }
 
 impl Faulty {
-    fn new(inner: SqliteJournal) -> Self {
-        Self { inner, errors: Arc::default(), after: false, gate: Arc::new(Semaphore::new(1)), panics: Arc::default() }
+    pub(super) fn new(inner: SqliteJournal) -> Self {
+        Self {
+            inner,
+            errors: Arc::default(),
+            after: false,
+            gate: Arc::new(Semaphore::new(1)),
+            panics: Arc::default(),
+            read: Arc::default(),
+            lost_stores: Arc::default(),
+        }
     }
 
     fn fail(&self, error: JournalError, times: usize) {
@@ -171,10 +184,28 @@ impl Journal for Faulty {
         self.inner.head(board)
     }
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        self.inner.records(board, after, limit)
+        let records = self.inner.records(board, after, limit)?;
+        self.read.fetch_add(records.len(), Ordering::SeqCst);
+        Ok(records)
     }
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
         self.inner.blob(hash)
+    }
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        self.inner.snapshots(board)
+    }
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.inner.part(board, hash)
+    }
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+        let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if left.is_ok() {
+            return Err(JournalError::DiskFull);
+        }
+        self.inner.store_parts(board, epoch, parts)
+    }
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+        self.inner.sweep(board, epoch, keep, unusable)
     }
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
         self.inner.summary(board)

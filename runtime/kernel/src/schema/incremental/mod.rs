@@ -1,13 +1,15 @@
 //! Validation of what a commit touched, instead of the whole document.
 //!
-//! A plan is made of the schema once (`survey` sorts keywords, `plan` compiles, `cost` says what stays expensive), and a
+//! A plan is made of the schema once (`survey` sorts keywords, `sketch` follows them, `compile` makes a `plan` of it, `cost` says what stays expensive), and a
 //! candidate is followed along the stamps of its tree (`walk`). The argument that the verdict is the same: a valid
 //! document satisfies every subschema that is joined to the root by conjunctions only, so a part that was not touched
 //! still does, and only such subschemas are followed. All else — alternatives, negations, counts — is run again on the
 //! whole value where it stands.
 
+mod compile;
 mod cost;
 mod plan;
+mod sketch;
 mod survey;
 mod walk;
 
@@ -21,8 +23,8 @@ use crate::tree::{At, Node};
 use plan::{Inside, Place};
 use walk::{Judge, Listing, Path, Verdict, Walk};
 
+pub(super) use compile::Settings;
 pub use cost::{Cost, FEW};
-pub(super) use plan::Settings;
 
 /// A validation plan.
 pub(super) struct Incremental {
@@ -33,7 +35,7 @@ pub(super) struct Incremental {
 impl Incremental {
     /// Makes the plan of a document that a schema was compiled of.
     pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> Result<Self, SchemaError> {
-        Ok(Self { places: plan::compile(document, settings, map)? })
+        Ok(Self { places: compile::compile(document, settings, map)? })
     }
 
     pub(super) fn is_valid(&self, root: &Node) -> bool {

@@ -115,7 +115,7 @@ impl<'s> Survey<'s> {
         let node = self.map.node(id);
         let members = self.members(id);
         let leads_elsewhere = |name: &&str| members.is_some_and(|members| leads_elsewhere(members, name));
-        if node.outside || REFERENCES.iter().any(|name| leads_elsewhere(name)) {
+        if node.outside || REFERENCES.iter().any(leads_elsewhere) {
             return Some(Opaque::Reference);
         }
         let parts = node.children.iter().filter(|(role, _)| *role != Role::Definition).map(|(_, part)| *part);

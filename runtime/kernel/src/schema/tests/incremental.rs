@@ -102,6 +102,40 @@ fn violations_are_told_as_of_the_whole_document() {
 }
 
 #[test]
+fn a_tuple_is_judged_anew_when_its_elements_are_shifted() {
+    let tuple =
+        json!({"prefixItems": [{"type": "integer"}, {"type": ["string", "integer"]}], "items": {"type": "string"}});
+    let schema = compiled(json!({"properties": {"tuple": tuple}}));
+    let value = json!({"tuple": [1, 2, "c", "d"]});
+    let before = Node::of(&value, &edit(0));
+    for (index, insert, holds) in [
+        ("0", Some(json!(0)), false),
+        ("1", Some(json!("b")), false),
+        ("2", Some(json!("b")), true),
+        ("-", Some(json!("e")), true),
+        ("-", Some(json!(3)), false),
+        ("0", None, true),
+        ("1", None, true),
+        ("3", None, true),
+    ] {
+        let mut tree = before.clone();
+        let at = place(&format!("/tuple/{index}"));
+        match &insert {
+            Some(value) => tree.insert(&at, Node::of(value, &edit(1)), &edit(1)),
+            None => drop(tree.remove(&at, &edit(1))),
+        }
+        assert_eq!(schema.is_valid(&tree.to_value()), holds, "{index} {insert:?}");
+        assert_eq!(schema.is_valid_since(&tree, 0), holds, "{index} {insert:?}");
+    }
+    // Twice at the front: what was first is third, and what was second is fourth.
+    let mut tree = before;
+    tree.remove(&place("/tuple/0"), &edit(1));
+    tree.remove(&place("/tuple/0"), &edit(2));
+    assert!(schema.is_valid_since(&tree, 1) == schema.is_valid(&tree.to_value()));
+    assert!(!schema.is_valid_since(&tree, 0), "a text is first now");
+}
+
+#[test]
 fn a_schema_that_cannot_be_followed_is_validated_whole() {
     for (schema, opaque) in [
         (json!({"properties": {"a": {"$ref": "#"}}}), false),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A file or directory of the conformance data; `None`, and a visible line, if it is not there.
-pub(crate) fn find(relative: &str) -> Option<PathBuf> {
+pub fn find(relative: &str) -> Option<PathBuf> {
     let root = match std::env::var_os("PATCHBOARD_SHARED") {
         Some(directory) => PathBuf::from(directory),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"),
@@ -21,7 +21,7 @@ pub(crate) fn find(relative: &str) -> Option<PathBuf> {
 }
 
 /// The files directly in a directory, sorted by name.
-pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
+pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the directory was found");
     let mut files: Vec<PathBuf> =
         entries.map(|entry| entry.expect("its entries can be read").path()).filter(|path| path.is_file()).collect();
@@ -33,7 +33,7 @@ pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
 ///
 /// # Panics
 /// If they are fewer than `at_least`, as when a directory is empty or a format has changed.
-pub(crate) fn ran(suite: &str, cases: usize, at_least: usize) {
+pub fn ran(suite: &str, cases: usize, at_least: usize) {
     report(&format!("{suite}: {cases} cases"));
     assert!(cases >= at_least, "{suite} has {cases} cases, at least {at_least} were expected");
 }

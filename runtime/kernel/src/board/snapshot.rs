@@ -1,0 +1,304 @@
+//! A whole board as stored parts, and back; the format is in [`crate::snapshot`].
+//!
+//! What can be made again from the `created` record (the plan, the hasher) is not stored. Everything else of a board
+//! is: [`Board::rest`] takes it apart field by field, so that a field cannot be forgotten.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::commits::Commits;
+use super::tokens::Tokens;
+use super::{Board, BoardError};
+use crate::blueprint::Blueprint;
+use crate::breaker::Breaker;
+use crate::digest::{Digest, Hasher, sha256};
+use crate::freshness::{Basis, Reservations};
+use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
+use crate::ledger::Ledger;
+use crate::plan::Plan;
+use crate::record::{Body, Ended, Record};
+use crate::scheduler::Scheduler;
+use crate::snapshot::{LAYOUT, Part, SnapshotError, optional};
+use crate::state::State;
+use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
+
+/// A snapshot whose parts were handed out.
+pub struct Stored<'b> {
+    /// The manifest, which was handed out last; its hash is the snapshot's digest.
+    pub manifest: Part,
+    /// The last record it includes.
+    pub of: Seq,
+    marks: Vec<Mark<'b>>,
+}
+
+impl Stored<'_> {
+    /// Says that all parts that were handed out are stored: the next snapshot names them without handing them out.
+    pub fn confirm(self) {
+        self.marks.into_iter().for_each(Mark::confirm);
+    }
+}
+
+/// Everything of a board that is neither in a tree nor in the `created` record nor in the manifest itself.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rest {
+    epoch: u64,
+    paused: bool,
+    ended: Option<Ended>,
+    scheduler: Scheduler,
+    breaker: Breaker,
+    ledger: Ledger,
+    short: bool,
+    exhausted: BTreeSet<WorkerName>,
+    gave_up: bool,
+    tokens: Tokens,
+    commits: Commits,
+    reservations: Reservations,
+    /// Of every open invocation: which of the trees its view was taken of, and what of it was shown.
+    bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
+    feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
+    #[serde(with = "optional")]
+    signal: Option<Value>,
+    last_at: Timestamp,
+    running_ms: u64,
+}
+
+/// See [`crate::snapshot`]. The values are read by the tree.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    board: BoardId,
+    seal: Digest,
+    head: (Seq, Digest),
+    trees: Vec<(At, Digest, Value)>,
+    rest: Value,
+}
+
+impl Board {
+    /// Takes the board apart: the documents it holds, the state first, and the rest.
+    fn rest(&self) -> (Vec<&State>, Rest) {
+        let Self {
+            // In the manifest itself, or made again from the first record.
+            id: _,
+            plan: _,
+            hasher: _,
+            head: _,
+            state,
+            epoch,
+            paused,
+            ended,
+            scheduler,
+            breaker,
+            ledger,
+            short,
+            exhausted,
+            gave_up,
+            tokens,
+            commits,
+            reservations,
+            feedback,
+            signal,
+            last_at,
+            running_ms,
+        } = self;
+        let mut trees = vec![state];
+        let mut bases = Vec::new();
+        for (invocation, open) in scheduler.open() {
+            let Basis { state: base, reads, members } = &*open.basis;
+            let place = trees.iter().position(|tree| tree.at() == base.at()).unwrap_or_else(|| {
+                trees.push(base);
+                trees.len() - 1
+            });
+            bases.push((*invocation, place, reads.clone(), members.clone()));
+        }
+        let rest = Rest {
+            epoch: *epoch,
+            paused: *paused,
+            ended: *ended,
+            scheduler: scheduler.clone(),
+            breaker: breaker.clone(),
+            ledger: ledger.clone(),
+            short: *short,
+            exhausted: exhausted.clone(),
+            gave_up: *gave_up,
+            tokens: tokens.clone(),
+            commits: commits.clone(),
+            reservations: reservations.clone(),
+            bases,
+            feedback: feedback.clone(),
+            signal: signal.clone(),
+            last_at: *last_at,
+            running_ms: *running_ms,
+        };
+        (trees, rest)
+    }
+
+    /// Hands out the parts that no confirmed snapshot of this board has stored, each after those it names and the
+    /// manifest last. With `anew` all parts are handed out.
+    ///
+    /// # Errors
+    /// Those of `sink`. Nothing counts as stored then.
+    pub fn store<E>(&self, anew: bool, sink: &mut dyn FnMut(Part) -> Result<(), E>) -> Result<Stored<'_>, E> {
+        let (trees, rest) = self.rest();
+        let rest = serde_json::to_value(rest).expect("what a board holds has string keys and finite numbers");
+        // Made for this snapshot alone: its parts are handed out each time.
+        let rest = Node::of(&rest, &Edit { at: 0, hasher: Arc::new(self.hasher.clone()) });
+        let unmarked = |node: &Node, sink: &mut dyn FnMut(Part) -> Result<(), E>| {
+            let mut writer = Writer::new(true, sink);
+            writer.value(node)?;
+            Ok(writer.finish().0)
+        };
+        let rest = unmarked(&rest, sink)?;
+        let of = self.head.0;
+        let board = serde_json::to_string(&self.id).expect("a text is JSON");
+        let (manifest, marks) = {
+            let mut writer = Writer::new(anew, sink);
+            writer.raw(&format!(
+                "{{\"layout\":{LAYOUT},\"board\":{board},\"seal\":\"{}\",\"head\":[{of},\"{}\"],\"trees\":[",
+                self.hasher.seal(),
+                self.head.1,
+            ));
+            for (index, tree) in trees.iter().enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                writer.raw(&format!("{comma}[{},\"{}\",", tree.at(), tree.digest()));
+                writer.value(tree.root())?;
+                writer.raw("]");
+            }
+            writer.raw("],\"rest\":");
+            writer.written(&rest);
+            writer.raw("}");
+            writer.finish()
+        };
+        sink(manifest.clone())?;
+        Ok(Stored { manifest, of, marks })
+    }
+
+    /// The digest of a snapshot of the board as it is; stores nothing.
+    pub fn snapshot_digest(&self) -> Digest {
+        let stored = self.store(true, &mut |_| Ok::<_, std::convert::Infallible>(()));
+        match stored {
+            Ok(stored) => stored.manifest.hash,
+        }
+    }
+
+    /// Makes a board again from its first record and a snapshot. `fetch` gives the text stored under a hash; it is
+    /// checked here. Records after the snapshot's head are to be folded next; one of them must name the snapshot.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]: what is stored cannot be used, and the board is to be made from its records.
+    pub fn restore(
+        created: &Record,
+        digest: Digest,
+        fetch: &mut dyn FnMut(Digest) -> Result<Option<String>, SnapshotError>,
+    ) -> Result<Self, SnapshotError> {
+        let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
+        let text = fetch(digest)?.ok_or(SnapshotError::Missing(digest))?;
+        if sha256(text.as_bytes()) != digest {
+            return Err(SnapshotError::Altered(digest));
+        }
+        let mut manifest: Value = serde_json::from_str(&text).map_err(|error| unreadable(&error.to_string()))?;
+        let layout = manifest.as_object_mut().and_then(|members| members.remove("layout"));
+        let layout = layout.and_then(|layout| layout.as_u64()).unwrap_or(0);
+        if layout != u64::from(LAYOUT) {
+            return Err(SnapshotError::OtherLayout(layout));
+        }
+        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| unreadable(&error.to_string()))?;
+        let Manifest { board: id, seal, head, trees, rest } = manifest;
+        let (created_id, plan, hasher) = identity(created).map_err(|error| unreadable(&error.to_string()))?;
+        if id != created_id || seal != hasher.seal() {
+            return Err(unreadable("it is of another board"));
+        }
+        let latest = trees.first().map_or(0, |(at, ..)| *at);
+        let mut reader = Reader::new(fetch, &hasher, latest);
+        let mut states = Vec::with_capacity(trees.len());
+        for (at, digest, value) in trees {
+            let root = reader.value(value)?;
+            let state = State::restored(root, at, digest, &hasher).filter(|state| state.at() <= latest);
+            states.push(state.ok_or_else(|| unreadable("a document has not the digest it must have"))?);
+        }
+        let rest = reader.value(rest)?.to_value();
+        let rest: Rest = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
+        let state = states.first().cloned().ok_or_else(|| unreadable("it holds no document"))?;
+        let Rest {
+            epoch,
+            paused,
+            ended,
+            mut scheduler,
+            breaker,
+            ledger,
+            short,
+            exhausted,
+            gave_up,
+            tokens,
+            commits,
+            reservations,
+            bases,
+            feedback,
+            signal,
+            last_at,
+            running_ms,
+        } = rest;
+        if commits.len() as u64 != state.version().0 {
+            return Err(unreadable("it does not say of every version who made it"));
+        }
+        let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
+        for (invocation, place, reads, members) in bases {
+            let basis = states.get(place).map(|state| Basis { state: state.clone(), reads, members });
+            if !basis.is_some_and(|basis| scheduler.restore_basis(invocation, basis)) || !is_each_shown {
+                return Err(unreadable(&format!("what invocation {invocation} was shown is not in it")));
+            }
+        }
+        // Whatever is queued or under way has a seat; decisions rely on it.
+        let mut seen = BTreeSet::new();
+        let open = scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
+        for (invocation, queued) in open.chain(scheduler.queue().iter().map(|queued| (queued.invocation, queued))) {
+            let is_one = invocation == queued.invocation && invocation < scheduler.next_id() && seen.insert(invocation);
+            if !is_one || !plan.seats.contains_key(&queued.branch.worker) {
+                return Err(unreadable(&format!("invocation {invocation} cannot be")));
+            }
+        }
+        Ok(Self {
+            id,
+            plan: Arc::new(plan),
+            hasher: Hasher::clone(&hasher),
+            state,
+            head,
+            epoch,
+            paused,
+            ended,
+            scheduler,
+            breaker,
+            ledger,
+            short,
+            exhausted,
+            gave_up,
+            tokens,
+            commits,
+            reservations,
+            feedback,
+            signal,
+            last_at,
+            running_ms,
+        })
+    }
+}
+
+/// What a first record says that no snapshot repeats.
+fn identity(created: &Record) -> Result<(BoardId, Plan, Arc<Hasher>), BoardError> {
+    let bad = |message: String| BoardError::BadRecord { seq: created.seq, message };
+    created.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
+    let Body::Created(body) = created.body().map_err(|error| bad(error.to_string()))? else {
+        return Err(bad("a journal begins with created".to_owned()));
+    };
+    let hasher = Hasher::new(&body.salt);
+    // The blueprint and the salt are values: the chain holds what they are committed to.
+    created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
+    let blueprint: Blueprint = serde_json::from_value(body.blueprint)
+        .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
+    let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
+    Ok((body.board, plan, Arc::new(hasher)))
+}

@@ -1,0 +1,203 @@
+//! Compiles the places of a plan.
+//!
+//! `jsonschema` compiles documents, so each part is compiled as a reference into the document, which a registry holds
+//! once. Keywords that are run apart from the rest of their schema object stand in a second document there, with
+//! references to the subschemas of the first.
+
+use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions};
+use serde_json::{Map, Value, json};
+
+use super::super::SchemaError;
+use super::super::map::{Id, SchemaMap};
+use super::super::node::Tree;
+use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
+use super::sketch::{Sketch, sketch};
+use super::survey::{DOCUMENT, Survey, reference};
+
+/// The URI of the document that holds what is compiled apart.
+const APART: &str = "patchboard:///apart";
+
+/// The most subschemas that are compiled, those counted that are compiled again as parts of others. Beyond, the
+/// document is validated whole; a hundred subschemas that all hold one another are a tenth of it.
+const COMPILED_MAX: usize = 100_000;
+
+/// What validation is to be like, apart from the schema.
+#[derive(Clone, Copy)]
+pub(in crate::schema) struct Settings {
+    pub(in crate::schema) draft: Draft,
+    pub(in crate::schema) assert_formats: bool,
+}
+
+impl Settings {
+    fn options<'i>(self) -> ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Tree> {
+        jsonschema::options_for::<Tree>()
+            .with_draft(self.draft)
+            .offline()
+            .with_pattern_options(PatternOptions::regex())
+            .should_validate_formats(self.assert_formats)
+    }
+}
+
+/// Makes the plan of a document.
+pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> Result<Vec<Place>, SchemaError> {
+    let whole = settings
+        .options()
+        .build(document)
+        .map_err(|error| SchemaError::new("", format!("it cannot be compiled for trees: {}", error.masked())))?;
+    let whole = Check { validator: whole, home: None };
+    let mut survey = Survey::of(document, map);
+    let mut sketches = sketch(&survey, map);
+    let compiled = match weight(&sketches, map) {
+        0..=COMPILED_MAX => build(document, settings, map, &sketches),
+        _ => None,
+    };
+    let mut places = match compiled {
+        Some(places) => places,
+        None => {
+            survey.give_up();
+            sketches = sketch(&survey, map);
+            let opaque = sketches.swap_remove(0).opaque.expect("nothing is followed now");
+            vec![Place { id: 0, pointer: String::new(), whole: None, inside: Inside::Whole(opaque) }]
+        }
+    };
+    places[0].whole = Some(whole);
+    Ok(places)
+}
+
+/// How many subschemas are compiled for these places.
+fn weight(sketches: &[Sketch], map: &SchemaMap) -> usize {
+    let mut weight: usize = 0;
+    for sketch in sketches {
+        let compiled = usize::from(sketch.applied) + usize::from(!sketch.keywords.across.is_empty());
+        if compiled > 0 && weight <= COMPILED_MAX {
+            weight += compiled * reach(map, sketch.id);
+        }
+    }
+    weight
+}
+
+/// How many subschemas a subschema leads to.
+fn reach(map: &SchemaMap, id: Id) -> usize {
+    let mut seen = vec![false; map.len()];
+    let mut pending = vec![id];
+    let mut count = 0;
+    while let Some(id) = pending.pop() {
+        if !std::mem::replace(&mut seen[id], true) {
+            count += 1;
+            pending.extend(map.node(id).in_place().chain(map.node(id).deeper()));
+        }
+    }
+    count
+}
+
+/// Compiles all places; `None` if one of them cannot be compiled alone.
+fn build(document: &Value, settings: Settings, map: &SchemaMap, sketches: &[Sketch]) -> Option<Vec<Place>> {
+    let mut apart = Map::new();
+    for (number, sketch) in sketches.iter().enumerate() {
+        let mut put = |what: &str, keywords: &Map<String, Value>| {
+            if !keywords.is_empty() {
+                apart.insert(name(number, what), keywords.clone().into());
+            }
+        };
+        put("shape", &sketch.keywords.shape);
+        put("across", &sketch.keywords.across);
+        if sketch.keywords.unique {
+            put("unique", &Map::from_iter([("uniqueItems".to_owned(), Value::Bool(true))]));
+        }
+        if let Some(names) = sketch.names {
+            let schema = json!({ "$ref": reference(&map.node(sketches[names].id).pointer) });
+            put("names", &Map::from_iter([("propertyNames".to_owned(), schema)]));
+        }
+    }
+    let apart = Value::Object(apart);
+    let registry = Registry::new().draft(settings.draft).add(DOCUMENT, document).ok()?.add(APART, &apart).ok()?;
+    let registry = registry.prepare().ok()?;
+    let options = settings.options().with_registry(&registry);
+    let compiler = Compiler { options, apart: &apart };
+    sketches.iter().enumerate().map(|(number, sketch)| compiler.place(number, sketch, sketches, map)).collect()
+}
+
+/// The name of a part that is compiled apart.
+fn name(number: PlaceId, what: &str) -> String {
+    format!("patchboard-{number}-{what}")
+}
+
+struct Compiler<'r> {
+    options: ValidationOptions<'r, std::sync::Arc<dyn jsonschema::Retrieve>, Tree>,
+    apart: &'r Value,
+}
+
+impl Compiler<'_> {
+    fn place(&self, number: PlaceId, sketch: &Sketch, sketches: &[Sketch], map: &SchemaMap) -> Option<Place> {
+        let node = map.node(sketch.id);
+        let pointer = node.pointer.clone();
+        // The root is compiled by itself.
+        let needs_whole = sketch.applied && number != 0 && !node.anything;
+        let whole = if needs_whole { Some(self.whole(&pointer)?) } else { None };
+        let inside = match &sketch.opaque {
+            Some(opaque) => Inside::Whole(opaque.clone()),
+            None => {
+                let parts = self.parts(number, sketch, sketches, map)?;
+                if parts.is_empty() { Inside::Nothing } else { Inside::Parts(Box::new(parts)) }
+            }
+        };
+        Some(Place { id: sketch.id, pointer, whole, inside })
+    }
+
+    fn whole(&self, pointer: &str) -> Option<Check> {
+        let validator = self.options.build(&json!({ "$ref": reference(pointer) })).ok()?;
+        Some(Check { validator, home: None })
+    }
+
+    fn parts(&self, number: PlaceId, sketch: &Sketch, sketches: &[Sketch], map: &SchemaMap) -> Option<Parts> {
+        let pointer = &map.node(sketch.id).pointer;
+        let apart = |what| self.apart(number, what, pointer);
+        let names = match sketch.names {
+            Some(names) => {
+                let names = map.node(sketches[names].id);
+                let one = if names.anything { None } else { Some(self.whole(&names.pointer)?) };
+                Some(Names { one, all: apart("names")?? })
+            }
+            None => None,
+        };
+        let mut patterns = Vec::with_capacity(sketch.patterns.len());
+        for (pattern, place) in &sketch.patterns {
+            patterns.push((self.options.build(&json!({ "pattern": pattern })).ok()?, *place));
+        }
+        let others = match sketch.others {
+            None => Others::Anything,
+            Some(place) if map.node(sketches[place].id).anything => Others::Anything,
+            // Only a literal `false` is told of the object and not of the member.
+            Some(place)
+                if map.node(sketches[place].id).pointer == format!("{pointer}/additionalProperties")
+                    && map.node(sketches[place].id).never =>
+            {
+                Others::Nothing
+            }
+            Some(place) => Others::Judged(place),
+        };
+        Some(Parts {
+            shape: apart("shape")?,
+            across: apart("across")?,
+            unique: apart("unique")?,
+            beside: sketch.beside.clone(),
+            members: sketch.members.clone(),
+            patterns,
+            others,
+            names,
+            prefix: sketch.prefix.clone(),
+            items: sketch.items,
+        })
+    }
+
+    /// What was put apart for a place, if anything was; outer `None` if it cannot be compiled.
+    #[expect(clippy::option_option, reason = "whether it is there, and whether it can be compiled")]
+    fn apart(&self, number: PlaceId, what: &str, pointer: &str) -> Option<Option<Check>> {
+        let name = name(number, what);
+        if self.apart.get(&name).is_none() {
+            return Some(None);
+        }
+        let validator = self.options.build(&json!({ "$ref": format!("{APART}#/{name}") })).ok()?;
+        Some(Some(Check { validator, home: Some((format!("/{name}"), pointer.to_owned())) }))
+    }
+}

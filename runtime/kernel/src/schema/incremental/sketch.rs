@@ -1,0 +1,124 @@
+//! The plan before anything is compiled: which places there are, and where each leads.
+
+use std::collections::BTreeMap;
+
+use super::super::map::{Id, Role, SchemaMap};
+use super::plan::PlaceId;
+use super::survey::{Keywords, Opaque, Survey};
+
+/// A place before anything is compiled.
+pub(super) struct Sketch {
+    pub(super) id: Id,
+    pub(super) opaque: Option<Opaque>,
+    /// Whether values come to it that are new as a whole.
+    pub(super) applied: bool,
+    pub(super) keywords: Keywords,
+    pub(super) beside: Vec<PlaceId>,
+    pub(super) members: Vec<(String, PlaceId)>,
+    pub(super) patterns: Vec<(String, PlaceId)>,
+    pub(super) others: Option<PlaceId>,
+    pub(super) names: Option<PlaceId>,
+    pub(super) prefix: Vec<PlaceId>,
+    pub(super) items: Option<PlaceId>,
+}
+
+/// The places that the root leads to.
+pub(super) fn sketch(survey: &Survey<'_>, map: &SchemaMap) -> Vec<Sketch> {
+    let mut sketching = Sketching { survey, map, numbers: BTreeMap::new(), order: Vec::new() };
+    // The root is judged as it is, even if it only refers to something, so that it is number 0.
+    sketching.numbers.insert(0, 0);
+    sketching.order.push(0);
+    let mut sketches = Vec::new();
+    while let Some(&id) = sketching.order.get(sketches.len()) {
+        sketches.push(sketching.sketch(id));
+    }
+    let mut applied = vec![false; sketches.len()];
+    for sketch in &sketches {
+        let members = sketch.members.iter().chain(&sketch.patterns).map(|(_, place)| place);
+        let parts = members.chain(&sketch.others).chain(&sketch.names).chain(&sketch.prefix).chain(&sketch.items);
+        parts.for_each(|&place| applied[place] = true);
+    }
+    for (sketch, applied) in sketches.iter_mut().zip(applied) {
+        // A tuple is validated whole when its elements were shifted.
+        sketch.applied = applied || sketch.opaque.is_some() || !sketch.prefix.is_empty();
+    }
+    sketches
+}
+
+struct Sketching<'s> {
+    survey: &'s Survey<'s>,
+    map: &'s SchemaMap,
+    numbers: BTreeMap<Id, PlaceId>,
+    order: Vec<Id>,
+}
+
+impl Sketching<'_> {
+    /// The place of a subschema; one that only refers to another has that one's.
+    fn place(&mut self, mut id: Id) -> PlaceId {
+        // Where there are circles nothing is followed; the bound is for what was not thought of.
+        for _ in 0..self.map.len() {
+            let Some(target) = self.survey.only_refers_to(id) else { break };
+            id = target;
+        }
+        *self.numbers.entry(id).or_insert_with(|| {
+            self.order.push(id);
+            self.order.len() - 1
+        })
+    }
+
+    fn sketch(&mut self, id: Id) -> Sketch {
+        let mut sketch = Sketch {
+            id,
+            opaque: self.survey.opaque(id),
+            applied: false,
+            keywords: Keywords::default(),
+            beside: Vec::new(),
+            members: Vec::new(),
+            patterns: Vec::new(),
+            others: None,
+            names: None,
+            prefix: Vec::new(),
+            items: None,
+        };
+        if sketch.opaque.is_some() {
+            return sketch;
+        }
+        sketch.keywords = self.survey.keywords(id);
+        let map = self.map;
+        let node = map.node(id);
+        for (role, part) in &node.children {
+            match role {
+                Role::AllOf => sketch.beside.push(self.place(*part)),
+                Role::Property(name) => sketch.members.push((name.clone(), self.place(*part))),
+                Role::Pattern(pattern) => sketch.patterns.push((pattern.clone(), self.place(*part))),
+                Role::AdditionalProperties => sketch.others = Some(self.place(*part)),
+                Role::PropertyNames => sketch.names = Some(self.place(*part)),
+                Role::Prefix(_) => sketch.prefix.push(self.place(*part)),
+                Role::Items => sketch.items = Some(self.place(*part)),
+                Role::AnyOf
+                | Role::OneOf
+                | Role::Not
+                | Role::If
+                | Role::Then
+                | Role::Else
+                | Role::Dependent
+                | Role::Contains
+                | Role::UnevaluatedProperties
+                | Role::UnevaluatedItems
+                | Role::Definition => {}
+            }
+        }
+        for target in node.refs.iter().flatten() {
+            sketch.beside.push(self.place(*target));
+        }
+        sketch.members.sort();
+        // That there must be none is a matter of shape.
+        if sketch.keywords.shape.contains_key("additionalItems") {
+            sketch.items = None;
+        }
+        if sketch.keywords.shape.contains_key("additionalProperties") {
+            sketch.others = None;
+        }
+        sketch
+    }
+}

@@ -1,0 +1,305 @@
+//! Builds trees from parts of a snapshot; the format is in [`crate::snapshot`].
+//!
+//! Every part is checked against its hash before it is read, and its shape before a tree is made of it; that the
+//! members of a large object are where their keys lead is left to the state digest. Parts that are named twice are
+//! built once and shared.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::array::{self, Chunk};
+use super::object::Trie;
+use super::stamp::{At, Loss, Losses, Stamp, Stamps};
+use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
+use crate::digest::{Digest, Hasher, sha256};
+use crate::snapshot::SnapshotError;
+
+/// How many nodes may be nested: documents are at most 127 deep, and the levels of large containers come on top.
+const LEVELS_MAX: usize = 512;
+
+/// More than any document has, in bytes of JSON; keeps sums of such numbers from overflowing.
+const BYTES_MAX: u64 = 1 << 40;
+
+type Result<T> = std::result::Result<T, SnapshotError>;
+
+/// Reads values and fetches the parts they name.
+pub(crate) struct Reader<'f> {
+    fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
+    hasher: Arc<Hasher>,
+    /// No stamp can be later.
+    latest: At,
+    chunks: BTreeMap<Digest, Arc<Chunk>>,
+    tries: BTreeMap<Digest, Arc<Trie>>,
+    texts: BTreeMap<Digest, Arc<Long>>,
+    levels: usize,
+}
+
+impl<'f> Reader<'f> {
+    pub(crate) fn new(
+        fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
+        hasher: &Arc<Hasher>,
+        latest: At,
+    ) -> Self {
+        let (chunks, tries, texts) = Default::default();
+        Self { fetch, hasher: Arc::clone(hasher), latest, chunks, tries, texts, levels: 0 }
+    }
+
+    /// The text stored under a hash.
+    pub(crate) fn text(&mut self, hash: Digest) -> Result<String> {
+        let text = (self.fetch)(hash)?.ok_or(SnapshotError::Missing(hash))?;
+        if sha256(text.as_bytes()) != hash {
+            return Err(SnapshotError::Altered(hash));
+        }
+        Ok(text)
+    }
+
+    /// Builds a value.
+    pub(crate) fn value(&mut self, value: Value) -> Result<Node> {
+        match value {
+            Value::Null => Ok(Node::Null),
+            Value::Bool(truth) => Ok(Node::Bool(truth)),
+            Value::Number(number) => Ok(Node::Number(number)),
+            Value::String(text) => Ok(Node::text(&text)),
+            Value::Array(items) => self.tagged(items),
+            Value::Object(_) => Err(SnapshotError::unreadable("an object where a value must be")),
+        }
+    }
+
+    fn tagged(&mut self, items: Vec<Value>) -> Result<Node> {
+        let mut fields = Fields::new(items);
+        match fields.tag()?.as_str() {
+            "t" => {
+                let hash = fields.hash()?;
+                fields.end()?;
+                self.long(hash).map(Node::Long)
+            }
+            "a" => {
+                let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
+                let root = self.chunk(fields.next()?)?;
+                fields.end()?;
+                let array = Array::restored(members, losses, Arc::unwrap_or_clone(root));
+                array.map(|array| Node::Array(Arc::new(array))).ok_or_else(|| misshapen("an array"))
+            }
+            "o" => {
+                let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
+                let root = self.trie(fields.next()?, 0)?;
+                fields.end()?;
+                Ok(Node::Object(Arc::new(Object::restored(members, losses, Arc::unwrap_or_clone(root)))))
+            }
+            _ => Err(SnapshotError::unreadable("a value of an unknown kind")),
+        }
+    }
+
+    fn long(&mut self, hash: Digest) -> Result<Arc<Long>> {
+        if let Some(known) = self.texts.get(&hash) {
+            return Ok(Arc::clone(known));
+        }
+        let text: String = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
+        let Node::Long(long) = Node::text(&text) else {
+            return Err(SnapshotError::unreadable(format!("a text of at most {SHORT_BYTES_MAX} bytes is a part")));
+        };
+        drop(long.known.part.set(Box::new(hash)));
+        self.texts.insert(hash, Arc::clone(&long));
+        Ok(long)
+    }
+
+    fn chunk(&mut self, node: Value) -> Result<Arc<Chunk>> {
+        let Value::String(hash) = &node else { return self.chunk_of(node).map(Arc::new) };
+        let hash = hash_of(hash)?;
+        if let Some(known) = self.chunks.get(&hash) {
+            return Ok(Arc::clone(known));
+        }
+        let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
+        let chunk = self.chunk_of(part)?;
+        drop(chunk.known.part.set(Box::new(hash)));
+        let chunk = Arc::new(chunk);
+        self.chunks.insert(hash, Arc::clone(&chunk));
+        Ok(chunk)
+    }
+
+    fn chunk_of(&mut self, node: Value) -> Result<Chunk> {
+        let mut fields = Fields::of(node)?;
+        let tag = fields.tag()?;
+        let touched = self.at(&mut fields)?;
+        self.enter()?;
+        let chunk = match tag.as_str() {
+            "l" => {
+                let stamps = fields.next()?;
+                let items = fields.list()?.into_iter().map(|item| self.value(item)).collect::<Result<Box<[_]>>>()?;
+                let stamps = self.stamps(stamps, items.len())?;
+                Chunk::restored(array::Body::Leaf { items, stamps }, touched)
+            }
+            "i" => {
+                let children =
+                    fields.list()?.into_iter().map(|child| self.chunk(child)).collect::<Result<Box<[_]>>>()?;
+                Chunk::restored(array::Body::Inner(children), touched)
+            }
+            _ => return Err(SnapshotError::unreadable("a node of an array of an unknown kind")),
+        };
+        self.levels -= 1;
+        fields.end()?;
+        chunk.filter(|chunk| is_sound(chunk.sum(), touched)).ok_or_else(|| misshapen("a node of an array"))
+    }
+
+    fn trie(&mut self, node: Value, depth: usize) -> Result<Arc<Trie>> {
+        let Value::String(hash) = &node else { return self.trie_of(node, depth).map(Arc::new) };
+        let hash = hash_of(hash)?;
+        if let Some(known) = self.tries.get(&hash) {
+            return Ok(Arc::clone(known));
+        }
+        let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
+        let trie = self.trie_of(part, depth)?;
+        drop(trie.known.part.set(Box::new(hash)));
+        let trie = Arc::new(trie);
+        self.tries.insert(hash, Arc::clone(&trie));
+        Ok(trie)
+    }
+
+    fn trie_of(&mut self, node: Value, depth: usize) -> Result<Trie> {
+        let mut fields = Fields::of(node)?;
+        let tag = fields.tag()?;
+        let touched = self.at(&mut fields)?;
+        self.enter()?;
+        let trie = match tag.as_str() {
+            "b" => {
+                let stamps = fields.next()?;
+                let mut rest = fields.list()?.into_iter();
+                let mut entries = Vec::with_capacity(rest.len() / 2);
+                while let Some(key) = rest.next() {
+                    let (Value::String(key), Some(value)) = (key, rest.next()) else {
+                        return Err(SnapshotError::unreadable("a member without a key or a value"));
+                    };
+                    entries.push((Key::from(key), self.value(value)?));
+                }
+                let stamps = self.stamps(stamps, entries.len())?;
+                Trie::restored_bucket(entries.into(), stamps, touched)
+            }
+            // A key's hash has 64 nibbles, and at each of them members are split at most once.
+            "s" if depth < 64 => {
+                let mut children = Vec::with_capacity(16);
+                for child in fields.list()? {
+                    children.push(if child.is_null() { None } else { Some(self.trie(child, depth + 1)?) });
+                }
+                let children = <[_; 16]>::try_from(children).map_err(|_| misshapen("a node of an object"))?;
+                Trie::restored_split(children, &self.hasher, touched)
+            }
+            _ => return Err(SnapshotError::unreadable("a node of an object of an unknown kind")),
+        };
+        self.levels -= 1;
+        fields.end()?;
+        trie.filter(|trie| is_sound(trie.sum(), touched)).ok_or_else(|| misshapen("a node of an object"))
+    }
+
+    fn enter(&mut self) -> Result<()> {
+        self.levels += 1;
+        if self.levels > LEVELS_MAX {
+            return Err(SnapshotError::unreadable("it is nested too deep"));
+        }
+        Ok(())
+    }
+
+    fn at(&self, fields: &mut Fields) -> Result<At> {
+        self.number(&fields.next()?)
+    }
+
+    fn number(&self, value: &Value) -> Result<At> {
+        let number = value.as_u64().and_then(|number| At::try_from(number).ok());
+        number.filter(|at| *at <= self.latest).ok_or_else(|| SnapshotError::unreadable("a version that is none"))
+    }
+
+    fn stamps(&self, value: Value, len: usize) -> Result<Stamps> {
+        let Value::Array(numbers) = value else { return Ok(Stamps::uniform(self.number(&value)?)) };
+        if numbers.len() != 2 * len {
+            return Err(misshapen("a list of stamps"));
+        }
+        let stamp = |pair: &[Value]| {
+            let stamp = Stamp { born: self.number(&pair[0])?, changed: self.number(&pair[1])? };
+            if stamp.born > stamp.changed { Err(misshapen("a stamp")) } else { Ok(stamp) }
+        };
+        numbers.chunks_exact(2).map(stamp).collect::<Result<_>>().map(Stamps::of)
+    }
+
+    fn losses(&self, fields: &mut Fields) -> Result<Losses> {
+        let numbers = match fields.next()? {
+            Value::Array(numbers) => numbers,
+            none if none.as_u64() == Some(0) => return Ok(Losses::default()),
+            _ => return Err(misshapen("a list of losses")),
+        };
+        let loss = |loss: &[Value]| {
+            let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+            let (Some(from), Some(member)) = (number(&loss[0]), number(&loss[1])) else {
+                return Err(misshapen("a loss"));
+            };
+            Ok(Loss { from, member, born: self.number(&loss[2])?, at: self.number(&loss[3])? })
+        };
+        if numbers.len() % 4 != 0 {
+            return Err(misshapen("a list of losses"));
+        }
+        let losses = numbers.chunks_exact(4).map(loss).collect::<Result<_>>()?;
+        Losses::restored(losses).ok_or_else(|| misshapen("a list of losses"))
+    }
+}
+
+/// The fields of a list that says what it is.
+struct Fields(std::vec::IntoIter<Value>);
+
+impl Fields {
+    fn new(items: Vec<Value>) -> Self {
+        Self(items.into_iter())
+    }
+
+    fn of(value: Value) -> Result<Self> {
+        match value {
+            Value::Array(items) => Ok(Self::new(items)),
+            _ => Err(SnapshotError::unreadable("a node that is no list")),
+        }
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        self.0.next().ok_or_else(|| misshapen("a list"))
+    }
+
+    fn tag(&mut self) -> Result<String> {
+        match self.next()? {
+            Value::String(tag) => Ok(tag),
+            _ => Err(SnapshotError::unreadable("a list that does not say what it is")),
+        }
+    }
+
+    fn hash(&mut self) -> Result<Digest> {
+        match self.next()? {
+            Value::String(hash) => hash_of(&hash),
+            _ => Err(misshapen("a hash")),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Value>> {
+        match self.next()? {
+            Value::Array(items) => Ok(items),
+            _ => Err(misshapen("a list")),
+        }
+    }
+
+    fn end(mut self) -> Result<()> {
+        if self.0.next().is_none() { Ok(()) } else { Err(misshapen("a list")) }
+    }
+}
+
+/// Whether a node's sums can be counted on; what was read as touched is then what it says.
+fn is_sound(sum: &Sum, touched: At) -> bool {
+    sum.touched == touched && sum.bytes <= BYTES_MAX
+}
+
+fn hash_of(text: &str) -> Result<Digest> {
+    text.parse().map_err(|_| misshapen("a hash"))
+}
+
+fn misshapen(what: &str) -> SnapshotError {
+    SnapshotError::unreadable(format!("{what} has not the shape it must have"))
+}
+
+fn not_json(error: impl std::fmt::Display) -> SnapshotError {
+    SnapshotError::unreadable(error.to_string())
+}

@@ -1,0 +1,228 @@
+//! Cuts trees into parts of a snapshot; the format is in [`crate::snapshot`].
+//!
+//! A node that an earlier snapshot has stored is written as its hash and not looked into, so a snapshot costs what has
+//! changed since the one before.
+
+use std::io::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use super::array::{self, Chunk};
+use super::object::{self, Trie};
+use super::stamp::{Losses, Stamps};
+use super::{Known, Node};
+use crate::digest::{Digest, sha256};
+use crate::snapshot::{PART_BYTES_MIN, PART_LEVELS_MIN, Part};
+
+/// A node that has become a part, to be remembered once the part is stored.
+pub(crate) struct Mark<'t> {
+    cell: &'t OnceLock<Box<Digest>>,
+    hash: Digest,
+}
+
+impl Mark<'_> {
+    /// From now on the node counts as stored.
+    pub(crate) fn confirm(self) {
+        // Two snapshots of one tree at once give it the same hash.
+        drop(self.cell.set(Box::new(self.hash)));
+    }
+}
+
+/// Writes values and hands out the parts they are cut into, each after those it names.
+pub(crate) struct Writer<'t, 's, E> {
+    text: Vec<u8>,
+    names: Vec<Digest>,
+    marks: Vec<Mark<'t>>,
+    sink: &'s mut dyn FnMut(Part) -> Result<(), E>,
+    /// Whether what was stored before is to be written again.
+    anew: bool,
+}
+
+/// How many nodes are nested in what was written, parts not counted.
+type Levels = u16;
+
+impl<'t, 's, E> Writer<'t, 's, E> {
+    pub(crate) fn new(anew: bool, sink: &'s mut dyn FnMut(Part) -> Result<(), E>) -> Self {
+        Self { text: Vec::new(), names: Vec::new(), marks: Vec::new(), sink, anew }
+    }
+
+    /// Writes JSON that belongs to no tree.
+    pub(crate) fn raw(&mut self, text: &str) {
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
+    /// Writes what another writer has written.
+    pub(crate) fn written(&mut self, other: &Part) {
+        self.raw(&other.text);
+        self.names.extend_from_slice(&other.names);
+    }
+
+    /// Writes a value.
+    pub(crate) fn value(&mut self, node: &'t Node) -> Result<Levels, E> {
+        match node {
+            Node::Null => self.raw("null"),
+            Node::Bool(truth) => self.raw(if *truth { "true" } else { "false" }),
+            Node::Number(number) => self.scalar(number),
+            Node::Short(text) => self.scalar(text.as_str()),
+            Node::Long(long) if (long.bytes as usize) < PART_BYTES_MIN => self.scalar(&long.text),
+            Node::Long(long) => {
+                self.raw("[\"t\",");
+                self.part(&long.known, |writer| {
+                    writer.scalar(&long.text);
+                    Ok(0)
+                })?;
+                self.raw("]");
+            }
+            Node::Array(array) => {
+                self.container('a', array.members_changed(), array.losses());
+                let levels = self.chunk(array.root())?;
+                self.raw("]");
+                return Ok(levels);
+            }
+            Node::Object(object) => {
+                self.container('o', object.members_changed(), object.losses());
+                let levels = self.trie(object.root())?;
+                self.raw("]");
+                return Ok(levels);
+            }
+        }
+        Ok(0)
+    }
+
+    /// The manifest: what was written outside of parts. The marks are to be confirmed once all parts are stored.
+    pub(crate) fn finish(self) -> (Part, Vec<Mark<'t>>) {
+        (sealed(&self.text, self.names), self.marks)
+    }
+
+    fn container(&mut self, kind: char, members: u32, losses: &Losses) {
+        self.formatted(format_args!("[\"{kind}\",{members},"));
+        if losses.each().is_empty() {
+            self.raw("0,");
+        } else {
+            let flat = losses.each().iter().flat_map(|loss| [loss.from, loss.member, loss.born, loss.at]);
+            self.numbers(flat);
+            self.raw(",");
+        }
+    }
+
+    fn chunk(&mut self, chunk: &'t Chunk) -> Result<Levels, E> {
+        self.part(&chunk.known, |writer| {
+            let touched = chunk.sum().touched;
+            let mut levels = 0;
+            match &chunk.body {
+                array::Body::Leaf { items, stamps } => {
+                    writer.formatted(format_args!("[\"l\",{touched},"));
+                    writer.stamps(stamps, items.len());
+                    writer.raw(",[");
+                    for (index, item) in items.iter().enumerate() {
+                        writer.comma(index);
+                        levels = levels.max(writer.value(item)?);
+                    }
+                }
+                array::Body::Inner(children) => {
+                    writer.formatted(format_args!("[\"i\",{touched},["));
+                    for (index, child) in children.iter().enumerate() {
+                        writer.comma(index);
+                        levels = levels.max(writer.chunk(child)?);
+                    }
+                }
+            }
+            writer.raw("]]");
+            Ok(levels + 1)
+        })
+    }
+
+    fn trie(&mut self, trie: &'t Trie) -> Result<Levels, E> {
+        self.part(&trie.known, |writer| {
+            let touched = trie.sum().touched;
+            let mut levels = 0;
+            match &trie.body {
+                object::Body::Bucket { entries, stamps } => {
+                    writer.formatted(format_args!("[\"b\",{touched},"));
+                    writer.stamps(stamps, entries.len());
+                    writer.raw(",[");
+                    for (index, (key, node)) in entries.iter().enumerate() {
+                        writer.comma(index);
+                        writer.scalar(key.as_str());
+                        writer.raw(",");
+                        levels = levels.max(writer.value(node)?);
+                    }
+                }
+                object::Body::Split(split) => {
+                    writer.formatted(format_args!("[\"s\",{touched},["));
+                    for (index, child) in split.children.iter().enumerate() {
+                        writer.comma(index);
+                        match child {
+                            Some(child) => levels = levels.max(writer.trie(child)?),
+                            None => writer.raw("null"),
+                        }
+                    }
+                }
+            }
+            writer.raw("]]");
+            Ok(levels + 1)
+        })
+    }
+
+    /// Writes a node: as its hash if it is a part, and then it is handed out unless it is stored already.
+    fn part(&mut self, known: &'t Known, write: impl FnOnce(&mut Self) -> Result<Levels, E>) -> Result<Levels, E> {
+        if !self.anew
+            && let Some(hash) = known.part.get()
+        {
+            self.reference(**hash);
+            return Ok(0);
+        }
+        let (start, first_name) = (self.text.len(), self.names.len());
+        let levels = write(self)?;
+        if self.text.len() - start < PART_BYTES_MIN && levels < PART_LEVELS_MIN {
+            return Ok(levels);
+        }
+        let names = self.names.split_off(first_name);
+        let part = sealed(&self.text[start..], names);
+        let hash = part.hash;
+        self.text.truncate(start);
+        (self.sink)(part)?;
+        self.marks.push(Mark { cell: &known.part, hash });
+        self.reference(hash);
+        Ok(0)
+    }
+
+    fn reference(&mut self, hash: Digest) {
+        self.formatted(format_args!("\"{hash}\""));
+        self.names.push(hash);
+    }
+
+    fn stamps(&mut self, stamps: &Stamps, len: usize) {
+        match stamps.one(len) {
+            Some(at) => self.formatted(format_args!("{at}")),
+            None => self.numbers(stamps.all(len).into_iter().flat_map(|stamp| [stamp.born, stamp.changed])),
+        }
+    }
+
+    fn numbers(&mut self, numbers: impl Iterator<Item = u32>) {
+        self.raw("[");
+        for (index, number) in numbers.enumerate() {
+            self.comma(index);
+            self.formatted(format_args!("{number}"));
+        }
+        self.raw("]");
+    }
+
+    fn comma(&mut self, index: usize) {
+        if index > 0 {
+            self.raw(",");
+        }
+    }
+
+    fn scalar(&mut self, scalar: &(impl serde::Serialize + ?Sized)) {
+        serde_json::to_writer(&mut self.text, scalar).expect("a JSON scalar has a text, and memory can be written to");
+    }
+
+    fn formatted(&mut self, arguments: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(arguments).expect("memory can be written to");
+    }
+}
+
+fn sealed(text: &[u8], names: Vec<Digest>) -> Part {
+    let text: Arc<str> = std::str::from_utf8(text).expect("only JSON was written").into();
+    Part { hash: sha256(text.as_bytes()), text, names }
+}

@@ -1,0 +1,270 @@
+//! Finds the places that a read pattern covers, one after another.
+//!
+//! Owns which pattern a place belongs to where several cover it: the highest covered place counts, and of several
+//! patterns that cover it the first. Every part looked at counts as a step, and there is an end to steps, because a
+//! pattern may match little of a large document.
+
+use jsonptr::{Pointer, PointerBuf, Token};
+
+use crate::pattern::{Pattern, PatternToken};
+use crate::tree::{At, Latest, Node, Parts, Step, Ties};
+
+/// The most containers whose members a search gave wholly that are kept.
+pub(super) const CONTAINERS_MAX: usize = 256;
+
+/// In which order places are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// As they stand.
+    Document,
+    /// Those in what changed last first, wherever a pattern leaves open which.
+    Latest,
+}
+
+/// A covered place; none above it is covered.
+pub(super) struct Found<'a> {
+    /// JSON Pointer.
+    pub(super) label: String,
+    /// The way from the root.
+    pub(super) path: Vec<Step<'a>>,
+    pub(super) value: &'a Node,
+    /// When it came there; 0 if found in the order of the document.
+    pub(super) floor: At,
+}
+
+/// A search for the places that belong to one pattern.
+pub(super) struct Search<'a> {
+    reads: &'a [Pattern],
+    /// The pattern's index.
+    which: usize,
+    order: Order,
+    /// Indices of other patterns to which a place that this one covers could belong.
+    rivals: Vec<usize>,
+    /// Where the pattern's first `**` is; up to there, a token of the pattern is one of the path.
+    deep: usize,
+    /// The place of the innermost open container.
+    place: PointerBuf,
+    path: Vec<Step<'a>>,
+    open: Vec<Open<'a>>,
+    start: Option<(&'a Node, At)>,
+    steps: usize,
+    is_cut: bool,
+    /// Containers all of whose parts are looked at because the pattern leaves open which.
+    containers: Vec<String>,
+}
+
+/// A container on the way.
+struct Open<'a> {
+    parts: Rest<'a>,
+    floor: At,
+}
+
+/// What is left to be looked at of a container.
+enum Rest<'a> {
+    One(Option<(Step<'a>, &'a Node, At)>),
+    Document(Parts<'a>),
+    Latest(Latest<'a>),
+}
+
+impl<'a> Rest<'a> {
+    fn next(&mut self) -> Option<(Step<'a>, &'a Node, At)> {
+        match self {
+            Self::One(part) => part.take(),
+            Self::Document(parts) => parts.next().map(|(step, node)| (step, node, 0)),
+            Self::Latest(parts) => parts.next().map(|(step, node, stamp)| (step, node, stamp.changed)),
+        }
+    }
+}
+
+impl<'a> Search<'a> {
+    /// Looks in the whole document, with at most `steps` steps.
+    pub(super) fn new(state: &'a Node, reads: &'a [Pattern], which: usize, order: Order, steps: usize) -> Self {
+        let this = &reads[which];
+        let is_rival = |(index, other): &(usize, &Pattern)| {
+            *index != which && (other.lies_above(this) || (*index < which && other.overlaps(this)))
+        };
+        let deep = this.tokens().iter().position(|token| *token == PatternToken::Deep);
+        Self {
+            reads,
+            which,
+            order,
+            rivals: reads.iter().enumerate().filter(is_rival).map(|(index, _)| index).collect(),
+            deep: deep.unwrap_or(usize::MAX),
+            place: PointerBuf::new(),
+            path: Vec::new(),
+            open: Vec::new(),
+            start: Some((state, 0)),
+            steps,
+            is_cut: false,
+            containers: Vec::new(),
+        }
+    }
+
+    /// Looks below a place only, which no pattern covers and which this one must reach below.
+    pub(super) fn below(mut self, place: &Pointer, path: Vec<Step<'a>>, value: &'a Node, floor: At) -> Self {
+        (self.place, self.path, self.start) = (place.to_owned(), path, Some((value, floor)));
+        self
+    }
+
+    /// The containers all of whose parts were looked at, outermost first, if the search came to its end;
+    /// at most [`CONTAINERS_MAX`].
+    pub(super) fn containers(&mut self) -> Vec<String> {
+        if self.is_cut { Vec::new() } else { std::mem::take(&mut self.containers) }
+    }
+
+    /// Whether it ended before all was looked at.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether the place reached belongs to the pattern; if not, its container is opened where more may be below.
+    fn visit(&mut self, value: &'a Node, floor: At) -> bool {
+        let this = &self.reads[self.which];
+        let depth = self.path.len();
+        let is_covered = if self.deep == usize::MAX { depth == this.tokens().len() } else { this.covers(&self.place) };
+        let belongs_elsewhere =
+            |rival: &usize| (!is_covered || *rival < self.which) && self.reads[*rival].covers(&self.place);
+        if self.rivals.iter().any(belongs_elsewhere) {
+            return false;
+        }
+        if is_covered {
+            return true;
+        }
+        let is_container = matches!(value, Node::Array(_) | Node::Object(_));
+        if !is_container || (self.deep <= depth && !this.reaches_below(&self.place)) {
+            return false;
+        }
+        let one = |name: &str| {
+            Rest::One(value.part(name).map(|(step, node, stamp)| (step, node, stamp.under(floor).changed)))
+        };
+        let parts = match this.tokens().get(depth).filter(|_| depth < self.deep) {
+            Some(PatternToken::Literal(name)) => one(name),
+            Some(PatternToken::Append) => one("-"),
+            Some(PatternToken::Any | PatternToken::Deep) | None => match self.order {
+                Order::Document => Rest::Document(value.parts()),
+                Order::Latest => Rest::Latest(value.latest(floor, Ties::Last)),
+            },
+        };
+        if !matches!(parts, Rest::One(_)) && self.containers.len() < CONTAINERS_MAX {
+            self.containers.push(self.place.to_string());
+        }
+        self.open.push(Open { parts, floor });
+        false
+    }
+
+    fn found(&self, value: &'a Node, floor: At) -> Found<'a> {
+        Found { label: self.place.to_string(), path: self.path.clone(), value, floor }
+    }
+}
+
+impl<'a> Iterator for Search<'a> {
+    type Item = Found<'a>;
+
+    fn next(&mut self) -> Option<Found<'a>> {
+        if let Some((value, floor)) = self.start.take()
+            && self.visit(value, floor)
+        {
+            return Some(self.found(value, floor));
+        }
+        while let Some(open) = self.open.last_mut() {
+            let Some((step, value, floor)) = open.parts.next() else {
+                self.open.pop();
+                if !self.open.is_empty() {
+                    self.place.pop_back();
+                    self.path.pop();
+                }
+                continue;
+            };
+            let floor = floor.max(open.floor);
+            let Some(steps) = self.steps.checked_sub(1) else {
+                self.is_cut = true;
+                self.open.clear();
+                return None;
+            };
+            self.steps = steps;
+            #[cfg(test)]
+            super::tests::visit();
+            match step {
+                Step::Index(index) => self.place.push_back(index),
+                Step::Key(key) => self.place.push_back(key.as_str()),
+            }
+            self.path.push(step);
+            let before = self.open.len();
+            let found = self.visit(value, floor).then(|| self.found(value, floor));
+            if self.open.len() == before {
+                self.place.pop_back();
+                self.path.pop();
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+/// The token of a JSON Pointer that names a part, with the slash before it.
+pub(super) fn push_step(label: &mut String, step: Step<'_>) {
+    label.push('/');
+    match step {
+        Step::Index(index) => push_index(label, index),
+        Step::Key(key) => label.push_str(Token::new(key.as_str()).encoded()),
+    }
+}
+
+/// A part's name as it is, without escapes.
+pub(super) fn name_of(step: Step<'_>) -> String {
+    match step {
+        Step::Index(index) => index.to_string(),
+        Step::Key(key) => key.to_string(),
+    }
+}
+
+fn push_index(label: &mut String, index: usize) {
+    use std::fmt::Write as _;
+    write!(label, "{index}").expect("writing to a String cannot fail");
+}
+
+/// A pattern that covers the parts of one container and nothing else: what belongs to it is known without looking.
+pub(super) struct Members<'a> {
+    /// JSON Pointer of the container.
+    pub(super) label: String,
+    pub(super) container: &'a Node,
+    /// Parts of it that belong to other patterns, in the order of the document.
+    pub(super) foreign: Vec<Step<'a>>,
+}
+
+impl<'a> Members<'a> {
+    /// None if the pattern has another form, the container is not there, or other patterns leave open what is theirs.
+    pub(super) fn of(state: &'a Node, reads: &[Pattern], which: usize) -> Option<Self> {
+        let this = &reads[which];
+        let (PatternToken::Any, above) = this.tokens().split_last()? else { return None };
+        let mut place = PointerBuf::new();
+        let mut container = state;
+        for token in above {
+            let PatternToken::Literal(name) = token else { return None };
+            container = container.child(name)?;
+            place.push_back(name.as_str());
+        }
+        if reads.iter().any(|other| other.covers(&place)) {
+            return None;
+        }
+        let mut foreign = Vec::new();
+        for other in reads[..which].iter().filter(|other| other.overlaps(this)) {
+            match other.tokens().split_last() {
+                Some((PatternToken::Literal(name), others)) if others == above => {
+                    foreign.extend(container.part(name).map(|(step, ..)| step));
+                }
+                _ => return None,
+            }
+        }
+        foreign.sort_unstable();
+        foreign.dedup();
+        Some(Self { label: place.to_string(), container, foreign })
+    }
+
+    /// How many parts belong to the pattern.
+    pub(super) fn count(&self) -> usize {
+        self.container.part_count() - self.foreign.len()
+    }
+}

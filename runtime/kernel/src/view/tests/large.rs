@@ -1,0 +1,76 @@
+//! A view of a large state looks at no more of it than its budget holds.
+
+use serde_json::json;
+
+use super::super::budget::{self, Bounds};
+use super::super::*;
+use super::VISITS;
+
+fn claims(count: usize) -> Value {
+    let claim = |n: usize| {
+        json!({
+            "id": format!("c{n}"), "text": format!("claim number {n} says something of note"), "status": "draft",
+            "score": n, "by": "extractor", "checked": false, "source": format!("/sources/{n}"), "tags": ["a", "b"],
+        })
+    };
+    (0..count).map(claim).collect()
+}
+
+/// A state of at least `bytes`, in three shapes: an array of objects, one large object, collections in collections.
+fn states(bytes: usize) -> [Value; 3] {
+    let elements = bytes / 165;
+    let names = bytes / 25;
+    let claims_with_evidence = bytes / 850;
+    let evidence = |n: usize| json!({"quote": format!("quote {n}"), "source": n, "weight": 1});
+    [
+        json!({"claims": claims(elements)}),
+        json!({"claims": (0..names).map(|n| (format!("name{n}"), json!(format!("value {n}")))).collect::<serde_json::Map<_, _>>()}),
+        json!({"claims": (0..claims_with_evidence).map(|n| json!({"text": format!("claim {n}"), "evidence": (0..20).map(evidence).collect::<Value>()})).collect::<Value>()}),
+    ]
+}
+
+const READS: [&[&str]; 10] = [
+    &["/claims"],
+    &["/claims/*"],
+    &["/**"],
+    &[""],
+    &["/claims/*/text"],
+    &["/claims/*/evidence/*"],
+    &["/**/needle"],
+    &["/**/text", "/claims/*/evidence/*/quote"],
+    &["/claims/7", "/claims/*"],
+    &["/*/*/*", "/claims/*"],
+];
+
+/// How many values a view looks at.
+fn visits(state: &Node, reads: &[&str], limit: usize) -> usize {
+    let reads: Vec<Pattern> = reads.iter().map(|read| Pattern::parse(read).expect("the pattern reads")).collect();
+    VISITS.with(|visits| visits.set(0));
+    let shown = budget::choose(state, &reads, limit, Bounds::of(limit), &|_| false, Some("/claims/5/text"));
+    assert!(text::chars(&shown.text) <= limit);
+    assert!(shown.reads.len() + shown.members.len() <= limit / 5 + 256 && shown.summarised.len() <= 256);
+    VISITS.with(std::cell::Cell::get)
+}
+
+#[test]
+fn a_view_looks_at_no_more_than_its_budget_holds() {
+    for (small, large) in states(300_000).iter().zip(&states(1_000_000)) {
+        let (small, large) = (Node::from(small), Node::from(large));
+        assert!(large.bytes() > 900_000, "{} bytes", large.bytes());
+        for reads in READS {
+            for limit in [200, 1000, 4000] {
+                let (of_small, of_large) = (visits(&small, reads, limit), visits(&large, reads, limit));
+                let bounds = Bounds::of(limit);
+                // What to show is laid out once to see whether all fits, and once by what is wanted; patterns are
+                // searched for what there is and for what changed last; then come the names of what is hidden.
+                let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * budget::SUMMARISED_MAX;
+                assert!(of_large <= most, "{of_large} values at {limit} characters of {reads:?}");
+                let is_direct = reads.iter().all(|read| read.ends_with('*') && read.matches('*').count() == 1);
+                assert!(
+                    !is_direct || of_large <= of_small + 10,
+                    "{of_large} of a large state, {of_small} of a small one, at {limit} characters of {reads:?}"
+                );
+            }
+        }
+    }
+}

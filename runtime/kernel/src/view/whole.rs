@@ -1,0 +1,101 @@
+//! The text of everything that may be read, where it fits.
+
+use crate::pattern::Pattern;
+use crate::tree::{Node, Step};
+
+use super::budget::Shown;
+use super::layout::{Kind, kind_of};
+use super::search::{Found, Order, Search, push_step};
+use super::summary::Tally;
+use super::text;
+
+/// Everything, if it has at most `limit` characters. Ends as soon as it has more, at the latest after `steps` steps of
+/// every pattern's search; the tallies are those of the patterns.
+pub(super) fn show<'a>(
+    state: &'a Node,
+    reads: &'a [Pattern],
+    tallies: &[Tally<'a>],
+    limit: usize,
+    steps: usize,
+    appendable: &dyn Fn(&str) -> bool,
+) -> Option<Shown> {
+    // What is too large by far need not be tried.
+    if tallies.iter().filter_map(Tally::container).any(|container| cannot_fit(container, limit)) {
+        return None;
+    }
+    let mut whole = Whole { left: limit, text: String::new(), appendable };
+    let (mut shown, mut containers) = (Vec::new(), Vec::new());
+    for (which, tally) in tallies.iter().enumerate() {
+        let mut show = |place: &Found<'_>| {
+            let mut label = place.label.clone();
+            whole.value(place.value, &mut label, true)?;
+            shown.push(label);
+            Some(())
+        };
+        if let Some(places) = tally.places() {
+            places.iter().try_for_each(show)?;
+            containers.extend_from_slice(tally.containers());
+            continue;
+        }
+        let mut search = Search::new(state, reads, which, Order::Document, steps);
+        if tally.is_worn_out() || search.by_ref().any(|place| show(&place).is_none()) || search.is_cut() {
+            return None;
+        }
+        containers.extend(search.containers());
+    }
+    shown.sort_unstable();
+    Some(Shown::new(whole.text, shown, Vec::new(), containers))
+}
+
+/// Whether a value has more than `limit` characters for certain, however it is split into lines: a character has at
+/// most four bytes, and lines say no less than JSON does.
+fn cannot_fit(value: &Node, limit: usize) -> bool {
+    /// For the braces of an object, which lines do without.
+    const SLACK: u64 = 64;
+    value.bytes() > (limit as u64).saturating_mul(4).saturating_add(SLACK)
+}
+
+struct Whole<'a> {
+    left: usize,
+    text: String,
+    appendable: &'a dyn Fn(&str) -> bool,
+}
+
+impl Whole<'_> {
+    fn value(&mut self, value: &Node, label: &mut String, is_top: bool) -> Option<()> {
+        if cannot_fit(value, self.left) {
+            return None;
+        }
+        match kind_of(value, is_top) {
+            Kind::Line => {
+                let line = text::line(label, value, self.left, self.appendable)?;
+                self.push(&line)
+            }
+            Kind::Array => {
+                self.push(&text::elements(label, value.part_count(), self.appendable))?;
+                self.parts(value, label)
+            }
+            Kind::Object | Kind::Place | Kind::Pattern => self.parts(value, label),
+        }
+    }
+
+    fn parts(&mut self, value: &Node, label: &mut String) -> Option<()> {
+        // Each has a line with the label, a slash, a colon, a space, a value and a line feed.
+        if value.part_count().saturating_mul(text::chars(label) + 5) > self.left {
+            return None;
+        }
+        let end = label.len();
+        value.parts().try_for_each(|(step, part): (Step<'_>, &Node)| {
+            push_step(label, step);
+            let fits = self.value(part, label, false);
+            label.truncate(end);
+            fits
+        })
+    }
+
+    fn push(&mut self, line: &str) -> Option<()> {
+        self.left = self.left.checked_sub(text::chars(line))?;
+        self.text.push_str(line);
+        Some(())
+    }
+}

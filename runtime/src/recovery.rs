@@ -1,0 +1,163 @@
+//! Makes a board from its journal: from the newest snapshot that can be used and the records after it, or else from
+//! all records.
+//!
+//! A snapshot only saves time. What is wrong with one is told in the log, and the board comes to be without it.
+
+use patchboard_kernel::board::{Board, BoardError};
+use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::record::{Body, Record};
+use patchboard_kernel::snapshot::SnapshotError;
+
+use crate::journal::{Journal, JournalError, KeptSnapshot};
+use crate::runtime::RuntimeError;
+
+/// How many records are read at once.
+const PAGE: usize = 512;
+
+/// A board that was made from its journal.
+pub struct Recovered {
+    /// The board.
+    pub board: Board,
+    /// The last record that was in the snapshot it was made from; `None`: it was made from all records.
+    pub from: Option<Seq>,
+    /// Records that were folded, the first one not counted.
+    pub records: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Snapshots that cannot be used, by the last record they include.
+    pub unusable: Vec<Seq>,
+}
+
+/// Makes a board as it is now.
+///
+/// # Errors
+/// Storage; [`RuntimeError::Board`] if the records make no board.
+pub fn recover(journal: &dyn Journal, board: &BoardId) -> Result<Recovered, RuntimeError> {
+    recover_until(journal, board, None)
+}
+
+/// Makes a board as it stood right after the commit that made a version.
+///
+/// # Errors
+/// As [`recover`]; [`BoardError::BadRecord`] if there is no such version.
+pub fn recover_at(journal: &dyn Journal, board: &BoardId, version: Version) -> Result<Recovered, RuntimeError> {
+    recover_until(journal, board, Some(version))
+}
+
+fn recover_until(journal: &dyn Journal, id: &BoardId, version: Option<Version>) -> Result<Recovered, RuntimeError> {
+    let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
+    let first = journal.records(id, None, 1)?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
+    let mut unusable = Vec::new();
+    for snapshot in journal.snapshots(id)? {
+        match from_snapshot(journal, id, &first, snapshot, version) {
+            Ok(Some(recovered)) => return checked(Recovered { unusable, ..recovered }, id),
+            Ok(None) => {}
+            Err(Trouble::Snapshot(why)) => {
+                tracing::warn!(board = %id, of = %snapshot.of, %why, "a snapshot cannot be used; recovering without it");
+                if !matches!(why, SnapshotError::OtherLayout(_)) {
+                    unusable.push(snapshot.of);
+                }
+            }
+            Err(Trouble::Records(error)) => {
+                tracing::warn!(board = %id, of = %snapshot.of, %error, "records do not follow from a snapshot; recovering without it");
+                unusable.push(snapshot.of);
+            }
+        }
+    }
+    let board = Board::recover([&first])?;
+    let recovered = fold(journal, id, board, version)?;
+    checked(Recovered { unusable, ..recovered }, id)
+}
+
+fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered, RuntimeError> {
+    if recovered.board.id() != id {
+        let message = format!("it is of board {}", recovered.board.id());
+        return Err(BoardError::BadRecord { seq: Seq(0), message }.into());
+    }
+    Ok(recovered)
+}
+
+/// Why a board cannot be made from a snapshot.
+enum Trouble {
+    Snapshot(SnapshotError),
+    Records(RuntimeError),
+}
+
+impl From<SnapshotError> for Trouble {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
+    }
+}
+
+impl From<JournalError> for Trouble {
+    fn from(error: JournalError) -> Self {
+        Self::Records(error.into())
+    }
+}
+
+/// The board from one snapshot; none if that is later than what is wanted.
+fn from_snapshot(
+    journal: &dyn Journal,
+    id: &BoardId,
+    first: &Record,
+    snapshot: KeptSnapshot,
+    version: Option<Version>,
+) -> Result<Option<Recovered>, Trouble> {
+    let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
+    // The list of snapshots is in no chain; the record is.
+    let named = record(journal, id, snapshot.record)?.and_then(|record| record.body().ok());
+    if !matches!(named, Some(Body::Snapshot(named)) if (named.of, named.digest) == (snapshot.of, snapshot.digest)) {
+        return Err(unreadable("no record names it").into());
+    }
+    let mut fetch = |hash| journal.part(id, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
+    let board = Board::restore(first, snapshot.digest, &mut fetch)?;
+    // At the version itself more may have happened than its commit.
+    if version.is_some_and(|version| board.version() >= version) {
+        return Ok(None);
+    }
+    let last = record(journal, id, snapshot.of)?;
+    if last.is_none_or(|last| (last.seq, last.hash) != board.head()) {
+        return Err(unreadable("its last record is not the one in the journal").into());
+    }
+    let recovered = fold(journal, id, board, version).map_err(Trouble::Records)?;
+    Ok(Some(Recovered { from: Some(snapshot.of), ..recovered }))
+}
+
+fn record(journal: &dyn Journal, id: &BoardId, seq: Seq) -> Result<Option<Record>, JournalError> {
+    let before = seq.0.checked_sub(1).map(Seq);
+    Ok(journal.records(id, before, 1)?.pop().filter(|record| record.seq == seq))
+}
+
+/// Folds the records after the board's head, page by page, until it is at `version`.
+fn fold(
+    journal: &dyn Journal,
+    id: &BoardId,
+    mut board: Board,
+    version: Option<Version>,
+) -> Result<Recovered, RuntimeError> {
+    let (mut records, mut bytes) = (0, 0);
+    'wanted: loop {
+        let page = journal.records(id, Some(board.head().0), PAGE)?;
+        if page.is_empty() {
+            break;
+        }
+        for record in page {
+            if version == Some(board.version()) {
+                break 'wanted;
+            }
+            board.fold(&record)?;
+            records += 1;
+            bytes += size(&record);
+        }
+    }
+    if let Some(version) = version.filter(|version| *version != board.version()) {
+        let message = format!("there is no version {version}, the last one is {}", board.version());
+        return Err(BoardError::BadRecord { seq: board.head().0, message }.into());
+    }
+    Ok(Recovered { board, from: None, records, bytes, unusable: Vec::new() })
+}
+
+/// Bytes of a record's texts.
+pub(crate) fn size(record: &Record) -> u64 {
+    (record.header.len() + record.payload.len()) as u64
+}

@@ -1,0 +1,121 @@
+//! That whoever listens to a board hears everything, however fast it comes.
+
+use std::sync::Mutex;
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::record::Body;
+use patchboard_kernel::snapshot::Part;
+
+use super::*;
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
+
+const COMMITS: u64 = 10_000;
+
+/// Keeps the records of one board in memory: thousands of syncs would only show how fast the disk is.
+#[derive(Clone, Default)]
+struct Remembered(Arc<Mutex<Vec<Record>>>);
+
+impl Journal for Remembered {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        let append = |batch: Batch| {
+            let last = batch.records.last().expect("a batch is not empty");
+            let head = Head { seq: last.seq, hash: last.hash };
+            self.0.lock().expect("not poisoned").extend(batch.records);
+            Ok(head)
+        };
+        let appended = batches.into_iter().map(append).collect();
+        Box::pin(async move { appended })
+    }
+    fn head(&self, _: &BoardId) -> Result<Option<Head>, JournalError> {
+        let records = self.0.lock().expect("not poisoned");
+        Ok(records.last().map(|last| Head { seq: last.seq, hash: last.hash }))
+    }
+    fn records(&self, _: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
+        let first = after.map_or(0, |after| usize::try_from(after.0 + 1).expect("tests write few records"));
+        let records = self.0.lock().expect("not poisoned");
+        Ok(records.iter().skip(first).take(limit).cloned().collect())
+    }
+    fn blob(&self, _: Digest) -> Result<Option<String>, JournalError> {
+        Ok(None)
+    }
+    fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        Ok(Vec::new())
+    }
+    fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
+        Ok(None)
+    }
+    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<u64, JournalError> {
+        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
+    }
+    fn sweep(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<Swept, JournalError> {
+        Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
+    }
+    fn summary(&self, _: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+        Ok(None)
+    }
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
+        Ok(Vec::new())
+    }
+    fn claim(&self, _: &BoardId, _: bool) -> Result<Claim, JournalError> {
+        Ok(Claim::free())
+    }
+    fn check_storage(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+/// A board on which a number is replaced, by nobody but who proposes it directly.
+fn counter() -> Blueprint {
+    let mut blueprint = steps(1);
+    blueprint.rules.clear();
+    blueprint.done = None;
+    blueprint.state.schema = json!({"properties": {"n": {"type": "integer"}}});
+    blueprint.state.initial = json!({"n": 0});
+    blueprint.limits.commits = COMMITS * 2;
+    let walker = blueprint.workers.get_mut("walker").expect("it has one");
+    walker.reads = vec!["/n".to_owned()];
+    walker.writes = serde_json::from_value(json!([{"path": "/n", "ops": ["replace"]}])).expect("a grant");
+    blueprint
+}
+
+/// The versions a subscriber is told of, until there are so many.
+async fn versions(mut subscription: Subscription) -> Vec<u64> {
+    let mut versions = Vec::new();
+    while versions.len() < usize::try_from(COMMITS).expect("it fits") {
+        let record = subscription.next().await.expect("the board goes on").expect("read");
+        if let Ok(Body::Committed(committed)) = record.body() {
+            versions.push(committed.version.0);
+        }
+    }
+    versions
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
+    // A short stream, so that falling behind is a matter of course.
+    let options = Options { subscription: 64, ..Options::new(agent(|_| never())) };
+    let runtime = Runtime::start(Arc::new(Remembered::default()), options).await.expect("started");
+    let board = create(&runtime, counter()).await;
+    let mut listeners = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        listeners.spawn(versions(board.subscribe(None)));
+    }
+    // This one listens only once all is over.
+    let late = board.subscribe(Some(board.snapshot().head.seq));
+    let mut proposed = tokio::task::JoinSet::new();
+    for number in 1..=COMMITS {
+        let board = board.clone();
+        let text = json!([{"op": "replace", "path": "/n", "value": number}]).to_string();
+        proposed.spawn(async move { board.propose(proposal(&number.to_string(), &text)).await });
+    }
+    while let Some(outcome) = proposed.join_next().await {
+        let outcome = outcome.expect("no panic").expect("answered");
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
+    let all: Vec<u64> = (1..=COMMITS).collect();
+    assert!(versions(late).await == all, "the late one missed or repeated something");
+    while let Some(heard) = listeners.join_next().await {
+        assert!(heard.expect("no panic") == all, "one missed or repeated something");
+    }
+    assert_eq!(board.snapshot().version, Version(COMMITS));
+}

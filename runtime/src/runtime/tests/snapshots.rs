@@ -1,0 +1,461 @@
+//! Snapshots of running boards: a start is bounded, whatever is wrong with one costs time only, and none pile up.
+
+use std::sync::atomic::AtomicBool;
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::record::Body;
+use rusqlite::Connection;
+
+use super::faults::Faulty;
+use super::*;
+use crate::audit::Fault;
+use crate::journal::{Head, KeptSnapshot};
+use crate::keeping::{self, SnapshotPolicy};
+use crate::recovery;
+
+/// A board that is driven from outside: a list of notes and a table.
+fn driven() -> Blueprint {
+    let blueprint = json!({
+        "blueprint": 1,
+        "name": "driven",
+        "state": {
+            "schema": {
+                "type": "object",
+                "properties": {"steps": {"type": "array"}, "table": {"type": "object"}, "request": {}},
+            },
+            "initial": {"steps": [], "table": {}},
+        },
+        "workers": {
+            "walker": {
+                "agent": "script",
+                "reads": ["/steps"],
+                "writes": [{"path": "/steps/-", "ops": ["add"]}, {"path": "/table/*", "ops": ["add", "replace"]}],
+            },
+        },
+        "limits": {"commits": 100_000},
+    });
+    serde_json::from_value(blueprint).expect("a blueprint")
+}
+
+async fn kept_by(journal: impl Journal, policy: SnapshotPolicy) -> Runtime {
+    let options = Options { snapshots: policy, ..options(agent(|_| never())) };
+    Runtime::start(Arc::new(journal), options).await.expect("started")
+}
+
+fn every(records: u64) -> SnapshotPolicy {
+    SnapshotPolicy { records, waits: true, ..SnapshotPolicy::default() }
+}
+
+/// Writes one entry of a table of 300.
+fn entry(number: usize, version: Version) -> Proposal {
+    let patch = json!([
+        {"op": "add", "path": format!("/table/entry {}", number % 300),
+         "value": {"version": version, "text": "t".repeat(80)}},
+    ]);
+    let from = From::Direct { token: None, base: None };
+    Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None }
+}
+
+async fn commit(board: &BoardHandle, number: usize) {
+    let outcome = board.propose(entry(number, board.snapshot().version)).await.expect("answered");
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+}
+
+/// A board with this many commits and the snapshots that the policy demands, as a process that waits for them leaves it;
+/// appended in few batches, because tests sync slowly.
+async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: usize) -> BoardId {
+    let id = BoardId::from("long");
+    let at = Timestamp(1_700_000_000_000);
+    let genesis = Genesis { board: id.clone(), blueprint: driven(), request: Value::Null, salt: Salt([3; 32]), at };
+    let (mut board, first) = Board::create(genesis).expect("created");
+    let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
+    let mut since = 0;
+    // The longest boards are the smallest, or the kernel would be what is tested.
+    let entries = if commits > 1000 { 10 } else { 300 };
+    for number in 0..=commits {
+        if since == policy.records || number == commits {
+            let (seq, hash) = board.head();
+            journal.append(batch.clone()).await.expect("appended");
+            batch = Batch { expected: Some(Head { seq, hash }), records: Vec::new(), ..batch };
+        }
+        if since == policy.records {
+            let taken = keeping::take(journal, &board, &AtomicBool::new(false)).expect("stored");
+            batch.records = board.step(at, Input::Snapshot { of: taken.of, digest: taken.digest }).records;
+            since = 1;
+        }
+        if number < commits {
+            batch.records.extend(board.step(at, Input::Propose(entry(number % entries, board.version()))).records);
+            since += 1;
+        }
+    }
+    if !batch.records.is_empty() {
+        journal.append(batch).await.expect("appended");
+    }
+    journal.sweep(&id, 0, 2, &[]).expect("swept");
+    id
+}
+
+fn shell(dir: &TempDir) -> Connection {
+    Connection::open(dir.path().join(crate::journal::sqlite::FILE)).expect("the file opens")
+}
+
+fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
+    let recovered = recovery::recover(journal, board).expect("recovered");
+    let (seq, hash) = recovered.board.head();
+    (recovered.board.snapshot_digest(), Head { seq, hash })
+}
+
+/// All of a board, and that it is what all its records make.
+fn sound(journal: &dyn Journal, board: &BoardId) -> Vec<KeptSnapshot> {
+    let records = assert_sound(journal, board);
+    let whole = Board::recover(&records).expect("the records are enough");
+    assert_eq!(digests(journal, board).0, whole.snapshot_digest(), "a snapshot makes another board");
+    journal.snapshots(board).expect("read")
+}
+
+#[tokio::test]
+async fn starting_a_long_board_reads_no_more_records_than_the_policy_allows() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(400), 5000).await;
+    let counting = Faulty::new(journal.clone());
+    let runtime = kept_by(counting.clone(), every(400)).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    // The first record twice, the record that names the snapshot, and the one it ends with, come on top.
+    let read = counting.read.load(Ordering::SeqCst);
+    assert!(read <= 400 + 4, "{read} records were read");
+    assert_eq!(board.snapshot().version, Version(5000));
+    let records = records(&journal, &id);
+    assert!(count(&records, Kind::Snapshot) >= 12, "{}", count(&records, Kind::Snapshot));
+    for version in [1, 399, 1700, 4999, 5000] {
+        let at = recovery::recover_at(&journal, &id, Version(version)).expect("there is such a version");
+        assert_eq!(at.board.version(), Version(version));
+    }
+}
+
+#[tokio::test]
+async fn a_board_that_was_started_from_a_snapshot_goes_on_as_the_whole_journal_says() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(50), 430).await;
+    assert!(!sound(&journal, &id).is_empty());
+    let runtime = kept_by(journal.clone(), every(50)).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    for number in 0..120 {
+        commit(&board, number).await;
+    }
+    runtime.shutdown().await;
+    let kept = sound(&journal, &id);
+    assert!(kept.len() >= 2, "{kept:?}");
+}
+
+#[tokio::test]
+async fn without_waiting_snapshots_come_beside_the_work() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let policy = SnapshotPolicy { records: 30, ..SnapshotPolicy::default() };
+    let runtime = kept_by(journal.clone(), policy).await;
+    let board = create(&runtime, driven()).await;
+    for number in 0..200 {
+        commit(&board, number).await;
+    }
+    let id = board.id().clone();
+    runtime.shutdown().await;
+    let kept = sound(&journal, &id);
+    assert!(!kept.is_empty());
+}
+
+#[tokio::test]
+async fn old_snapshots_and_their_parts_do_not_pile_up() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(40), 350).await;
+    let parts = || -> u64 {
+        shell(&dir)
+            .query_row("SELECT count(*) FROM parts", (), |row| row.get::<_, i64>(0))
+            .expect("counted")
+            .unsigned_abs()
+    };
+    let before = parts();
+    let runtime = kept_by(journal.clone(), every(40)).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    for number in 0..300 {
+        commit(&board, number).await;
+    }
+    let epoch = board.snapshot().epoch;
+    runtime.shutdown().await;
+    let after = parts();
+    assert!(after < 3 * before, "{before} parts became {after}");
+    let swept = journal.sweep(&id, epoch, 2, &[]).expect("swept");
+    assert_eq!((swept.kept, sound(&journal, &id).len()), (parts(), 2));
+    // Texts of views and prompts are none of a sweep's business.
+    assert_eq!(journal.sweep(&id, epoch, 0, &[]).expect("swept").kept, 0);
+    assert_eq!(parts(), 0);
+    sound(&journal, &id);
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_costs_time_and_is_replaced() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(100), 450).await;
+    let kept = sound(&journal, &id);
+    let [newest, older, ..] = kept.as_slice() else { panic!("two are kept: {kept:?}") };
+    let spoil = |hash: Digest| {
+        let changed = shell(&dir)
+            .execute(
+                "UPDATE parts SET bytes = CAST(replace(CAST(bytes AS TEXT), 'head', 'HEAD') AS BLOB) WHERE hash = ?1",
+                [hash.to_string()],
+            )
+            .expect("altered");
+        assert_eq!(changed, 1);
+    };
+    spoil(newest.digest);
+    let recovered = recovery::recover(&journal, &id).expect("recovered");
+    assert_eq!((recovered.from, recovered.unusable), (Some(older.of), vec![newest.of]));
+    let fault = audit::verify(&journal, &id, None).expect_err("an altered snapshot is found");
+    assert_eq!(fault.code(), "bad_snapshot");
+    assert!(
+        matches!(&fault, Fault::Snapshot { of, reason } if *of == newest.of && reason.contains("altered")),
+        "{fault}"
+    );
+    spoil(older.digest);
+    let recovered = recovery::recover(&journal, &id).expect("recovered");
+    assert_eq!((recovered.from, recovered.unusable.len()), (None, 2));
+    assert_eq!(recovered.board.version(), Version(450));
+    // A running board gives the damaged ones up and takes new ones.
+    let runtime = kept_by(journal.clone(), every(100)).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    for number in 0..130 {
+        commit(&board, number).await;
+    }
+    runtime.shutdown().await;
+    let kept = sound(&journal, &id);
+    assert!(kept.iter().all(|kept| kept.of > newest.of), "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_no_record_names_is_not_believed() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(100), 250).await;
+    let newest = sound(&journal, &id)[0];
+    for (column, value) in [("seq", newest.of.0 - 1), ("record", newest.record.0 - 1)] {
+        let sql = format!("UPDATE snapshots SET {column} = {value} WHERE seq = {}", newest.of.0);
+        assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1);
+        let recovered = recovery::recover(&journal, &id).expect("recovered");
+        assert_ne!(recovered.from, Some(newest.of));
+        assert_eq!(recovered.board.version(), Version(250));
+        assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
+        let mended = format!(
+            "UPDATE snapshots SET seq = {}, record = {} WHERE digest = '{}'",
+            newest.of.0, newest.record.0, newest.digest
+        );
+        assert_eq!(shell(&dir).execute(&mended, ()).expect("mended"), 1);
+    }
+    sound(&journal, &id);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_stored_is_tried_again_and_stops_nothing() {
+    let dir = dir();
+    let journal = Faulty::new(sqlite(dir.path()));
+    journal.lost_stores.store(3, Ordering::SeqCst);
+    let runtime = kept_by(journal.clone(), every(40)).await;
+    let board = create(&runtime, driven()).await;
+    for number in 0..60 {
+        commit(&board, number).await;
+    }
+    assert!(journal.snapshots(board.id()).expect("read").is_empty());
+    for number in 60..120 {
+        commit(&board, number).await;
+    }
+    let id = board.id().clone();
+    runtime.shutdown().await;
+    assert_eq!(journal.lost_stores.load(Ordering::SeqCst), 0);
+    assert!(!sound(&journal, &id).is_empty());
+    assert_eq!(count(&records(&journal, &id), Kind::Epoch), 0, "nothing was restarted");
+}
+
+#[tokio::test]
+async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(1000), 350).await;
+    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    // Every prefix of what a snapshot stores, as a kill would leave it.
+    let mut all = Vec::new();
+    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
+    drop(stored.expect("nothing fails"));
+    assert!(all.len() > 10, "{}", all.len());
+    for stored in 0..all.len() {
+        journal.store_parts(&id, board.epoch(), &all[stored..=stored]).expect("stored");
+        assert!(journal.snapshots(&id).expect("read").is_empty(), "not recorded, so not there");
+        assert_eq!(digests(&journal, &id).0, board.snapshot_digest());
+    }
+    let runtime = kept_by(journal.clone(), every(100)).await;
+    let resumed = runtime.resume(&id).await.expect("resumed");
+    for number in 0..150 {
+        commit(&resumed, number).await;
+    }
+    let epoch = resumed.snapshot().epoch;
+    runtime.shutdown().await;
+    assert!(!sound(&journal, &id).is_empty());
+    let left = |journal: &SqliteJournal| all.iter().filter(|part| journal.part(&id, part.hash) != Ok(None)).count();
+    let swept = journal.sweep(&id, epoch, 2, &[]).expect("swept");
+    assert!(left(&journal) < all.len() && swept.kept > 0, "what was left is gone");
+    sound(&journal, &id);
+}
+
+#[tokio::test]
+async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(50), 120).await;
+    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
+    runtime.resume(&id).await.expect("resumed");
+    let go_on = AtomicBool::new(false);
+    let taken = keeping::take(&journal, &board, &go_on).expect_err("it is of an earlier epoch");
+    assert_eq!(taken.code(), "journal_fenced");
+    let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect_err("it is of an earlier epoch");
+    assert_eq!(swept.code(), "journal_fenced");
+    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let gone = AtomicBool::new(true);
+    assert!(keeping::take(&journal, &board, &gone).is_err(), "the board is gone from this process");
+    let taken = keeping::take(&journal, &board, &go_on).expect("stored");
+    let again = keeping::take(&journal, &board, &go_on).expect("stored");
+    assert_eq!((again.digest, again.bytes), (taken.digest, 0), "all of it was there");
+    sound(&journal, &id);
+}
+
+#[tokio::test]
+async fn a_part_is_stored_only_after_those_it_names() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
+    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let mut all = Vec::new();
+    let stored = board.store(true, &mut |part| Ok::<_, JournalError>(all.push(part)));
+    let stored = stored.expect("nothing fails");
+    let manifest = all.pop().expect("a manifest");
+    let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
+    assert_eq!(refused.code(), "missing_part");
+    // A board that believes its parts stored finds out, and stores them again.
+    stored.confirm();
+    let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+    assert!(taken.bytes > 10_000, "{taken:?}");
+}
+
+/// A board of so many entries of about 200 bytes, in storage.
+async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
+    let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
+    let mut blueprint = driven();
+    let table: serde_json::Map<_, _> =
+        (0..entries).map(|number| (format!("entry {number}"), json!({"text": "x".repeat(180)}))).collect();
+    blueprint.state.initial["table"] = table.into();
+    let board = create(&runtime, blueprint).await;
+    let id = board.id().clone();
+    runtime.shutdown().await;
+    recovery::recover(journal, &id).expect("recovered").board
+}
+
+/// Commits a patch; nothing is appended.
+fn step(board: &mut Board, patch: Value) {
+    let from = From::Direct { token: None, base: None };
+    let input = Input::Propose(Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None });
+    let step = board.step(Timestamp(1_700_000_000_001), input);
+    assert!(matches!(step.outcome, Some(Outcome::Committed { .. })), "{:?}", step.outcome);
+}
+
+#[tokio::test]
+async fn a_snapshot_costs_what_has_changed_since_the_one_before() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let mut board = large_board(&journal, 5000).await;
+    assert!(board.state().bytes() > 1_000_000);
+    let go_on = AtomicBool::new(false);
+    let first = keeping::take(&journal, &board, &go_on).expect("stored");
+    for number in 0..10 {
+        let path = format!("/table/entry {}", number * 499);
+        step(&mut board, json!([{"op": "replace", "path": path, "value": number}]));
+    }
+    let second = keeping::take(&journal, &board, &go_on).expect("stored");
+    eprintln!("1 MB: {} bytes at first, {} bytes after 10 commits", first.bytes, second.bytes);
+    assert!(first.bytes > 1_000_000);
+    assert!(second.bytes < 100_000, "10 commits cost {} bytes", second.bytes);
+}
+
+#[tokio::test]
+#[ignore = "prints figures, which only a release build makes sense of"]
+async fn figures() {
+    for entries in [5_000, 50_000] {
+        let dir = dir();
+        let journal = sqlite(dir.path());
+        let mut board = large_board(&journal, entries).await;
+        let id = board.id().clone();
+        let go_on = AtomicBool::new(false);
+        let first_record = records(&journal, &id).remove(0);
+        let timed = |what: &str, board: &Board| {
+            let begun = std::time::Instant::now();
+            let taken = keeping::take(&journal, board, &go_on).expect("stored");
+            let took = begun.elapsed();
+            eprintln!("  {what}: {} bytes, {} parts, {took:.1?}", taken.bytes, taken.parts);
+            taken
+        };
+        eprintln!("{} bytes of JSON", board.state().bytes());
+        timed("first", &board);
+        timed("nothing changed", &board);
+        for number in 0..10 {
+            let path = format!("/table/entry {}", number * (entries / 11));
+            step(&mut board, json!([{"op": "replace", "path": path, "value": number}]));
+        }
+        timed("10 commits, spread", &board);
+        for number in 0..200 {
+            step(&mut board, json!([{"op": "add", "path": "/steps/-", "value": format!("step {number}")}]));
+        }
+        timed("200 commits, appending", &board);
+        for number in 0..200 {
+            let path = format!("/table/entry {}", (number * 7919) % entries);
+            step(&mut board, json!([{"op": "replace", "path": path, "value": {"text": "y".repeat(180)}}]));
+        }
+        let last = timed("200 commits, spread", &board);
+        let begun = std::time::Instant::now();
+        let picture = board.clone();
+        eprintln!("  a picture: {:.1?}", begun.elapsed());
+        let begun = std::time::Instant::now();
+        assert_eq!(picture.snapshot_digest(), last.digest);
+        eprintln!("  digest of all, storing nothing: {:.1?}", begun.elapsed());
+        let begun = std::time::Instant::now();
+        let mut fetch = |hash| Ok(journal.part(&id, hash).expect("read"));
+        let restored = Board::restore(&first_record, last.digest, &mut fetch).expect("restored");
+        eprintln!("  restored: {:.1?}", begun.elapsed());
+        assert_eq!(restored.state().digest(), board.state().digest());
+        let begun = std::time::Instant::now();
+        let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect("swept");
+        eprintln!("  swept: {swept:?}, {:.1?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn the_record_that_names_a_snapshot_says_of_what() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = kept_by(journal.clone(), every(60)).await;
+    let board = create(&runtime, driven()).await;
+    for number in 0..100 {
+        commit(&board, number).await;
+    }
+    let records = records(&journal, board.id());
+    let named: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record.body().expect("readable") {
+            Body::Snapshot(snapshot) => Some((record.seq, snapshot)),
+            _ => None,
+        })
+        .collect();
+    let [(seq, snapshot)] = named.as_slice() else { panic!("{named:?}") };
+    assert_eq!((snapshot.of, *seq), (Seq(60), Seq(61)), "right after the record that made it due");
+    let board = Board::recover(&records[..=60]).expect("recovered");
+    assert_eq!(board.snapshot_digest(), snapshot.digest);
+}

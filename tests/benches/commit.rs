@@ -1,0 +1,175 @@
+//! What a commit costs in processor time, against the whole-document way and against `json_patch` alone.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use patchboard_kernel::board::{Board, Outcome};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::Timestamp;
+use patchboard_tests::boards::{self, Across, Work, Writer};
+use patchboard_tests::measure::{Bench, Goal, Laps, Row, Side, Stats, on_cpu, run};
+use patchboard_tests::whole::{self, Whole};
+use serde_json::Value;
+
+#[path = "commit/stages.rs"]
+mod stages;
+
+/// How long one comparison takes.
+const TIME: Duration = Duration::from_millis(2500);
+/// The same seed for every size and side.
+const SEED: u64 = 7;
+
+/// The goals of a commit's processor time, per size, against the whole-document way.
+const GOALS_AGAINST_WHOLE: [(&str, f64); 6] =
+    [("1 KB", 1.0), ("10 KB", 4.0), ("100 KB", 40.0), ("1 MB", 500.0), ("10 MB", 5000.0), ("100 MB", 50_000.0)];
+/// The goal against `json_patch` reading and applying the same patch in place.
+const GOAL_AGAINST_IN_PLACE: f64 = 4.0;
+/// The goal of a commit itself, in microseconds.
+const GOAL_MICROS: f64 = 15.0;
+/// The goal of the largest board against one of 10 KB.
+const GOAL_FLAT: f64 = 1.5;
+
+fn main() -> ExitCode {
+    run("commit", |bench| {
+        mix(bench);
+        for (case, work, across) in [
+            ("refused by the schema", Work::Refused, Across::Nothing),
+            ("member of a big object", Work::Member, Across::Nothing),
+            ("insert at the front", Work::Front, Across::Nothing),
+            ("uniqueItems", Work::Mix, Across::UniqueItems),
+            ("contains", Work::Mix, Across::Contains),
+        ] {
+            for (size, bytes) in bench.options.sizes() {
+                if bench.wants(case, size) {
+                    special(bench, case, size, bytes, work, across);
+                }
+            }
+        }
+        stages::all(bench);
+    })
+}
+
+/// The mix of appends and revisions, at every size.
+fn mix(bench: &mut Bench) {
+    let case = "mix";
+    let mut at_10_kb = None;
+    for (size, bytes) in bench.options.sizes() {
+        if !bench.wants(case, size) {
+            continue;
+        }
+        let schema = boards::schema(Across::Nothing);
+        let (document, writer) = boards::document(bytes, SEED);
+        let laps = bench.interleave(
+            TIME,
+            &mut [
+                in_board(&schema, document.clone(), writer.clone(), Work::Mix, true),
+                in_board(&schema, document.clone(), writer.clone(), Work::Mix, false),
+                in_whole(&schema, document.clone(), writer.clone(), Work::Mix),
+                in_place(document, writer, Work::Mix),
+            ],
+        );
+        let [board, plain, whole, place] = [&laps[0], &laps[1], &laps[2], &laps[3]].map(total);
+        let micros = board.median.as_secs_f64() * 1e6;
+        bench.add(Row::time(case, size, "Board::step", board).goal(Goal::at_most(GOAL_MICROS, micros, " µs")));
+        bench.add(Row::time(case, size, "Board::step, no token", plain));
+        let times = board.times_as_long(&whole);
+        let goal = GOALS_AGAINST_WHOLE.iter().find(|(name, _)| *name == size).map_or(1.0, |(_, goal)| *goal);
+        let row = Row::time(case, size, "whole document", whole).ratio(times, "Board::step");
+        bench.add(row.goal(Goal::at_least(goal, times, "×")));
+        let times = place.times_as_long(&board);
+        let row = Row::time(case, size, "json_patch in place", place).ratio_of("Board::step", times);
+        bench.add(row.goal(Goal::at_most(GOAL_AGAINST_IN_PLACE, times, "×")));
+        if size == "10 KB" {
+            at_10_kb = Some(board);
+        } else if bytes > 10_000
+            && let Some(small) = at_10_kb
+        {
+            let times = small.times_as_long(&board);
+            let row = Row::number("flat", size, "Board::step", times, "× that of 10 KB");
+            bench.add(row.goal(Goal::at_most(GOAL_FLAT, times, "×")));
+        }
+    }
+}
+
+/// One kind of work against the whole-document way.
+fn special(bench: &mut Bench, case: &str, size: &str, bytes: usize, work: Work, across: Across) {
+    let schema = boards::schema(across);
+    let (document, writer) = boards::document(bytes, SEED);
+    let laps = bench.interleave(
+        TIME / 3,
+        &mut [
+            in_board(&schema, document.clone(), writer.clone(), work, true),
+            in_whole(&schema, document, writer, work),
+        ],
+    );
+    let [board, whole] = [&laps[0], &laps[1]].map(total);
+    let times = board.times_as_long(&whole);
+    bench.add(Row::time(case, size, "Board::step", board));
+    bench.add(Row::time(case, size, "whole document", whole).ratio(times, "Board::step"));
+}
+
+const TOTAL: &str = "total";
+
+fn total(laps: &Laps) -> Stats {
+    laps.stats(TOTAL).expect("every side takes samples")
+}
+
+/// Commits through a board. `token`: whether each has one, as those of agents do.
+fn in_board<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work, token: bool) -> Side<'a> {
+    let (mut board, _) = boards::board(schema.clone(), document);
+    let handles = writer.handles();
+    let mut number = 0;
+    Box::new(move |laps| {
+        if let Some(trim) = writer.trim(handles) {
+            number += 1;
+            assert_committed(&mut board, number, trim);
+        }
+        number += 1;
+        // A second apart, so that the tokens remembered are those of an hour.
+        let at = Timestamp(i64::try_from(number * 1000).unwrap_or(i64::MAX));
+        let input = boards::input(writer.patch(work), token.then_some(number));
+        let (step, time) = on_cpu(|| board.step(at, input));
+        laps.note(TOTAL, time);
+        let committed = matches!(step.outcome, Some(Outcome::Committed { .. }));
+        assert_eq!(committed, work != Work::Refused, "{:?}", step.outcome);
+    })
+}
+
+fn assert_committed(board: &mut Board, number: u64, text: String) {
+    let at = Timestamp(i64::try_from(number * 1000).unwrap_or(i64::MAX));
+    let outcome = board.step(at, boards::input(text, None)).outcome;
+    assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+}
+
+/// Commits the whole-document way.
+fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work) -> Side<'a> {
+    let mut whole = Whole::new(schema, document, &Salt::ZERO).expect("generated documents fit their schema");
+    let handles = writer.handles();
+    Box::new(move |laps| {
+        if let Some(trim) = writer.trim(handles) {
+            whole.commit(&trim).expect("what was added can be removed");
+        }
+        let text = writer.patch(work);
+        let (done, time) = on_cpu(|| whole.commit(&text));
+        laps.note(TOTAL, time);
+        assert_eq!(done.is_ok(), work != Work::Refused, "{done:?}");
+    })
+}
+
+/// Reads and applies in place with `json_patch`, without judging anything: the least there is to do.
+fn in_place<'a>(mut document: Value, mut writer: Writer, work: Work) -> Side<'a> {
+    let handles = writer.handles();
+    Box::new(move |laps| {
+        if let Some(trim) = writer.trim(handles) {
+            let ops = whole::parse(&trim).expect("it is a patch");
+            whole::apply(&mut document, &ops).expect("what was added can be removed");
+        }
+        let text = writer.patch(work);
+        let (done, time) = on_cpu(|| {
+            let patch: json_patch::Patch = serde_json::from_str(&text).expect("it is a patch");
+            json_patch::patch(&mut document, &patch)
+        });
+        laps.note(TOTAL, time);
+        done.expect("it applies");
+    })
+}

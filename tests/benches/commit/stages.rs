@@ -1,0 +1,127 @@
+//! The stages of a commit, each timed alone.
+//!
+//! Of the whole-document way every stage is a function. Of a board's own way those are timed apart that the kernel has
+//! public functions for: reading the patch, applying it to a candidate, digesting that, and sealing the record.
+//! **The place for more is [`in_kernel`]**: authorization, freshness and validation have no function of their own to
+//! call, and are what remains of `step` when the others are taken away. One that gets a function gets a lap there.
+
+use std::time::Duration;
+
+use patchboard_kernel::board::{Board, Outcome};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::{GENESIS, Record};
+use patchboard_kernel::state::ResultLimits;
+use patchboard_tests::boards::{self, Across, Work, Writer};
+use patchboard_tests::measure::{Bench, Row, Side, on_cpu};
+use patchboard_tests::whole::{self, Whole};
+use serde_json::Value;
+
+use super::SEED;
+
+/// How long the stages of one size take.
+const TIME: Duration = Duration::from_millis(1500);
+
+const CASE: &str = "stages";
+
+/// Nothing is too large here.
+const UNLIMITED: ResultLimits = ResultLimits { bytes: u64::MAX, depth: 64 };
+
+/// What is timed the whole-document way.
+const OF_WHOLE: [&str; 6] =
+    ["whole: parse", "whole: clone", "whole: apply", "whole: validate", "whole: digest", "whole: drop"];
+/// What is timed of a board.
+const OF_KERNEL: [&str; 6] = [
+    "kernel: parse",
+    "kernel: apply",
+    "kernel: digest",
+    "kernel: seal",
+    "kernel: step (with all)",
+    "kernel: fold (recovery)",
+];
+
+/// Every size.
+pub(super) fn all(bench: &mut Bench) {
+    for (size, bytes) in bench.options.sizes() {
+        if !bench.wants(CASE, size) {
+            continue;
+        }
+        let schema = boards::schema(Across::Nothing);
+        let (document, writer) = boards::document(bytes, SEED);
+        let mut sides = [in_kernel(&schema, document.clone(), writer.clone()), in_whole(&schema, document, writer)];
+        let laps = bench.interleave(TIME, &mut sides);
+        for (laps, names) in laps.iter().zip([OF_KERNEL.as_slice(), &OF_WHOLE]) {
+            for name in names {
+                let stats = laps.stats(name).expect("every stage is timed");
+                bench.add(Row::time(CASE, size, name, stats));
+            }
+        }
+    }
+}
+
+fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a> {
+    let mut whole = Whole::new(schema, document, &Salt::ZERO).expect("generated documents fit their schema");
+    let handles = writer.handles();
+    Box::new(move |laps| {
+        if let Some(trim) = writer.trim(handles) {
+            whole.commit(&trim).expect("what was added can be removed");
+        }
+        let text = writer.patch(Work::Mix);
+        let [parse, copy, apply, validate, digest, drop] = OF_WHOLE;
+        let (ops, time) = on_cpu(|| whole::parse(&text).expect("it is a patch"));
+        laps.note(parse, time);
+        let (mut candidate, time) = on_cpu(|| whole::copy(whole.document()));
+        laps.note(copy, time);
+        let (applied, time) = on_cpu(|| whole::apply(&mut candidate, &ops));
+        laps.note(apply, time);
+        applied.expect("it applies");
+        let (valid, time) = on_cpu(|| whole::is_valid(whole.validator(), &candidate));
+        laps.note(validate, time);
+        assert!(valid, "it fits the schema");
+        let (made, time) = on_cpu(|| whole::digest(whole.hasher(), &candidate));
+        laps.note(digest, time);
+        let ((), time) = on_cpu(|| whole.replace(candidate, made));
+        laps.note(drop, time);
+    })
+}
+
+fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a> {
+    let (mut board, created) = boards::board(schema.clone(), document);
+    let mut follower = Board::recover(&created.records).expect("what was recorded can be recovered");
+    let hasher = Hasher::new(&Salt::ZERO);
+    let handles = writer.handles();
+    let mut number = 0;
+    Box::new(move |laps| {
+        let [parse, apply, digest, seal, step, fold] = OF_KERNEL;
+        if let Some(trim) = writer.trim(handles) {
+            number += 1;
+            let made = board.step(at(number), boards::input(trim, None));
+            made.records.iter().for_each(|record| follower.fold(record).expect("it follows"));
+        }
+        number += 1;
+        let text = writer.patch(Work::Mix);
+        let (read, time) = on_cpu(|| whole::parse(&text));
+        laps.note(parse, time);
+        let ops = read.expect("it is a patch");
+        let mut candidate = board.state().candidate();
+        let (applied, time) = on_cpu(|| ops.iter().try_for_each(|op| candidate.apply(op, UNLIMITED)));
+        laps.note(apply, time);
+        applied.expect("it applies");
+        let (candidate, time) = on_cpu(|| candidate.into_state());
+        laps.note(digest, time);
+        let (made, time) = on_cpu(|| board.step(at(number), boards::input(text, Some(number))));
+        laps.note(step, time);
+        assert!(matches!(made.outcome, Some(Outcome::Committed { .. })), "{:?}", made.outcome);
+        assert_eq!(board.state().digest(), candidate.digest(), "both ways make the same state");
+        let record = made.records.first().expect("a commit is recorded");
+        let body = record.body().expect("it was just written");
+        let (_, time) = on_cpu(|| Record::seal(GENESIS, record.seq, record.at, &body, &hasher));
+        laps.note(seal, time);
+        let ((), time) = on_cpu(|| made.records.iter().for_each(|record| follower.fold(record).expect("it follows")));
+        laps.note(fold, time);
+    })
+}
+
+fn at(number: u64) -> Timestamp {
+    Timestamp(i64::try_from(number * 1000).unwrap_or(i64::MAX))
+}

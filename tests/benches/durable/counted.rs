@@ -1,0 +1,92 @@
+//! A journal that keeps count of its transactions, so that the same can be done without a board.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::Record;
+use patchboard_kernel::snapshot::Part;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, Swept,
+};
+
+/// Of each batch of one transaction: the board, its first record and how many there are.
+pub(super) type Transaction = Vec<(BoardId, Seq, usize)>;
+
+/// A journal in SQLite that notes what each transaction held.
+pub(super) struct Counted {
+    journal: SqliteJournal,
+    transactions: Mutex<Vec<Transaction>>,
+}
+
+impl Counted {
+    pub(super) fn new(journal: SqliteJournal) -> Self {
+        Self { journal, transactions: Mutex::default() }
+    }
+
+    /// The transactions since this was last asked.
+    pub(super) fn take(&self) -> Vec<Transaction> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn note(&self, batches: &[Batch]) {
+        let of = |batch: &Batch| Some((batch.board.clone(), batch.records.first()?.seq, batch.records.len()));
+        self.lock().push(batches.iter().filter_map(of).collect());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Transaction>> {
+        self.transactions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for Counted {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        self.note(&batches);
+        self.journal.append_all(batches)
+    }
+
+    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
+        self.journal.head(board)
+    }
+
+    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
+        self.journal.records(board, after, limit)
+    }
+
+    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.journal.blob(hash)
+    }
+
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        self.journal.snapshots(board)
+    }
+
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.journal.part(board, hash)
+    }
+
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+        self.journal.store_parts(board, epoch, parts)
+    }
+
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+        self.journal.sweep(board, epoch, keep, unusable)
+    }
+
+    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+        self.journal.summary(board)
+    }
+
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
+        self.journal.boards()
+    }
+
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
+        self.journal.claim(board, force)
+    }
+
+    fn check_storage(&self) -> Result<(), JournalError> {
+        self.journal.check_storage()
+    }
+}

@@ -1,0 +1,54 @@
+//! What it costs to compile a view of 4,000 characters, in processor time.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use patchboard_kernel::id::WorkerName;
+use patchboard_tests::boards::{self, Across, Work};
+use patchboard_tests::measure::{Goal, Row, Stats, on_cpu, run};
+
+const CASE: &str = "4,000 characters";
+/// How long one size takes.
+const TIME: Duration = Duration::from_millis(1500);
+const SEED: u64 = 13;
+/// The goal, in microseconds.
+const GOAL_MICROS: f64 = 100.0;
+
+fn main() -> ExitCode {
+    run("views", |bench| {
+        let mut smallest: Option<Stats> = None;
+        for (size, bytes) in bench.options.sizes() {
+            if !bench.wants(CASE, size) {
+                continue;
+            }
+            let (document, mut writer) = boards::document(bytes, SEED);
+            let (mut board, _) = boards::board(boards::schema(Across::Nothing), document);
+            let reader = WorkerName::from(boards::READER);
+            let mut number = 0;
+            let laps = bench.interleave(
+                TIME,
+                &mut [Box::new(|laps| {
+                    // Another state each time, as it is when a worker is woken by a commit.
+                    number += 1;
+                    let at = patchboard_kernel::id::Timestamp(number);
+                    let step = board.step(at, boards::input(writer.patch(Work::Mix), None));
+                    assert_eq!(step.records.len(), 1, "{:?}", step.outcome);
+                    let (view, time) = on_cpu(|| board.preview(&reader).map(|view| (view.hash(), view)));
+                    laps.note("view", time);
+                    let (_, view) = view.expect("there is such a worker");
+                    let length = view.text.chars().count();
+                    assert!(length <= 4000, "the view has {length} characters");
+                })],
+            );
+            let stats = laps[0].stats("view").expect("samples were taken");
+            let micros = stats.median.as_secs_f64() * 1e6;
+            let mut row =
+                Row::time(CASE, size, "view and its hash", stats).goal(Goal::at_most(GOAL_MICROS, micros, " µs"));
+            match smallest {
+                Some(smallest) => row = row.ratio(smallest.times_as_long(&stats), "the smallest board's"),
+                None => smallest = Some(stats),
+            }
+            bench.add(row);
+        }
+    })
+}

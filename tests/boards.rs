@@ -1,0 +1,442 @@
+//! Generated boards of any size, and a writer that works on them.
+//!
+//! A board holds claims, evidence and tasks as arrays and handles as one object; their elements have about eight fields
+//! with enums, patterns, nested arrays and, for claims, an `if`/`then`. Everything comes from a seed: the same seed and
+//! size give the same board and the same patches.
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, Timestamp, Token};
+use serde_json::{Map, Value, json};
+
+/// The worker that may do what [`Writer`] writes.
+pub const WORKER: &str = "writer";
+
+/// The worker whose view has 4,000 characters.
+pub const READER: &str = "reader";
+
+const STATUSES: [&str; 4] = ["draft", "supported", "refuted", "contested"];
+const TAGS: [&str; 5] = ["numeric", "entity", "date", "place", "quote"];
+const KINDS: [&str; 3] = ["table", "prose", "figure"];
+const STATES: [&str; 4] = ["open", "taken", "done", "dropped"];
+const WORDS: [&str; 16] = [
+    "the",
+    "report",
+    "states",
+    "that",
+    "revenue",
+    "rose",
+    "in",
+    "second",
+    "quarter",
+    "while",
+    "costs",
+    "fell",
+    "against",
+    "all",
+    "earlier",
+    "estimates",
+];
+
+/// Claims that a writer may add before they are taken away again, as a part of those there were: so that a small board
+/// stays small however long it is measured.
+const GROWTH: usize = 4;
+/// The most claims that may be added before they are taken away, for large boards.
+const GROWTH_MAX: usize = 64;
+
+/// The revision of the last claim that a document begins with, and of no other.
+const REVISION_OF_LAST: usize = 1000;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, good enough to choose words.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator whose numbers depend on the seed alone.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub const fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub const fn below(&mut self, bound: usize) -> usize {
+        (self.number() % bound as u64) as usize
+    }
+
+    /// One of them; there is at least one.
+    pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len())]
+    }
+
+    /// So many words.
+    pub fn words(&mut self, count: usize) -> String {
+        let words: Vec<_> = (0..count).map(|_| self.pick(&WORDS)).collect();
+        words.join(" ")
+    }
+}
+
+/// A keyword that looks across all claims, if there is one: the known exceptions to a cost that does not grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Across {
+    /// Every keyword is local to an element.
+    Nothing,
+    /// `uniqueItems` on the claims.
+    UniqueItems,
+    /// `contains` on the claims.
+    Contains,
+}
+
+/// The schema of a generated board.
+pub fn schema(across: Across) -> Value {
+    let mut claims = json!({"type": "array", "items": {"$ref": "#/$defs/claim"}});
+    match across {
+        Across::Nothing => {}
+        Across::UniqueItems => claims["uniqueItems"] = true.into(),
+        // Only the last of the initial claims satisfies it, so whoever looks for it looks at all.
+        Across::Contains => {
+            claims["contains"] = json!({"properties": {"revision": {"const": REVISION_OF_LAST}}});
+        }
+    }
+    let id = |prefix: &str| json!({"type": "string", "pattern": format!("^{prefix}-[0-9]{{7}}$")});
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["meta", "claims", "evidence", "tasks", "handles"],
+        "properties": {
+            "meta": {
+                "type": "object", "required": ["phase", "round"], "additionalProperties": false,
+                "properties": {"phase": {"enum": ["setup", "active", "closed"]}, "round": {"type": "integer"}},
+            },
+            "claims": claims,
+            "evidence": {"type": "array", "items": {"$ref": "#/$defs/evidence"}},
+            "tasks": {"type": "array", "items": {"$ref": "#/$defs/task"}},
+            "handles": {
+                "type": "object",
+                "propertyNames": {"pattern": "^h-[0-9]{7}$"},
+                "additionalProperties": {"$ref": "#/$defs/handle"},
+            },
+        },
+        "$defs": {
+            "claim": {
+                "type": "object", "additionalProperties": false,
+                "required": ["id", "text", "status", "confidence", "author", "evidence_ids", "tags", "revision"],
+                "properties": {
+                    "id": id("clm"),
+                    "text": {"type": "string", "minLength": 1, "maxLength": 4000},
+                    "status": {"enum": STATUSES},
+                    "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+                    "author": {"type": "string", "pattern": "^[a-z][a-z0-9-]{1,31}$"},
+                    "evidence_ids": {"type": "array", "maxItems": 64, "items": id("evd")},
+                    "tags": {"type": "array", "uniqueItems": true, "items": {"enum": TAGS}},
+                    "revision": {"type": "integer", "minimum": 0},
+                },
+                "if": {"properties": {"status": {"const": "refuted"}}},
+                "then": {"properties": {"evidence_ids": {"minItems": 1}}},
+            },
+            "evidence": {
+                "type": "object", "additionalProperties": false,
+                "required": ["id", "source", "quote", "page", "kind", "tags", "score", "checked"],
+                "properties": {
+                    "id": id("evd"),
+                    "source": {"type": "string", "pattern": "^doc-[0-9]{3}$"},
+                    "quote": {"type": "string", "minLength": 1, "maxLength": 4000},
+                    "page": {"type": "integer", "minimum": 1},
+                    "kind": {"enum": KINDS},
+                    "tags": {"type": "array", "items": {"enum": TAGS}},
+                    "score": {"type": "number", "minimum": 0, "maximum": 1},
+                    "checked": {"type": "boolean"},
+                },
+            },
+            "task": {
+                "type": "object", "additionalProperties": false,
+                "required": ["id", "title", "state", "owner", "priority", "depends_on", "round", "note"],
+                "properties": {
+                    "id": id("tsk"),
+                    "title": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "state": {"enum": STATES},
+                    "owner": {"anyOf": [{"type": "null"}, {"type": "string", "pattern": "^worker-[0-9]$"}]},
+                    "priority": {"type": "integer", "minimum": 0, "maximum": 9},
+                    "depends_on": {"type": "array", "maxItems": 8, "items": id("tsk")},
+                    "round": {"type": "integer"},
+                    "note": {"type": "string", "maxLength": 400},
+                },
+            },
+            "handle": {
+                "type": "object", "additionalProperties": false, "required": ["name", "kind", "seen", "aliases"],
+                "properties": {
+                    "name": {"type": "string", "maxLength": 80},
+                    "kind": {"enum": ["person", "company", "place"]},
+                    "seen": {"type": "integer", "minimum": 0},
+                    "aliases": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
+                },
+            },
+        },
+    })
+}
+
+/// A claim with this number.
+pub fn claim(index: usize, rng: &mut Rng) -> Value {
+    let status = rng.pick(&STATUSES);
+    json!({
+        "id": format!("clm-{index:07}"),
+        "text": rng.words(14),
+        "status": status,
+        "confidence": rng.below(1000) as f64 / 1000.0,
+        "author": format!("worker-{}", rng.below(9)),
+        "evidence_ids": [format!("evd-{:07}", rng.below(1_000_000)), format!("evd-{:07}", rng.below(1_000_000))],
+        "tags": [rng.pick(&TAGS)],
+        "revision": rng.below(50),
+    })
+}
+
+fn evidence(index: usize, rng: &mut Rng) -> Value {
+    json!({
+        "id": format!("evd-{index:07}"),
+        "source": format!("doc-{:03}", rng.below(1000)),
+        "quote": rng.words(20),
+        "page": 1 + rng.below(300),
+        "kind": rng.pick(&KINDS),
+        "tags": [rng.pick(&TAGS), rng.pick(&TAGS)],
+        "score": rng.below(1000) as f64 / 1000.0,
+        "checked": rng.below(2) == 0,
+    })
+}
+
+fn task(index: usize, rng: &mut Rng) -> Value {
+    json!({
+        "id": format!("tsk-{index:07}"),
+        "title": rng.words(6),
+        "state": rng.pick(&STATES),
+        "owner": if rng.below(2) == 0 { Value::Null } else { format!("worker-{}", rng.below(9)).into() },
+        "priority": rng.below(10),
+        "depends_on": [format!("tsk-{:07}", rng.below(index + 1))],
+        "round": rng.below(20),
+        "note": rng.words(5),
+    })
+}
+
+fn handle(rng: &mut Rng) -> Value {
+    json!({
+        "name": rng.words(2),
+        "kind": rng.pick(&["person", "company", "place"]),
+        "seen": rng.below(100),
+        "aliases": [rng.words(1)],
+    })
+}
+
+/// A board's document and what a writer does to it. Clones go on with the same patches, so that several ways of doing
+/// the same work can be compared.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    rng: Rng,
+    /// The statuses of all claims, as indices into [`STATUSES`].
+    statuses: Vec<usize>,
+    claims_at_first: usize,
+    handles: usize,
+    turn: usize,
+}
+
+/// What a patch is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Appends and revisions in turn: the mix that a board sees.
+    Mix,
+    /// Patches that the schema refuses.
+    Refused,
+    /// A member more in the object of handles.
+    Member,
+    /// A claim before all others, which shifts them.
+    Front,
+}
+
+/// A document of about so many bytes of compact JSON, and its writer.
+pub fn document(bytes: usize, seed: u64) -> (Value, Writer) {
+    let mut rng = Rng::new(seed);
+    let (mut claims, mut proofs, mut tasks, mut handles) = (Vec::new(), Vec::new(), Vec::new(), Map::new());
+    let mut made = 100;
+    for turn in 0_usize.. {
+        let element = match turn % 5 {
+            0 | 2 => claim(claims.len(), &mut rng),
+            1 => evidence(proofs.len(), &mut rng),
+            3 => task(tasks.len(), &mut rng),
+            _ => handle(&mut rng),
+        };
+        made += usize::try_from(patchboard_kernel::json::size(&element)).unwrap_or(usize::MAX) + 1;
+        match turn % 5 {
+            0 | 2 => claims.push(element),
+            1 => proofs.push(element),
+            3 => tasks.push(element),
+            _ => drop(handles.insert(format!("h-{:07}", handles.len()), element)),
+        }
+        // One of each at least; in fives, so that the proportions are the same at every size.
+        if turn % 5 == 4 && made >= bytes {
+            break;
+        }
+    }
+    if let Some(last) = claims.last_mut() {
+        last["revision"] = REVISION_OF_LAST.into();
+    }
+    let status = |claim: &Value| STATUSES.iter().position(|status| claim["status"] == *status).unwrap_or_default();
+    let statuses: Vec<_> = claims.iter().map(status).collect();
+    let writer = Writer { rng, claims_at_first: statuses.len(), statuses, handles: handles.len(), turn: 0 };
+    let document = json!({
+        "meta": {"phase": "active", "round": 1},
+        "claims": claims, "evidence": proofs, "tasks": tasks, "handles": handles,
+    });
+    (document, writer)
+}
+
+impl Writer {
+    /// The next patch, as text.
+    pub fn patch(&mut self, work: Work) -> String {
+        self.turn += 1;
+        let ops = match work {
+            Work::Mix if self.turn.is_multiple_of(2) => self.append(),
+            Work::Mix => self.revise(),
+            Work::Refused => {
+                let mut claim = claim(self.statuses.len(), &mut self.rng);
+                claim["status"] = "maybe".into();
+                json!([{"op": "add", "path": "/claims/-", "value": claim}])
+            }
+            Work::Member => {
+                let path = format!("/handles/h-{:07}", self.handles);
+                self.handles += 1;
+                json!([{"op": "add", "path": path, "value": handle(&mut self.rng)}])
+            }
+            Work::Front => {
+                let claim = claim(self.statuses.len(), &mut self.rng);
+                let status = STATUSES.iter().position(|status| claim["status"] == *status).unwrap_or_default();
+                self.statuses.insert(0, status);
+                json!([{"op": "add", "path": "/claims/0", "value": claim}])
+            }
+        };
+        ops.to_string()
+    }
+
+    fn append(&mut self) -> Value {
+        let claim = claim(self.statuses.len(), &mut self.rng);
+        let status = STATUSES.iter().position(|status| claim["status"] == *status).unwrap_or_default();
+        self.statuses.push(status);
+        json!([
+            {"op": "test", "path": "/meta/phase", "value": "active"},
+            {"op": "add", "path": "/claims/-", "value": claim},
+        ])
+    }
+
+    /// Gives a claim another status and confidence, if it still has the status it is believed to have.
+    fn revise(&mut self) -> Value {
+        let index = self.rng.below(self.statuses.len());
+        let before = self.statuses[index];
+        let after = (before + 1 + self.rng.below(STATUSES.len() - 1)) % STATUSES.len();
+        self.statuses[index] = after;
+        let place = |field: &str| format!("/claims/{index}/{field}");
+        json!([
+            {"op": "test", "path": place("status"), "value": STATUSES[before]},
+            {"op": "replace", "path": place("status"), "value": STATUSES[after]},
+            {"op": "replace", "path": place("confidence"), "value": self.rng.below(1000) as f64 / 1000.0},
+        ])
+    }
+
+    /// A patch that takes the newest claims and handles away, if enough have been added: it keeps the board's size and
+    /// is not to be measured.
+    pub fn trim(&mut self, handles_at_first: usize) -> Option<String> {
+        let slack = (self.claims_at_first / GROWTH).clamp(1, GROWTH_MAX);
+        let mut ops = Vec::new();
+        if self.statuses.len() > self.claims_at_first + slack {
+            while self.statuses.len() > self.claims_at_first {
+                self.statuses.pop();
+                ops.push(json!({"op": "remove", "path": format!("/claims/{}", self.statuses.len())}));
+            }
+        }
+        if self.handles > handles_at_first + slack {
+            while self.handles > handles_at_first {
+                self.handles -= 1;
+                ops.push(json!({"op": "remove", "path": format!("/handles/h-{:07}", self.handles)}));
+            }
+        }
+        (!ops.is_empty()).then(|| Value::Array(ops).to_string())
+    }
+
+    /// How many handles there are.
+    pub const fn handles(&self) -> usize {
+        self.handles
+    }
+}
+
+/// The blueprint of a board with this document.
+///
+/// # Panics
+/// Never: the parts that vary are a schema and a document of this module.
+pub fn blueprint(schema: Value, document: Value) -> Blueprint {
+    let all = ["/meta", "/claims", "/evidence", "/tasks", "/handles"];
+    let mut blueprint = json!({
+        "blueprint": 1,
+        "name": "measured",
+        "state": {"schema": schema, "initial": {}},
+        "workers": {
+            WORKER: {
+                "agent": "script",
+                "reads": all,
+                "writes": [
+                    {"path": "/claims/-", "ops": ["add"]},
+                    {"path": "/claims/*", "ops": ["insert", "remove"]},
+                    {"path": "/claims/*/status", "ops": ["replace"]},
+                    {"path": "/claims/*/confidence", "ops": ["replace"]},
+                    {"path": "/handles/*", "ops": ["add", "remove"]},
+                ],
+                "patch": {"max_ops": 1000, "max_bytes": 1 << 20},
+            },
+            READER: {
+                "agent": "script",
+                "reads": all,
+                "writes": [{"path": "/claims/*/status", "ops": ["replace"]}],
+                "view": {"budget": 4000, "unit": "chars"},
+            },
+        },
+        "limits": {"commits": u64::MAX / 2, "wall": "365d", "state_bytes": 1_u64 << 32},
+    });
+    blueprint["state"]["initial"] = document;
+    serde_json::from_value(blueprint).expect("every field is one that a blueprint has")
+}
+
+/// A board of its own, without storage. Its salt is zeros, its time begins at 0.
+///
+/// # Panics
+/// If the document does not fit the schema, which those of this module do.
+pub fn board(schema: Value, document: Value) -> (Board, Step) {
+    let genesis = Genesis {
+        board: BoardId::from("measured"),
+        blueprint: blueprint(schema, document),
+        request: Value::Null,
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
+    Board::create(genesis).expect("generated documents fit their schema")
+}
+
+/// A direct proposal in the writer's name. `token` makes it one that is recognised when it is repeated, as every
+/// proposal of an agent is.
+pub fn proposal(text: String, token: Option<u64>) -> Proposal {
+    let token = token.map(|number| Token::from(number.to_string().as_str()));
+    Proposal {
+        from: From::Direct { token, base: None },
+        worker: WORKER.into(),
+        reply: ReplyBody::Text(text),
+        usage: None,
+    }
+}
+
+/// A direct proposal as an input to [`Board::step`].
+pub fn input(text: String, token: Option<u64>) -> Input {
+    Input::Propose(proposal(text, token))
+}
