@@ -234,7 +234,9 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
 
 /// `value`, which stood at `place`, without what stood at `from`, if that lies below.
 fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, edit: &Edit) -> Node {
-    if let Some(below) = from.strip_prefix(place)
+    // `strip_prefix` alone would find `/a/1` in `/a/10`.
+    if from.starts_with(place)
+        && let Some(below) = from.strip_prefix(place)
         && !below.is_root()
         && value.get(below).is_some()
     {

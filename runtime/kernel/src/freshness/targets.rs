@@ -190,6 +190,8 @@ fn written_at(op: &Op) -> Option<&Pointer> {
 
 /// The index by which a place lies in an array, and the rest of its pointer.
 pub(super) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
-    let (token, rest) = place.strip_prefix(array)?.split_front()?;
+    // `strip_prefix` alone would find `/a/1` in `/a/10`.
+    let below = place.starts_with(array).then(|| place.strip_prefix(array)).flatten()?;
+    let (token, rest) = below.split_front()?;
     Some((token.decoded().parse().ok()?, rest.to_buf()))
 }
