@@ -195,3 +195,11 @@ fn what_could_not_be_applied_shifts_nothing() {
     let rejection = refused(case.answer("aim", patch));
     assert_eq!(rejection.stage, Stage::Application, "{rejection:?}");
 }
+
+/// A move onto a member whose name begins the name of the moved one ended the process.
+#[test]
+fn a_name_that_begins_with_another_is_not_below_it() {
+    let mut case = Case::new(json!({"list": [], "map": {"k1": 1, "k10": 2}}));
+    case.meanwhile(json!([{"op": "move", "from": "/map/k10", "path": "/map/k1"}]));
+    assert_eq!(case.board.state().root().to_value(), json!({"list": [], "map": {"k1": 2}}));
+}

@@ -89,8 +89,11 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
                 // What it does at `path` is seen from the document without what was at `from`.
                 let mut between = Shadow::of(&Value::Null, None);
                 std::mem::swap(&mut between, &mut shadow);
+                let is_element = between.holds_elements(&place(&op.from));
                 let taken = between.take(&place(&op.from));
-                note(between.add(&place(&op.path)));
+                // Into what it leaves it cannot come, unless the next element has moved up there.
+                let is_itself = !is_element && place(&op.from).covers(&place(&op.path));
+                note(between.add(&place(&op.path)).filter(|_| !is_itself));
                 if let Some((taken, at)) = taken {
                     between.put_back(&place(&op.from), taken, at);
                 }
@@ -162,14 +165,18 @@ impl Shadow {
     }
 
     fn over(&self, place: &Place, takes: bool) -> Option<Target> {
-        let is_element = place.split().and_then(|(above, _)| self.find(&above)).is_some_and(Self::is_array);
-        let draws = takes && is_element;
+        let draws = takes && self.holds_elements(place);
         let slot = || self.find(place).filter(|_| draws).and_then(|shadow| shadow.slot.clone());
         Some(Target::Over { place: self.origin_of(place).or_else(slot)?, draws })
     }
 
     fn find(&self, place: &Place) -> Option<&Self> {
         place.tokens().iter().try_fold(self, |shadow, token| shadow.child(token))
+    }
+
+    /// Whether a place is one of an array's.
+    fn holds_elements(&self, place: &Place) -> bool {
+        place.split().and_then(|(above, _)| self.find(&above)).is_some_and(Self::is_array)
     }
 
     fn is_array(&self) -> bool {

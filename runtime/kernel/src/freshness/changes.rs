@@ -64,7 +64,9 @@ pub(super) fn on_the_way(
         }
         let decoded = token.decoded();
         here.push_back(token.clone());
-        if let Some(at) = shifted(node, &decoded, read) {
+        // What neither was there nor is was not shifted.
+        let is_nothing = || node.slot(&decoded).is_none() && was_there(&here) == Some(false);
+        if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
             // What was shifted there may have been written over since.
             let moved = node.slot(&decoded).filter(|(_, stamp)| stamp.born <= at);
             let at = moved.map_or(at, |(_, stamp)| at.max(stamp.changed));
