@@ -163,8 +163,8 @@ impl Oracle {
             }
             // An index that an element had names that element, and an append would put the value elsewhere.
             Target::Append { array, named, .. } => {
-                let meant = named.map(|index| array.child(index)).filter(|meant| meant.is_in(base));
-                let is_gone = |event: &Event| meant.as_ref().is_some_and(|meant| event.changes(meant));
+                let is_meant = *named && place.is_in(base);
+                let is_gone = |event: &Event| is_meant && event.changes(&place);
                 let version = last(&|event| event.changes(array) || is_gone(event));
                 (version.is_some() || came(array), version)
             }

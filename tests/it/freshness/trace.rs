@@ -20,7 +20,7 @@ pub(super) enum Target {
     /// To put an element before this one.
     Insert { array: Place, before: usize },
     /// To put an element behind the last; `named` if the patch said at which index.
-    Append { array: Place, len: usize, named: Option<usize> },
+    Append { array: Place, len: usize, named: bool },
     /// To put an element further behind the last than one can be.
     Beyond { array: Place, index: usize },
     /// To read something, for a copy.
@@ -72,9 +72,14 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
     let mut shadow = Shadow::of(document, Some(&Place::default()));
     let mut targets = Vec::new();
     let mut is_broken = false;
+    let mut gone: Vec<Place> = Vec::new();
     for (number, op) in ops.iter().enumerate() {
         let place = |pointer: &dyn std::fmt::Display| Place::parse(&pointer.to_string());
-        let mut note = |target: Option<Target>| targets.extend(target.map(|target| (number, target)));
+        // What the patch took away is its own affair.
+        let is_own = |target: &Target| gone.iter().any(|gone: &Place| gone.covers(&target.place()));
+        let mut note = |target: Option<Target>| {
+            targets.extend(target.filter(|target| !is_own(target)).map(|target| (number, target)));
+        };
         match op {
             Op::Test(_) => {}
             Op::Replace(op) => note(shadow.over(&place(&op.path), false)),
@@ -103,7 +108,16 @@ pub(super) fn targets(document: &Value, ops: &[Op]) -> Vec<(usize, Target)> {
         // After an operation that cannot be applied the others are seen from the document before it.
         if !is_broken {
             match super::history::apply(&mut candidate, op) {
-                Ok(()) => shadow.apply(op, &candidate),
+                Ok(()) => {
+                    let taken = match op {
+                        Op::Remove(op) => Some(place(&op.path)),
+                        Op::Move(op) => Some(place(&op.from)),
+                        _ => None,
+                    };
+                    let member = taken.filter(|taken| !shadow.holds_elements(taken));
+                    gone.extend(member.and_then(|member| shadow.origin_of(&member)));
+                    shadow.apply(op, &candidate);
+                }
                 Err(()) => is_broken = !matches!(op, Op::Test(_)),
             }
         }
@@ -189,23 +203,25 @@ impl Shadow {
         match &parent.below {
             Below::Elements(elements, len) => {
                 let array = parent.origin.clone()?;
-                let append = |named| Target::Append { array: array.clone(), len: *len, named };
+                let append = |len, named| Target::Append { array: array.clone(), len, named };
                 // What the patch put behind the others has shifted none of them.
                 let own = elements.iter().filter(|element| element.slot.is_none()).count();
                 let behind = elements.iter().rev().take_while(|element| element.slot.is_none()).count();
                 let taken = len - (elements.len() - own);
+                // Where what is behind the last comes to stand, as places were called before the patch.
+                let end = elements.len() + taken - (own - behind);
                 Some(match index(token) {
                     Some(at) if at < elements.len() => {
                         // The first from there on that the patch did not make.
                         let next = elements[at..].iter().find_map(|element| element.slot.as_ref());
                         match next.and_then(|origin| origin.index_in(&array)) {
                             Some(before) => Target::Insert { array, before },
-                            None => append(None),
+                            None => append(end, false),
                         }
                     }
                     Some(at) if at > elements.len() => Target::Beyond { index: at - elements.len() + len, array },
-                    Some(at) => append(Some(at + taken - (own - behind))),
-                    None if token == "-" => append(None),
+                    Some(_) => append(end, true),
+                    None if token == "-" => append(end, false),
                     // The name of a member that an array has no place for.
                     None => Target::New(array.child(token)),
                 })
