@@ -167,9 +167,11 @@ impl Shadow {
                 continue;
             }
             let mut origin = shadow.origin.clone()?;
-            // Behind the last element: as far behind it as before.
+            // Behind the last element.
             let behind = match &shadow.below {
-                Below::Elements(elements, len) => index(token).map(|index| index - elements.len() + len),
+                Below::Elements(elements, len) => {
+                    index(token).map(|index| index - elements.len() + end(elements, *len))
+                }
                 Below::Nothing | Below::Members(_) => None,
             };
             origin = behind.map_or_else(|| origin.child(token), |index| origin.child(index));
@@ -204,12 +206,7 @@ impl Shadow {
             Below::Elements(elements, len) => {
                 let array = parent.origin.clone()?;
                 let append = |len, named| Target::Append { array: array.clone(), len, named };
-                // What the patch put behind the others has shifted none of them.
-                let own = elements.iter().filter(|element| element.slot.is_none()).count();
-                let behind = elements.iter().rev().take_while(|element| element.slot.is_none()).count();
-                let taken = len - (elements.len() - own);
-                // Where what is behind the last comes to stand, as places were called before the patch.
-                let end = elements.len() + taken - (own - behind);
+                let end = end(elements, *len);
                 Some(match index(token) {
                     Some(at) if at < elements.len() => {
                         // The first from there on that the patch did not make.
@@ -219,7 +216,7 @@ impl Shadow {
                             None => append(end, false),
                         }
                     }
-                    Some(at) if at > elements.len() => Target::Beyond { index: at - elements.len() + len, array },
+                    Some(at) if at > elements.len() => Target::Beyond { index: at - elements.len() + end, array },
                     Some(_) => append(end, true),
                     None if token == "-" => append(end, false),
                     // The name of a member that an array has no place for.
@@ -291,4 +288,11 @@ impl Shadow {
             }
         }
     }
+}
+
+/// Where what is behind the last element comes to stand, as places were called before the patch: what the patch put
+/// behind the others has shifted none of them. `len`: how many there were.
+fn end(elements: &[Shadow], len: usize) -> usize {
+    let behind = elements.iter().rev().take_while(|element| element.slot.is_none()).count();
+    len + behind
 }
