@@ -158,13 +158,14 @@ fn judge_stages(
     for (index, op) in ops.iter().enumerate() {
         let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
         targets.note(index, op, &candidate);
-        if violations.is_empty()
-            && !broken
-            && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes)
-        {
+        let is_tried = violations.is_empty() && !broken;
+        if is_tried && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test(_));
             inapplicable.push(violation.at_op(index));
+        }
+        if !is_tried || broken {
+            targets.not_applied();
         }
         unauthorized.extend(violations);
     }
@@ -234,7 +235,9 @@ fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut
 
 /// `value`, which stood at `place`, without what stood at `from`, if that lies below.
 fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, edit: &Edit) -> Node {
-    if let Some(below) = from.strip_prefix(place)
+    // `strip_prefix` alone would find `/a/1` in `/a/10`.
+    if from.starts_with(place)
+        && let Some(below) = from.strip_prefix(place)
         && !below.is_root()
         && value.get(below).is_some()
     {

@@ -7,7 +7,6 @@
 mod forgeries;
 mod invariants;
 mod orders;
-mod random;
 mod stored;
 mod world;
 

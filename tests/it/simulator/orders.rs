@@ -8,8 +8,8 @@ use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
-use super::random::Random;
 use super::world::{blueprint, tally};
+use crate::random::Random;
 
 /// The four proposals: an append, two writers of one field, and one that only holds once another was committed.
 fn proposals() -> [(&'static str, Value); 4] {

@@ -9,7 +9,7 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotError;
 
-use super::random::Random;
+use crate::random::Random;
 
 pub(super) struct Stored {
     seed: u64,

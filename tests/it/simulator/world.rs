@@ -11,8 +11,8 @@ use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
-use super::random::Random;
 use super::stored::Stored;
+use crate::random::Random;
 
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 600;

@@ -64,11 +64,16 @@ pub(super) fn on_the_way(
         }
         let decoded = token.decoded();
         here.push_back(token.clone());
-        if let Some(change) = shifted(node, &decoded, read) {
-            return Some(Change { place: here, at: change, what: What::Shifted });
+        // What neither was there nor is was not shifted.
+        let is_nothing = || node.slot(&decoded).is_none() && was_there(&here) == Some(false);
+        if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
+            // What was shifted there may have been written over since.
+            let moved = node.slot(&decoded).filter(|(_, stamp)| stamp.born <= at);
+            let at = moved.map_or(at, |(_, stamp)| at.max(stamp.changed));
+            return Some(Change { place: here, at, what: What::Shifted });
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
-            let lost = lost_since(node, read);
+            let lost = member_lost_since(node, &decoded, read);
             // Of what was never there nothing can have gone.
             return match was_there(&here) {
                 Some(true) => {
@@ -104,7 +109,7 @@ pub(super) fn of_place(
     let change = |at, what| Some(Change { place: place.to_buf(), at, what });
     match node.slot(&token) {
         Some((_, stamp)) if stamp.born > read => change(stamp.changed, What::New),
-        None if was_there(place) == Some(true) => change(lost_since(node, read)?, What::Gone),
+        None if was_there(place) == Some(true) => change(member_lost_since(node, &token, read)?, What::Gone),
         _ => None,
     }
 }
@@ -186,6 +191,12 @@ fn lost_since(node: &Node, read: At) -> Option<At> {
         Node::Object(object) => object.lost_since(read),
         _ => None,
     }
+}
+
+/// When a member went away that was there at version `read`; if that is not known any more, when last any did.
+fn member_lost_since(node: &Node, key: &str, read: At) -> Option<At> {
+    let lost = lost_since(node, read)?;
+    Some(node.as_object().and_then(|object| object.member_lost_since(key, read)).unwrap_or(lost))
 }
 
 fn members_changed(node: &Node) -> Option<At> {

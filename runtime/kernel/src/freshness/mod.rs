@@ -148,9 +148,9 @@ impl Report<'_> {
 
     fn check_reserved(&mut self, target: &Target) {
         let holder = self.inputs.context.reservations.holder_of(target, self.inputs.context.invocation);
-        if let Some(holder) = holder.filter(|_| !self.is_full() && target.action != Action::Copies) {
+        if let Some((holder, place)) = holder.filter(|_| !self.is_full() && target.action != Action::Copies) {
             let message = format!("this place is kept for {holder} for a moment; what you read may change by then");
-            let violation = Violation::new(Code::Reserved, target.place.as_str(), message).at_op(target.op);
+            let violation = Violation::new(Code::Reserved, place.as_str(), message).at_op(target.op);
             self.conflict.violations.push(violation);
         }
     }
@@ -158,6 +158,10 @@ impl Report<'_> {
     fn check_target(&mut self, target: &Target) {
         let (place, base, action) = (&*target.place, self.base(), target.action);
         let was_there = |place: &Pointer| Some(self.inputs.context.basis?.state.get(place).is_some());
+        if action.needs_value() && was_there(place) == Some(false) && self.inputs.state.get(place).is_none() {
+            // Nobody was faster: it could be applied neither then nor now, and why is told at the next stage.
+            return;
+        }
         let changes = match changes::on_the_way(self.root(), place, base, &was_there, action.needs_value()) {
             Some(change) => vec![change],
             None => match action {
@@ -165,11 +169,18 @@ impl Report<'_> {
                 Action::Overwrites | Action::Removes | Action::Copies => {
                     changes::at_and_below(self.root(), place, base, Depth::Everything, VIOLATIONS_MAX)
                 }
+                // An index so far behind the end that there was never an element before it.
+                Action::Creates if !self.could_be_appended(place) => Vec::new(),
                 Action::Creates | Action::Inserts => {
                     changes::of_place(self.root(), place, base, &was_there).into_iter().collect()
                 }
-                // Elements that others appended are no reason not to append another.
-                Action::Appends => Vec::new(),
+                // Elements that others appended are no reason not to append another. But an index that an element had
+                // names that element, and it is not the last one's successor that was meant.
+                Action::Appends => {
+                    let meant =
+                        target.lands_at.as_deref().filter(|made| target.names_index && was_there(made) == Some(true));
+                    meant.and_then(|made| changes::of_place(self.root(), made, base, &was_there)).into_iter().collect()
+                }
             },
         };
         if changes.is_empty() {
@@ -181,6 +192,14 @@ impl Report<'_> {
         }
     }
 
+    /// Whether there was an element before this place when its author looked; true of what is no index.
+    fn could_be_appended(&self, place: &Pointer) -> bool {
+        let (Some(basis), Some((above, token))) = (self.inputs.context.basis, place.split_back()) else { return true };
+        let Ok(index) = token.decoded().parse::<usize>() else { return true };
+        let last = index.checked_sub(1).map(|last| above.with_trailing_token(last));
+        last.is_none_or(|last| basis.state.get(&last).is_some())
+    }
+
     /// What is written over or taken away must have been seen by whoever could see it.
     fn check_seen(&mut self, target: &Target) {
         let overwrites = matches!(target.action, Action::Overwrites | Action::Removes);
@@ -188,7 +207,12 @@ impl Report<'_> {
         let place = &*target.place;
         let was_shown = basis.reads.iter().any(|read| place.starts_with(read));
         let was_there = basis.state.get(place).is_some();
-        if was_there && !was_shown && self.inputs.contract.may_read(place) && !self.is_full() {
+        let is_told = self
+            .conflict
+            .violations
+            .iter()
+            .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
+        if was_there && !was_shown && self.inputs.contract.may_read(place) && !is_told && !self.is_full() {
             let message = "you were not shown the whole of what is here, so you cannot write over it";
             let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).at_op(target.op);
             violation.found = self.payload(place);

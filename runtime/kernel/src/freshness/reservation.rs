@@ -50,11 +50,15 @@ impl Reservations {
         Self(held.map(|(invocation, held)| (*invocation, held.clone())).collect())
     }
 
-    /// Who has the place of a target that is another's.
-    pub(super) fn holder_of(&self, target: &Target, own: Option<InvocationId>) -> Option<&WorkerName> {
+    /// Who has the place of a target that is another's, and what the place is called that the two share.
+    pub(super) fn holder_of<'a>(
+        &self,
+        target: &'a Target,
+        own: Option<InvocationId>,
+    ) -> Option<(&WorkerName, &'a Pointer)> {
         let others = self.0.iter().filter(|(invocation, _)| Some(**invocation) != own);
-        let holds = |reservation: &Reservation| reservation.places.iter().any(|place| touches(target, place));
-        others.map(|(_, reservation)| reservation).find(|reservation| holds(reservation)).map(|held| &held.worker)
+        let shared = |held: &Reservation| held.places.iter().find_map(|place| shared(target, place));
+        others.map(|(_, held)| held).find_map(|held| Some((&held.worker, shared(held)?)))
     }
 
     /// What of these places nobody else has yet.
@@ -67,7 +71,7 @@ impl Reservations {
     pub(crate) fn until(&self, awaited: &[PointerBuf], own: InvocationId) -> Option<Timestamp> {
         let others = self.0.iter().filter(|(invocation, _)| **invocation != own);
         let in_the_way = others
-            .filter(|(_, held)| held.places.iter().any(|place| awaited.iter().any(|awaited| overlap(awaited, place))));
+            .filter(|(_, held)| held.places.iter().any(|place| awaited.iter().any(|awaited| hinders(place, awaited))));
         in_the_way.map(|(_, held)| held.until).max()
     }
 
@@ -86,13 +90,25 @@ fn overlap(one: &Pointer, other: &Pointer) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Whether writing to a target changes what is at a place, or its index.
-fn touches(target: &Target, place: &Pointer) -> bool {
-    if overlap(&target.place, place) {
-        return true;
-    }
-    let Some((array, index)) = target.place.split_back().filter(|_| target.action.shifts()) else { return false };
-    // To an object an index is a name like others, and nothing is behind it; then a little too much is kept.
+/// Whether a reservation of `place` may be why somebody was refused at `awaited`. What was to be done there is not
+/// known any more: it may have been to put an element before `place`, or to take one away there.
+fn hinders(place: &Pointer, awaited: &Pointer) -> bool {
+    overlap(place, awaited) || is_behind(place, awaited)
+}
+
+/// Whether `place` lies in an element behind `element`, in the same array.
+///
+/// To an object an index is a name like others, and nothing is behind it; then a little too much is kept.
+fn is_behind(place: &Pointer, element: &Pointer) -> bool {
+    let Some((array, index)) = element.split_back() else { return false };
     let Ok(index) = index.decoded().parse::<usize>() else { return false };
     index_in(place, array).is_some_and(|(mine, _)| mine > index)
+}
+
+/// Where writing to a target changes what is at a place, or its index: the target, or for an append the place it makes.
+fn shared<'a>(target: &'a Target, place: &Pointer) -> Option<&'a Pointer> {
+    if overlap(&target.place, place) || (target.action.shifts() && is_behind(place, &target.place)) {
+        return Some(&target.place);
+    }
+    target.lands_at.as_deref().filter(|made| overlap(made, place))
 }

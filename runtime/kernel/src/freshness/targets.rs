@@ -19,6 +19,10 @@ pub(crate) struct Target {
     pub(crate) place: PointerBuf,
     /// What it does there.
     pub(crate) action: Action,
+    /// Of an append: the place it makes.
+    pub(crate) lands_at: Option<PointerBuf>,
+    /// Of an append: whether the patch named that place by its index, not by `-`.
+    pub(crate) names_index: bool,
 }
 
 /// What an operation does at a place.
@@ -54,6 +58,8 @@ impl Action {
 enum Own {
     /// Everything there is of its making.
     Wrote(PointerBuf),
+    /// The same, but there was something before, and an element there still has its place among the others.
+    Overwrote(PointerBuf),
     Inserted(PointerBuf, usize),
     Removed(PointerBuf, usize),
 }
@@ -63,17 +69,20 @@ enum Own {
 pub(crate) struct Targets {
     targets: Vec<Target>,
     own: Vec<Own>,
+    /// How many of them the operations before the last one noted have made.
+    applied: usize,
 }
 
 impl Targets {
     /// Notes what an operation is about to do to the candidate.
     pub(crate) fn note(&mut self, index: usize, op: &Op, candidate: &Candidate) {
+        self.applied = self.own.len();
         match op {
             Op::Test(_) => {}
             Op::Remove(op) => self.leave(index, &op.path, candidate),
             Op::Replace(op) => {
                 self.add(index, &op.path, Action::Overwrites);
-                self.own.push(Own::Wrote(op.path.clone()));
+                self.own.push(Own::Overwrote(op.path.clone()));
             }
             Op::Add(_) => self.arrive(index, op, candidate),
             Op::Copy(copy) => {
@@ -86,6 +95,11 @@ impl Targets {
                 self.arrive(index, op, candidate);
             }
         }
+    }
+
+    /// What was noted of the last operation stays, but it could not be applied: later ones meet the document before it.
+    pub(crate) fn not_applied(&mut self) {
+        self.own.truncate(self.applied);
     }
 
     pub(crate) fn into_vec(self) -> Vec<Target> {
@@ -109,7 +123,11 @@ impl Targets {
         let appends = effect.granted_at != effect.lands_at;
         match effect.kind {
             _ if appends => {
-                self.add(index, &effect.granted_at, Action::Appends);
+                let made = self.before(lands_at, false);
+                if let Some(target) = self.add(index, &effect.granted_at, Action::Appends) {
+                    target.names_index = written_at(op).is_some_and(|path| path == &**lands_at);
+                    target.lands_at = made;
+                }
                 self.own.push(Own::Wrote(effect.lands_at));
             }
             Some(GrantOp::Insert) => {
@@ -127,19 +145,21 @@ impl Targets {
         }
     }
 
-    fn add(&mut self, op: usize, place: &Pointer, action: Action) {
-        if let Some(place) = self.before(place) {
-            self.targets.push(Target { op, place, action });
-        }
+    fn add(&mut self, op: usize, place: &Pointer, action: Action) -> Option<&mut Target> {
+        let place = self.before(place, action.shifts())?;
+        self.targets.push(Target { op, place, action, lands_at: None, names_index: false });
+        self.targets.last_mut()
     }
 
-    /// What a place was called before the patch; none if the patch made it.
-    fn before(&self, place: &Pointer) -> Option<PointerBuf> {
+    /// What a place was called before the patch; none if the patch made it. `as_slot`: it is not about what is there but
+    /// about where it stands among others, which writing over it leaves as it was.
+    fn before(&self, place: &Pointer, as_slot: bool) -> Option<PointerBuf> {
         let mut place = place.to_buf();
         for own in self.own.iter().rev() {
             let (array, index, inserted) = match own {
                 Own::Wrote(wrote) if place.starts_with(wrote) => return None,
-                Own::Wrote(_) => continue,
+                Own::Overwrote(wrote) if place.starts_with(wrote) && !(as_slot && place == *wrote) => return None,
+                Own::Wrote(_) | Own::Overwrote(_) => continue,
                 Own::Inserted(array, index) => (array, *index, true),
                 Own::Removed(array, index) => (array, *index, false),
             };
@@ -158,8 +178,20 @@ impl Targets {
     }
 }
 
+/// The path of an operation that puts something somewhere.
+fn written_at(op: &Op) -> Option<&Pointer> {
+    match op {
+        Op::Add(op) => Some(&op.path),
+        Op::Copy(op) => Some(&op.path),
+        Op::Move(op) => Some(&op.path),
+        Op::Replace(_) | Op::Remove(_) | Op::Test(_) => None,
+    }
+}
+
 /// The index by which a place lies in an array, and the rest of its pointer.
 pub(super) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
-    let (token, rest) = place.strip_prefix(array)?.split_front()?;
+    // `strip_prefix` alone would find `/a/1` in `/a/10`.
+    let below = place.starts_with(array).then(|| place.strip_prefix(array)).flatten()?;
+    let (token, rest) = below.split_front()?;
     Some((token.decoded().parse().ok()?, rest.to_buf()))
 }

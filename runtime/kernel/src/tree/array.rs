@@ -195,7 +195,8 @@ impl Array {
             true => self.slot(index).map(|(_, stamp)| stamp.born),
             false => self.slots().skip(index).map(|(_, stamp)| stamp.born).min(),
         };
-        self.losses.note(Loss { from: u32::try_from(index).unwrap_or(u32::MAX), born: born.unwrap_or(0), at });
+        let from = u32::try_from(index).unwrap_or(u32::MAX);
+        self.losses.note(Loss { from, member: 0, born: born.unwrap_or(0), at });
     }
 
     /// Makes the tree anew from the leaf of `index` on; `edit` gets the elements from there, and the place of `index`

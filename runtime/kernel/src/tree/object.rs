@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::slice;
 use std::sync::Arc;
 
-use super::stamp::{At, Loss, Losses, Stamp, Stamps};
+use super::stamp::{self, At, Loss, Losses, Stamp, Stamps};
 use super::{Key, Known, Node, Sum};
 use crate::digest::Hasher;
 use crate::json;
@@ -132,6 +132,11 @@ impl Object {
         self.losses.since(read)
     }
 
+    /// When last this member, which was there at version `read`, went away; none also where that is not known any more.
+    pub fn member_lost_since(&self, key: &str, read: At) -> Option<At> {
+        self.losses.of_member(key, read)
+    }
+
     /// The members that changed after a version, wholly or inside, in the order of their keys, with their stamps.
     pub fn touched_since(&self, at: At) -> Vec<(&Key, &Node, Stamp)> {
         let mut touched = Vec::new();
@@ -177,7 +182,7 @@ impl Object {
     /// If there is no such member.
     pub(super) fn remove(&mut self, key: &str, at: At) -> Node {
         let (node, stamp) = self.root.remove(key, None, 0);
-        self.losses.note(Loss { from: 0, born: stamp.born, at });
+        self.losses.note(Loss { from: 0, member: stamp::member(key), born: stamp.born, at });
         self.members = at;
         node
     }

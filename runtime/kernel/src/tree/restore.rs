@@ -228,14 +228,16 @@ impl<'f> Reader<'f> {
             _ => return Err(misshapen("a list of losses")),
         };
         let loss = |loss: &[Value]| {
-            let from = loss[0].as_u64().and_then(|from| u32::try_from(from).ok());
-            let from = from.ok_or_else(|| misshapen("a loss"))?;
-            Ok(Loss { from, born: self.number(&loss[1])?, at: self.number(&loss[2])? })
+            let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+            let (Some(from), Some(member)) = (number(&loss[0]), number(&loss[1])) else {
+                return Err(misshapen("a loss"));
+            };
+            Ok(Loss { from, member, born: self.number(&loss[2])?, at: self.number(&loss[3])? })
         };
-        if numbers.len() % 3 != 0 {
+        if numbers.len() % 4 != 0 {
             return Err(misshapen("a list of losses"));
         }
-        let losses = numbers.chunks_exact(3).map(loss).collect::<Result<_>>()?;
+        let losses = numbers.chunks_exact(4).map(loss).collect::<Result<_>>()?;
         Losses::restored(losses).ok_or_else(|| misshapen("a list of losses"))
     }
 }

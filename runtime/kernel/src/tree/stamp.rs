@@ -118,10 +118,26 @@ impl Stamps {
 pub(super) struct Loss {
     /// The first index concerned; 0 for a member of an object.
     pub(super) from: u32,
+    /// Which member it was, as [`member`] has it; 0 for elements, and where several were taken together.
+    pub(super) member: u32,
     /// When the oldest place concerned had come to be.
     pub(super) born: At,
     /// When it happened.
     pub(super) at: At,
+}
+
+impl Loss {
+    /// Whether it concerns whoever an earlier one concerned.
+    const fn covers(&self, earlier: &Self) -> bool {
+        earlier.from >= self.from && earlier.born >= self.born
+    }
+}
+
+/// A member's name in 32 bits (FNV-1a), so that losses stay small; never 0. Two names that share a number only share
+/// the version by which the later of them went.
+pub(super) fn member(key: &str) -> u32 {
+    let hash = key.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.max(1)
 }
 
 /// How many losses of one container are told apart; beyond, the oldest are taken together, so that a very old read may
@@ -149,20 +165,34 @@ impl Losses {
             return;
         }
         let losses = self.0.get_or_insert_default();
-        // Whoever an earlier loss concerns, this one does, too.
-        losses.retain(|earlier| earlier.from < loss.from || earlier.born < loss.born);
+        // Whoever an earlier loss concerns, this one does, too; but which member it was is still asked.
+        losses.retain(|earlier| !loss.covers(earlier) || earlier.member != loss.member);
         losses.push(loss);
-        if losses.len() > LOSSES_MAX {
-            let oldest = losses.remove(0);
+        if losses.len() <= LOSSES_MAX {
+            return;
+        }
+        let covered = (0..losses.len()).find(|old| losses[old + 1..].iter().any(|later| later.covers(&losses[*old])));
+        let oldest = losses.remove(covered.unwrap_or(0));
+        if covered.is_none() {
             let next = &mut losses[0];
-            *next =
-                Loss { from: next.from.min(oldest.from), born: next.born.min(oldest.born), at: next.at.max(oldest.at) };
+            *next = Loss {
+                from: next.from.min(oldest.from),
+                member: 0,
+                born: next.born.min(oldest.born),
+                at: next.at.max(oldest.at),
+            };
         }
     }
 
     /// When last something went away that was there at version `read`.
     pub(super) fn since(&self, read: At) -> Option<At> {
         let concerned = self.each().iter().filter(|loss| loss.born <= read && read < loss.at);
+        concerned.map(|loss| loss.at).max()
+    }
+
+    /// When last this member, which was there at version `read`, went away; none also where that is not known any more.
+    pub(super) fn of_member(&self, key: &str, read: At) -> Option<At> {
+        let concerned = self.each().iter().filter(|loss| loss.member == member(key) && read < loss.at);
         concerned.map(|loss| loss.at).max()
     }
 

@@ -98,7 +98,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         if losses.each().is_empty() {
             self.raw("0,");
         } else {
-            let flat = losses.each().iter().flat_map(|loss| [loss.from, loss.born, loss.at]);
+            let flat = losses.each().iter().flat_map(|loss| [loss.from, loss.member, loss.born, loss.at]);
             self.numbers(flat);
             self.raw(",");
         }

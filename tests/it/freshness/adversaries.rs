@@ -1,0 +1,303 @@
+//! Writers that invalidate each other: each reads what all of them write, and writes again whenever it has written.
+//!
+//! Without reservations the slower one would be refused for ever. With them everyone gets its commits, whatever the
+//! order in which the answers come, and within a few attempts.
+
+use std::collections::BTreeMap;
+
+use json_patch::PatchOperation as Op;
+use patchboard_kernel::blueprint::{Blueprint, Freshness};
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
+use patchboard_kernel::record::{Body, Record};
+use patchboard_kernel::rejection::Code;
+use patchboard_kernel::replay;
+use serde_json::{Value, json};
+
+use super::history::History;
+use super::oracle::{Oracle, Question, Shown};
+use super::place::Place;
+use crate::random::Random;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Refusals of one invocation by others' being faster, for each other writer. With the answer to its reservation a
+/// writer may find the place that it waited for changed again, by who had it before.
+const REFUSALS_PER_RIVAL: u32 = 2;
+
+struct Pending {
+    invocation: InvocationId,
+    attempt: u32,
+    worker: WorkerName,
+    patch: Value,
+}
+
+struct Duel {
+    board: Board,
+    now: Timestamp,
+    pending: Vec<Pending>,
+    records: Vec<Record>,
+    /// Refusals by invocation.
+    refusals: BTreeMap<InvocationId, u32>,
+    attempts: u32,
+    given_up: u32,
+    /// How often nothing but time went on.
+    waits: u32,
+}
+
+/// How a game went.
+#[derive(Debug)]
+struct Played {
+    commits: Vec<u64>,
+    attempts: u32,
+    refusals_max: u32,
+    waits: u32,
+}
+
+fn blueprint(writers: usize, goals: &[u64]) -> Blueprint {
+    let names = &NAMES[..writers];
+    let reads: Vec<String> = names.iter().map(|name| format!("/{name}")).collect();
+    let workers: BTreeMap<&str, Value> = names
+        .iter()
+        .map(|name| {
+            let worker = json!({
+                "agent": "script", "script": [[]], "reads": reads,
+                "writes": [{"path": format!("/{name}"), "ops": ["replace"]}],
+            });
+            (*name, worker)
+        })
+        .collect();
+    let begin = names.iter().map(|name| json!({"name": format!("begin-{name}"), "trigger": "start", "run": name}));
+    let again = names.iter().zip(goals).map(|(name, goal)| {
+        json!({
+            "name": format!("again-{name}"), "trigger": {"op": "replace", "path": format!("/{name}")},
+            "when": format!("value < {goal}"), "run": name,
+        })
+    });
+    let rules: Vec<Value> = begin.chain(again).collect();
+    let initial: BTreeMap<&str, u64> = names.iter().map(|name| (*name, 0)).collect();
+    let value = json!({
+        "blueprint": 1, "name": "adversaries", "workers": workers, "rules": rules,
+        "state": {"schema": {"type": "object"}, "initial": initial},
+    });
+    serde_json::from_value(value).expect("the blueprint is one")
+}
+
+impl Duel {
+    /// Plays until nothing is left to do; `choose` says which of so many answers comes next.
+    fn play(writers: usize, goals: &[u64], choose: &mut dyn FnMut(&[Pending]) -> usize) -> (Played, Self) {
+        let genesis = Genesis {
+            board: BoardId::from("adversaries"),
+            blueprint: blueprint(writers, goals),
+            request: Value::Null,
+            salt: Salt([5; 32]),
+            at: Timestamp(0),
+        };
+        let (board, step) = Board::create(genesis).expect("the board can be made");
+        let mut duel = Self {
+            board,
+            now: Timestamp(0),
+            pending: Vec::new(),
+            records: Vec::new(),
+            refusals: BTreeMap::new(),
+            attempts: 0,
+            given_up: 0,
+            waits: 0,
+        };
+        duel.settle(step);
+        for _ in 0..1000 {
+            duel.now = duel.now.plus_ms(10);
+            if !duel.pending.is_empty() {
+                let next = choose(&duel.pending);
+                let Pending { invocation, attempt, worker, patch } = duel.pending.remove(next);
+                let from = From::Attempt { invocation, attempt };
+                let reply = ReplyBody::Json(patch);
+                let step = duel.board.step(duel.now, Input::Propose(Proposal { from, worker, reply, usage: None }));
+                duel.settle(step);
+            } else if let Some(at) = duel.board.wake_at().filter(|_| !duel.board.scheduler().open().is_empty()) {
+                duel.waits += 1;
+                duel.now = at;
+                let step = duel.board.step(at, Input::Tick);
+                duel.settle(step);
+            } else {
+                break;
+            }
+        }
+        let document = duel.board.state().root().to_value();
+        let played = Played {
+            commits: NAMES[..writers].iter().map(|name| document[*name].as_u64().expect("it counts")).collect(),
+            attempts: duel.attempts,
+            refusals_max: duel.refusals.values().copied().max().unwrap_or(0),
+            waits: duel.waits,
+        };
+        (played, duel)
+    }
+
+    fn settle(&mut self, step: Step) {
+        for record in &step.records {
+            if let Ok(Body::Rejected(rejected)) = record.body() {
+                let attempt = rejected.by.attempt.as_ref().expect("nobody proposes directly");
+                *self.refusals.entry(attempt.invocation).or_default() += 1;
+                self.given_up += u32::from(rejected.is_final);
+            }
+        }
+        self.records.extend(step.records);
+        for effect in step.effects {
+            if let Effect::Call { invocation, attempt, worker, .. } = effect {
+                self.attempts += 1;
+                let value = self.board.state().root()[worker.as_str()].to_value().as_u64().expect("it counts") + 1;
+                let patch = json!([{"op": "replace", "path": format!("/{worker}"), "value": value}]);
+                self.pending.push(Pending { invocation, attempt, worker, patch });
+            }
+        }
+    }
+}
+
+/// Everyone has what it wanted, within the bound.
+fn check(writers: usize, goals: &[u64], played: &Played, duel: &Duel, how: &str) {
+    assert_eq!(played.commits, goals, "{how}: {played:?}");
+    assert_eq!(duel.given_up, 0, "{how}: {played:?}");
+    let rivals = u32::try_from(writers - 1).expect("few");
+    let bound = REFUSALS_PER_RIVAL * rivals;
+    assert!(played.refusals_max <= bound, "{how}: an invocation was refused more than {bound} times: {played:?}");
+    let commits = u32::try_from(goals.iter().sum::<u64>()).expect("few");
+    assert!(played.attempts <= commits * (1 + bound), "{how}: {played:?}");
+}
+
+fn check_replay(duel: &Duel, how: &str) {
+    let replayed = replay::replay(&duel.records, None).unwrap_or_else(|difference| panic!("{how}: {difference}"));
+    assert_eq!(replayed.board.head(), duel.board.head(), "{how}");
+    assert_eq!(replayed.board.reservations(), duel.board.reservations(), "{how}");
+}
+
+/// Every order in which the answers can come, depth first.
+fn explore(writers: usize, goals: &[u64], runs_max: usize) -> (usize, u32, u32) {
+    let mut order: Vec<usize> = Vec::new();
+    let (mut runs, mut attempts_max, mut refusals_max) = (0, 0, 0);
+    loop {
+        let mut widths = Vec::new();
+        let (played, duel) = Duel::play(writers, goals, &mut |pending| {
+            let choice = order.get(widths.len()).copied().unwrap_or(0);
+            widths.push(pending.len());
+            choice
+        });
+        let how = format!("order {order:?}");
+        check(writers, goals, &played, &duel, &how);
+        if runs % 16 == 0 {
+            check_replay(&duel, &how);
+        }
+        runs += 1;
+        assert!(runs <= runs_max, "more orders than were expected");
+        attempts_max = attempts_max.max(played.attempts);
+        refusals_max = refusals_max.max(played.refusals_max);
+        // The next order: the last choice that can be another one is.
+        order.resize(widths.len(), 0);
+        let Some(last) = (0..order.len()).rev().find(|place| order[*place] + 1 < widths[*place]) else {
+            return (runs, attempts_max, refusals_max);
+        };
+        order[last] += 1;
+        order.truncate(last + 1);
+    }
+}
+
+#[test]
+fn two_writers_that_invalidate_each_other_finish_whatever_the_order() {
+    let (runs, attempts, refusals) = explore(2, &[3, 3], 2_000);
+    eprintln!(
+        "adversaries: {runs} orders of two writers, at most {attempts} attempts for 6 commits, {refusals} refusals of one"
+    );
+    assert!(runs > 20, "there are more orders than {runs}");
+    assert!(refusals > 0, "they never met");
+}
+
+#[test]
+fn three_writers_finish_whatever_the_order() {
+    let (runs, attempts, refusals) = explore(3, &[1, 1, 1], 2_000);
+    eprintln!(
+        "adversaries: {runs} orders of three writers, at most {attempts} attempts for 3 commits, {refusals} refusals of one"
+    );
+    assert!(refusals > 0, "they never met");
+}
+
+#[test]
+fn writers_that_invalidate_each_other_finish_in_random_orders() {
+    let only = std::env::var("FRESHNESS_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let (mut attempts, mut refusals, mut waits) = (0, 0, 0);
+    for seed in only.map_or(0..1000, |seed| seed..seed + 1) {
+        let mut random = Random::new(seed);
+        let writers = if seed % 5 == 4 { 3 } else { 2 };
+        let goals = &[2, 2, 2][..writers];
+        let (played, duel) = Duel::play(writers, goals, &mut |pending| {
+            usize::try_from(random.below(pending.len() as u64)).expect("few wait")
+        });
+        let how = format!("SEED={seed}");
+        check(writers, goals, &played, &duel, &how);
+        if seed % 10 == 0 {
+            check_replay(&duel, &how);
+        }
+        attempts = attempts.max(played.attempts);
+        refusals = refusals.max(played.refusals_max);
+        waits += played.waits;
+    }
+    eprintln!(
+        "adversaries: 1,000 random orders, 200 of them of three writers: at most {attempts} attempts, {refusals} refusals of one, {waits} waits for time"
+    );
+}
+
+/// The worst order: before each answer of another, `a` has changed what it read.
+fn a_before_each() -> impl FnMut(&[Pending]) -> usize {
+    let mut is_turn_of_a = false;
+    move |pending| {
+        is_turn_of_a = !is_turn_of_a;
+        let is_next = |pending: &Pending| (pending.worker.as_str() == "a") == is_turn_of_a;
+        pending.iter().position(is_next).unwrap_or(0)
+    }
+}
+
+#[test]
+fn who_is_always_slower_gets_its_commits_only_by_reservations() {
+    for writers in [2, 3] {
+        let goals = &[12, 2, 2][..writers];
+        let (played, duel) = Duel::play(writers, goals, &mut a_before_each());
+        check(writers, goals, &played, &duel, "a before each");
+        check_replay(&duel, "a before each");
+        // While `a` still had something to do, not after it was done.
+        let order = duel.records.iter().filter_map(|record| match record.body() {
+            Ok(Body::Committed(committed)) => Some(committed.by.worker.to_string()),
+            _ => None,
+        });
+        let order: Vec<String> = order.collect();
+        let first_of_b = order.iter().position(|worker| worker == "b").expect("b has its commits");
+        assert!(first_of_b <= 2, "b waited for {first_of_b} commits: {order:?}");
+        eprintln!("adversaries: a before each of {writers}: {played:?}, commits of {}", order.join(" "));
+    }
+    // The same order without reservations, by the oracle: `b` is refused for as long as `a` goes on.
+    let mut oracle = Oracle::new(History::new(json!({"a": 0, "b": 0})));
+    let patch = |name: &str, value: u64| -> Vec<Op> {
+        let patch = json!([{"op": "replace", "path": format!("/{name}"), "value": value}]);
+        serde_json::from_value(patch).expect("it is a patch")
+    };
+    for round in 1..=100 {
+        let shown = Shown {
+            base: oracle.history.version(),
+            reads: vec![Place::parse("/a"), Place::parse("/b")],
+            members: Vec::new(),
+        };
+        let ask = |oracle: &Oracle, ops: &[Op]| {
+            oracle.judge(&Question {
+                mode: Freshness::Reads,
+                asked: Some((1, &shown)),
+                may_read: &|_| true,
+                ops,
+                conflicts: 8,
+                at: 0,
+            })
+        };
+        let (of_a, of_b) = (patch("a", round), patch("b", round));
+        assert!(ask(&oracle, &of_a).is_empty(), "a is first");
+        oracle.history.commit(round, "a", &of_a);
+        let findings = ask(&oracle, &of_b);
+        assert!(findings.iter().any(|finding| finding.code == Code::StaleRead), "b would be refused in round {round}");
+    }
+}
