@@ -101,6 +101,10 @@ fn hinders(place: &Pointer, awaited: &Pointer) -> bool {
 /// To an object an index is a name like others, and nothing is behind it; then a little too much is kept.
 fn is_behind(place: &Pointer, element: &Pointer) -> bool {
     let Some((array, index)) = element.split_back() else { return false };
+    if index.encoded() == "-" {
+        // Where an append comes to depends on what else happens meanwhile.
+        return index_in(place, array).is_some();
+    }
     let Ok(index) = index.decoded().parse::<usize>() else { return false };
     index_in(place, array).is_some_and(|(mine, _)| mine > index)
 }
