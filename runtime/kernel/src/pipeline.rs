@@ -17,7 +17,7 @@ use crate::invariant;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
-use crate::state::{Candidate, ResultLimits, State};
+use crate::state::{Candidate, Effect, ResultLimits, State};
 use crate::tree::{Edit, Node, Since};
 
 pub(crate) use reply::fingerprint;
@@ -86,7 +86,8 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
     for op in &ops {
-        apply(&mut candidate, op, limits(plan), &mut changes)?;
+        let effect = candidate.effect(op);
+        apply(&mut candidate, op, effect, limits(plan), &mut changes)?;
     }
     Ok(Made { state: candidate.into_state(), changes })
 }
@@ -156,10 +157,11 @@ fn judge_stages(
     let mut inapplicable = Vec::new();
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
-        let violations = seat.contract.judge(index, op, &candidate, &plan.schema);
-        targets.note(index, op, &candidate);
+        let effect = candidate.effect(op);
+        let violations = seat.contract.judge_effect(index, op, &effect, &candidate, &plan.schema);
+        targets.note(index, op, &effect, &candidate);
         let is_tried = violations.is_empty() && !broken;
-        if is_tried && let Err(violation) = apply(&mut candidate, op, limits(plan), &mut changes) {
+        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test(_));
             inapplicable.push(violation.at_op(index));
@@ -206,8 +208,13 @@ fn limits(plan: &Plan) -> ResultLimits {
 }
 
 /// Applies one operation and notes what it did.
-fn apply(candidate: &mut Candidate, op: &Op, limits: ResultLimits, changes: &mut Vec<Change>) -> Result<(), Violation> {
-    let effect = candidate.effect(op);
+fn apply(
+    candidate: &mut Candidate,
+    op: &Op,
+    effect: Effect,
+    limits: ResultLimits,
+    changes: &mut Vec<Change>,
+) -> Result<(), Violation> {
     let taken = match op {
         Op::Move(op) => Some((op.from.clone(), candidate.get(&op.from).cloned())),
         Op::Remove(op) => Some((op.path.clone(), candidate.get(&op.path).cloned())),

@@ -8,7 +8,7 @@ use jsonptr::{Pointer, PointerBuf};
 
 use crate::blueprint::GrantOp;
 use crate::patch::Op;
-use crate::state::Candidate;
+use crate::state::{Candidate, Effect};
 
 /// A place that a patch depends on because of what it does there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Notes what an operation is about to do to the candidate.
-    pub(crate) fn note(&mut self, index: usize, op: &Op, candidate: &Candidate) {
+    pub(crate) fn note(&mut self, index: usize, op: &Op, effect: &Effect, candidate: &Candidate) {
         self.applied = self.own.len();
         match op {
             Op::Test(_) => {}
@@ -84,15 +84,15 @@ impl Targets {
                 self.add(index, &op.path, Action::Overwrites);
                 self.own.push(Own::Overwrote(op.path.clone()));
             }
-            Op::Add(_) => self.arrive(index, op, candidate),
+            Op::Add(_) => self.arrive(index, op, effect.clone()),
             Op::Copy(copy) => {
                 self.add(index, &copy.from, Action::Copies);
-                self.arrive(index, op, candidate);
+                self.arrive(index, op, effect.clone());
             }
             Op::Move(moving) => {
                 // The effect is judged as the document is once `from` is gone, and so is noted after that.
                 self.leave(index, &moving.from, candidate);
-                self.arrive(index, op, candidate);
+                self.arrive(index, op, effect.clone());
             }
         }
     }
@@ -116,8 +116,7 @@ impl Targets {
         });
     }
 
-    fn arrive(&mut self, index: usize, op: &Op, candidate: &Candidate) {
-        let effect = candidate.effect(op);
+    fn arrive(&mut self, index: usize, op: &Op, effect: Effect) {
         let lands_at = &effect.lands_at;
         let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
         let appends = effect.granted_at != effect.lands_at;

@@ -29,7 +29,7 @@ fn apply(state: &State, patch: Value) -> State {
 fn targets(state: &State, patch: Value) -> Vec<Target> {
     let (mut candidate, mut targets) = (state.candidate(), Targets::default());
     for (index, op) in patch::parse(&patch, &PatchLimits::default()).expect("a patch").iter().enumerate() {
-        targets.note(index, op, &candidate);
+        targets.note(index, op, &candidate.effect(op), &candidate);
         candidate.apply(op, LIMITS).expect("it applies");
     }
     targets.into_vec()
