@@ -80,7 +80,7 @@ impl State {
 
     /// A copy to try a patch on. Costs a pointer; what the patch does not touch stays shared.
     pub fn candidate(&self) -> Candidate {
-        // A board is held to fewer commits than that by its limits.
+        // A board stops before that.
         let edit = Edit { at: self.at.saturating_add(1), hasher: Arc::clone(&self.hasher) };
         Candidate { root: self.root.clone(), edit }
     }

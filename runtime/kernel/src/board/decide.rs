@@ -31,6 +31,9 @@ use crate::state::State;
 use crate::tree::{At, Node, Since};
 use crate::view::{self, Prompt};
 
+/// More commits than that have no stamp of their own, whatever the blueprint allows.
+const COMMITS_MAX: u64 = At::MAX as u64 - 1;
+
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
 const LOST_MAX: u32 = 8;
 
@@ -442,7 +445,7 @@ impl Draft<'_> {
             return;
         }
         let limits = &self.board.plan.blueprint.limits;
-        if self.ending.is_none() && self.board.version().0 >= limits.commits {
+        if self.ending.is_none() && self.board.version().0 >= limits.commits.min(COMMITS_MAX) {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
         }
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {

@@ -4,8 +4,8 @@
 //! inside of it counts as changed with the place it came to. So what a place's stamp says holds only together with the
 //! places above it: [`Stamp::under`].
 
-/// The number of the version that a change makes. Stamps are kept for every place, so they are kept small; a blueprint
-/// cannot allow more commits.
+/// The number of the version that a change makes. Stamps are kept for every place, so they are kept small; no board makes
+/// more commits.
 pub type At = u32;
 
 /// When a place came to be, and when something else was last put there.
