@@ -37,6 +37,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("not_boolean", Error, "A CEL expression that is neither true nor false."),
     ("unknown_member", Warning, "An expression looks at a place that can never be there."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
+    ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),
     // Paths.
     ("bad_pattern", Error, "A text that is no path pattern."),
     ("unknown_path", Error, "A path that is no location of the schema."),

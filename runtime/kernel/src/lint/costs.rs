@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Check;
-use crate::pattern::Pattern;
-use crate::schema::{Cost, FEW, StateSchema};
+use crate::blueprint::GrantOp;
+use crate::pattern::{Pattern, PatternToken};
+use crate::schema::{Cost, FEW, Location, Schema, StateSchema};
 
 impl Check<'_> {
     /// Warns of places where a worker may write and where each write makes validation go through a whole collection
@@ -40,11 +41,50 @@ impl Check<'_> {
         }
     }
 
+    /// Warns of grants that let elements come or go in the middle of an array that may grow for ever: everything behind
+    /// them is cut anew.
+    pub(super) fn shifts(&mut self) {
+        let Some(schema) = &self.schema else { return };
+        let mut shifting = Vec::new();
+        for (_, write) in self.writes() {
+            let shifts = [GrantOp::Insert, GrantOp::Remove].iter().any(|op| write.grant.ops.contains(op));
+            let Some((PatternToken::Any | PatternToken::Literal(_), above)) = write.pattern.tokens().split_last()
+            else {
+                continue;
+            };
+            let array = write.pattern.prefix(above.len());
+            if shifts && schema.may_be_array(&array) && !is_bounded(schema, &array) {
+                shifting.push((format!("{}/ops", write.pointer), array.to_string()));
+            }
+        }
+        for (pointer, array) in shifting {
+            let message = format!(
+                "inserting or removing in the middle of `{array}` costs as much as there is behind it; nothing bounds its \
+                 size"
+            );
+            let help = format!(
+                "Give the array a `maxItems` of at most {FEW}, mark elements instead of removing them, or keep them as \
+                 members of an object."
+            );
+            self.find("costly_shift", &pointer, message, help);
+        }
+    }
+
     /// Whether somebody may write something below a place, or the place.
     fn is_written(&self, place: &str) -> bool {
         let Ok(place) = Pattern::parse(place) else { return true };
         self.writes().any(|(_, write)| place.collides(&write.pattern) || place.lies_above(&write.pattern))
     }
+}
+
+/// Whether the schema keeps what is at a place few, or says that it is an object.
+fn is_bounded(schema: &Schema, place: &Pattern) -> bool {
+    let Location::Legal(fragments) = schema.locate(place) else { return true };
+    let says = |keyword: &str, fragment: &String| schema.document().pointer(fragment)?.get(keyword).cloned();
+    fragments.iter().any(|fragment| {
+        says("maxItems", fragment).and_then(|most| most.as_u64()).is_some_and(|most| most <= FEW)
+            || says("type", fragment).is_some_and(|kind| kind == "object")
+    })
 }
 
 fn help(keyword: &str) -> String {

@@ -222,6 +222,7 @@ impl<'a> Check<'a> {
             self.flow();
             self.fields();
             self.costs();
+            self.shifts();
         }
         self.findings
     }

@@ -342,6 +342,10 @@ const FIXTURES: &[Fixture] = &[
             "      answer: {type: string}\n    if: {properties: {claims: {items: {required: [status]}}}}\n    then: {required: [claims]}",
         )],
     ),
+    change(
+        "costly_shift",
+        &[("{path: /claims/*/status}", "{path: /claims/*/status}\n      - {path: /claims/*, ops: [remove]}")],
+    ),
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",
