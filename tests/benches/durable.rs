@@ -13,7 +13,6 @@ use patchboard_kernel::board::Outcome;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
-use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
@@ -28,6 +27,11 @@ mod raw;
 
 use counted::{Counted, Transaction};
 use raw::{RawFile, RawSqlite, length};
+
+#[path = "shared/nobody.rs"]
+mod nobody;
+
+use nobody::Nobody;
 
 /// How long one client's commits are measured, for each size.
 const TIME: Duration = Duration::from_secs(6);
@@ -46,15 +50,6 @@ const GOAL_AGAINST_APPENDS: f64 = 7.0;
 const GOAL_AGAINST_INSERTS: f64 = 70.0;
 /// A record's own bytes over those of its patch.
 const GOAL_BYTES: f64 = 400.0;
-
-/// Nobody: these boards have no rules, so nobody is ever called.
-struct Nobody;
-
-impl Agent for Nobody {
-    fn call<'a>(&'a self, _: &'a Call) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::pending())
-    }
-}
 
 fn main() -> ExitCode {
     let threads = tokio::runtime::Runtime::new().expect("threads can be started");

@@ -9,26 +9,21 @@ use std::time::Instant;
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::id::Version;
 use patchboard_kernel::record::{Body, Kind};
-use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
 use patchboard_tests::boards::{self, Across};
 use patchboard_tests::measure::{Goal, Row, run};
 use serde_json::{Value, json};
 
+#[path = "shared/nobody.rs"]
+mod nobody;
+
+use nobody::Nobody;
+
 const CASE: &str = "burst";
 const SIZE: &str = "1 KB";
 const SUBSCRIBERS: usize = 16;
 const SEED: u64 = 23;
-
-/// Nobody is ever called.
-struct Nobody;
-
-impl Agent for Nobody {
-    fn call<'a>(&'a self, _: &'a Call) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::pending())
-    }
-}
 
 fn main() -> ExitCode {
     let threads = tokio::runtime::Runtime::new().expect("threads can be started");

@@ -9,12 +9,16 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
-use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Batch, Head, Journal};
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_tests::boards::{self, Across, Work};
 use patchboard_tests::measure::{Bench, Row, Stats, on_cpu, run};
+
+#[path = "shared/nobody.rs"]
+mod nobody;
+
+use nobody::Nobody;
 
 const SEED: u64 = 17;
 /// How often each is measured at least.
@@ -31,15 +35,6 @@ const BOARDS: [(&str, usize, usize); 4] = [
     ("100 KB, 1,000 records", 100_000, 1_000),
     ("1 MB, 200 records", 1_000_000, 200),
 ];
-
-/// Nobody is ever called.
-struct Nobody;
-
-impl Agent for Nobody {
-    fn call<'a>(&'a self, _: &'a Call) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::pending())
-    }
-}
 
 fn main() -> ExitCode {
     let threads = tokio::runtime::Runtime::new().expect("threads can be started");

@@ -17,8 +17,9 @@
 //! **Values**: null, booleans, numbers and texts as themselves; a text whose JSON has at least [`PART_BYTES_MIN`] bytes
 //! is a part of its own, `["t",HASH]`. An array is `["a",MEMBERS,LOSSES,NODE]`, an object `["o",MEMBERS,LOSSES,NODE]`.
 //! MEMBERS is the version by which an element or member last came or went. LOSSES is what the container has lost, the
-//! oldest first: for each loss the first index concerned, when the oldest place concerned had come to be, and when it
-//! happened, all in one flat array; 0 if there are none.
+//! oldest first: for each loss the first index concerned (0 for a member), the 32-bit FNV-1a of the member's name (1 in
+//! place of 0; 0 for elements, and where several losses were taken together), when the oldest place concerned had come to
+//! be, and when it happened, all in one flat array; 0 if there are none.
 //!
 //! **Nodes** are those of the state digest ([`crate::digest`]):
 //!

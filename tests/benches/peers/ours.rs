@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Outcome;
-use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
 use patchboard_tests::boards::{self, Rng, WORKER};
 use serde_json::{Value, json};
+
+#[path = "../shared/nobody.rs"]
+mod nobody;
+
+use nobody::Nobody;
 
 /// What one step does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,15 +36,6 @@ pub(super) struct Run {
 /// Steps at the beginning that do not count; the peers leave out as many.
 const WARM_UP: usize = 2;
 const SEED: u64 = 7;
-
-/// Nobody is ever called.
-struct Nobody;
-
-impl Agent for Nobody {
-    fn call<'a>(&'a self, _: &'a Call) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::pending())
-    }
-}
 
 /// Does so many steps on a board of about so many bytes, by one client.
 pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> Run {

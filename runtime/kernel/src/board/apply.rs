@@ -50,10 +50,6 @@ impl Board {
                 self.scheduler.enqueue(queued, is_after);
             }
             Body::Invoked(invoked) => {
-                let pointers = |texts: &[String]| -> Result<Vec<PointerBuf>, String> {
-                    let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
-                    texts.iter().map(parse).collect()
-                };
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
                 let basis = Arc::new(Basis { state: self.state.clone(), reads, members });
                 let open = self.scheduler.begin(invoked, at, basis);
@@ -82,8 +78,7 @@ impl Board {
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
             }
             Body::Reserved(reserved) => {
-                let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
-                let places = reserved.places.iter().map(parse).collect::<Result<_, _>>()?;
+                let places = pointers(&reserved.places)?;
                 let (worker, decisions, until) = (reserved.worker.clone(), reserved.decisions, reserved.until);
                 let reservation = Reservation { worker, places, decisions, until };
                 self.reservations.insert(reserved.invocation, reservation);
@@ -246,6 +241,12 @@ impl Board {
             self.ended = None;
         }
     }
+}
+
+/// Places as records have them.
+fn pointers(texts: &[String]) -> Result<Vec<PointerBuf>, String> {
+    let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
+    texts.iter().map(parse).collect()
 }
 
 /// The token by which a proposal is known again.

@@ -1,0 +1,12 @@
+//! The agent of boards on which nobody is ever called.
+
+use patchboard_runtime::agent::{Agent, Answer, Call};
+
+/// Never answers.
+pub(crate) struct Nobody;
+
+impl Agent for Nobody {
+    fn call<'a>(&'a self, _: &'a Call) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(std::future::pending())
+    }
+}
