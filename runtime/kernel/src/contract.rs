@@ -126,7 +126,7 @@ impl Contract {
     /// matches the place, else `op_not_granted` where none of those names the operation, else `value_not_granted` with
     /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
-    pub fn judge(&self, index: usize, op: &Op, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
+    pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
         self.judge_effect(index, op, &candidate.effect(op), candidate, schema)
     }
 
@@ -134,37 +134,34 @@ impl Contract {
     pub(crate) fn judge_effect(
         &self,
         index: usize,
-        op: &Op,
-        effect: &Effect,
+        op: &Op<'_>,
+        effect: &Effect<'_>,
         candidate: &Candidate,
         schema: &Schema,
     ) -> Vec<Violation> {
-        let (path, kind) = (op.path(), effect.kind);
-        let target = Target { path, granted_at: &effect.granted_at, candidate };
-        let mut violations = match op {
-            Op::Test(_) => self.judge_read("a `test` looks at", path),
-            Op::Remove(_) => self.judge_write(target, &[GrantOp::Remove], None),
-            Op::Replace(op) => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(&op.value))),
-            Op::Add(op) => {
-                let needed = [kind.unwrap_or(GrantOp::Add)];
-                self.judge_write(target, &needed, Some(Written::Own(&op.value)))
-            }
-            Op::Move(op) => {
-                let source = Target { path: &op.from, granted_at: &op.from, candidate };
+        let kind = effect.kind.unwrap_or(GrantOp::Add);
+        let target = Target { path: op.path(), granted_at: &effect.granted_at, candidate };
+        let mut violations = match *op {
+            Op::Test { path, .. } => self.judge_read("a `test` looks at", path),
+            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None),
+            Op::Replace { value, .. } => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value))),
+            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value))),
+            Op::Move { from, .. } => {
+                let source = Target { path: from, granted_at: from, candidate };
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
-                let needed = [GrantOp::Move, kind.unwrap_or(GrantOp::Add)];
-                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+                let written = candidate.get(from).map(Written::Found);
+                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written));
                 violations
             }
-            Op::Copy(op) => {
-                let mut violations = self.judge_read("a `copy` takes", &op.from);
-                let needed = [GrantOp::Copy, kind.unwrap_or(GrantOp::Add)];
-                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+            Op::Copy { from, .. } => {
+                let mut violations = self.judge_read("a `copy` takes", from);
+                let written = candidate.get(from).map(Written::Found);
+                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
                 violations
             }
         };
         if violations.iter().all(|violation| violation.code == Code::ValueNotGranted) {
-            violations.extend(unknown_location(path, &effect.granted_at, schema));
+            violations.extend(unknown_location(op.path(), &effect.granted_at, schema));
         }
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
     }
