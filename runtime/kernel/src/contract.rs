@@ -17,6 +17,7 @@
 //! [`crate::state`]'s to say.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -199,24 +200,20 @@ impl Contract {
             let message = "the whole document is never granted; write the members that are to change".to_owned();
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
-        let at_place = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern)).collect::<Vec<_>>();
-        if at_place.is_empty() {
+        let at_place = || self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
+        let mut with_ops = at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).peekable();
+        if with_ops.peek().is_none() && at_place().next().is_none() {
             let message = format!("no write grant of this worker matches `{path}`");
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
-        let with_ops = at_place.iter().filter(|write| needed.iter().all(|op| write.ops.contains(op)));
-        let with_ops = with_ops.copied().collect::<Vec<_>>();
-        if with_ops.is_empty() {
-            let granted = at_place.iter().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
+        if with_ops.peek().is_none() {
+            let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
             let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
             return vec![violation.expecting(json!(granted)).finding(found.into())];
         }
         let Some(written) = written else { return Vec::new() };
-        if with_ops.iter().any(|write| write.value.is_none()) {
-            return Vec::new();
-        }
-        let value = written.value();
+        let value = LazyCell::new(|| written.value());
         let mut refusals = Vec::new();
         for write in with_ops {
             match &write.value {

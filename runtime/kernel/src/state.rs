@@ -231,16 +231,13 @@ impl Candidate {
 
     /// Whether an operation other than `test` can be applied within the limits, and what it then puts at its path.
     ///
-    /// Measures before it copies, so that a patch which multiplies what is there costs nothing before it is refused.
+    /// Measures before it changes anything, so that a patch which multiplies what is there is refused before it has. A
+    /// value that was written is as small as the patch.
     fn check(&self, op: &Op<'_>, limits: ResultLimits) -> Result<Option<Node>, Violation> {
         let before = self.bytes();
-        let written = |path: &Pointer, value: &Value, bytes: u64| {
-            admit(path, json::depth(value), bytes, before, limits)?;
-            Ok(Some(Node::of(value, &self.edit)))
-        };
-        let found = |path: &Pointer, node: &Node, bytes: u64| {
+        let admitted = |path: &Pointer, node: Node, bytes: u64| {
             admit(path, node.depth().into(), bytes, before, limits)?;
-            Ok(Some(node.clone()))
+            Ok(Some(node))
         };
         match *op {
             Op::Test { .. } => Ok(None),
@@ -253,16 +250,20 @@ impl Candidate {
             },
             Op::Replace { path, value } => {
                 let (_, there) = self.existing(path)?;
-                written(path, value, before - there.bytes() + json::size(value))
+                let node = Node::of(value, &self.edit);
+                let bytes = before - there.bytes() + node.bytes();
+                admitted(path, node, bytes)
             }
             Op::Add { path, value } => {
                 let place = self.vacancy(path, None)?;
-                written(path, value, place.bytes_after(before, json::size(value)))
+                let node = Node::of(value, &self.edit);
+                let bytes = place.bytes_after(before, node.bytes());
+                admitted(path, node, bytes)
             }
             Op::Copy { from, path } => {
                 let (_, value) = self.existing(from)?;
                 let place = self.vacancy(path, None)?;
-                found(path, value, place.bytes_after(before, value.bytes()))
+                admitted(path, value.clone(), place.bytes_after(before, value.bytes()))
             }
             Op::Move { from, path } => {
                 let (source, value) = self.existing(from)?;
@@ -278,7 +279,7 @@ impl Candidate {
                 // Put over a member that contains it, it goes with that member and is not to be counted twice.
                 let goes_with_target = matches!(place.slot, Slot::Member { .. }) && from.starts_with(path);
                 let leaving = if goes_with_target && place.value.is_some() { 0 } else { source.bytes_with(value) };
-                found(path, value, place.bytes_after(before - leaving, value.bytes()))
+                admitted(path, value.clone(), place.bytes_after(before - leaving, value.bytes()))
             }
         }
     }
