@@ -149,6 +149,17 @@ impl Node {
         }
     }
 
+    /// Reads what is looked at first of a node, so that it is near.
+    fn fetch(&self) -> usize {
+        let known = |known: &Known| usize::from(known.digest.get().is_some());
+        match self {
+            Self::Array(array) => array.len() + known(&array.root().known),
+            Self::Object(object) => object.len() + known(&object.root().known),
+            Self::Long(long) => known(&long.known),
+            _ => 0,
+        }
+    }
+
     /// Whether there are elements or members in it.
     pub fn has_parts(&self) -> bool {
         self.part_count() > 0
