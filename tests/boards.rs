@@ -8,6 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp, Token};
+use patchboard_kernel::plan::Own;
 use serde_json::{Map, Value, json};
 
 /// The worker that may do what [`Writer`] writes.
@@ -297,6 +298,11 @@ pub fn document(bytes: usize, seed: u64) -> (Value, Writer) {
 }
 
 impl Writer {
+    /// One that writes other things to the same document.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { rng: Rng::new(seed), ..self }
+    }
+
     /// The next patch, as text.
     pub fn patch(&mut self, work: Work) -> String {
         self.turn += 1;
@@ -421,7 +427,7 @@ pub fn board(schema: Value, document: Value) -> (Board, Step) {
         salt: Salt::ZERO,
         at: Timestamp(0),
     };
-    Board::create(genesis).expect("generated documents fit their schema")
+    Board::create(genesis, &Own).expect("generated documents fit their schema")
 }
 
 /// A direct proposal in the writer's name. `token` makes it one that is recognised when it is repeated, as every

@@ -5,6 +5,7 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Timestamp, Version};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
@@ -49,9 +50,9 @@ impl Archive {
         // A process that runs the board may have appended more since it was listed.
         let now = self.journal.summary(&board.id).map_err(storage)?.map_or(board.version, |summary| summary.version);
         let recovered = match version {
-            None => recovery::recover(&self.journal, &board.id),
+            None => recovery::recover(&self.journal, &board.id, &Own),
             Some(version) if version > now.0 => return Err(no_such_version(version, now.0)),
-            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version)),
+            Some(version) => recovery::recover_at(&self.journal, &board.id, Version(version), &Own),
         };
         recovered.map(|recovered| recovered.board).map_err(|error| match error {
             RuntimeError::Journal(error) => storage(error),

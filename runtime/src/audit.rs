@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record, RecordError, Snapshot};
 use patchboard_kernel::snapshot::SnapshotError;
 
@@ -251,7 +252,7 @@ impl<'a> Walk<'a> {
         };
         let mut fetch =
             |hash| self.journal.part(self.board, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
-        let restored = match Board::restore(first, kept.digest, &mut fetch) {
+        let restored = match Board::restore(first, kept.digest, &mut fetch, &Own) {
             Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())

@@ -7,7 +7,7 @@
 //! # Layout
 //!
 //! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; what readers see is in [`snapshot`] and
-//!   [`subscription`].
+//!   [`subscription`]; `plans` shares what boards of one blueprint have in common.
 //! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
 //! * [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
 //! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
@@ -21,6 +21,7 @@ pub mod clock;
 pub mod ids;
 pub mod journal;
 pub mod keeping;
+mod plans;
 mod published;
 pub mod recovery;
 pub mod runtime;

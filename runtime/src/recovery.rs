@@ -5,6 +5,7 @@
 
 use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::plan::Plans;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::snapshot::SnapshotError;
 
@@ -32,24 +33,34 @@ pub struct Recovered {
 ///
 /// # Errors
 /// Storage; [`RuntimeError::Board`] if the records make no board.
-pub fn recover(journal: &dyn Journal, board: &BoardId) -> Result<Recovered, RuntimeError> {
-    recover_until(journal, board, None)
+pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn Plans) -> Result<Recovered, RuntimeError> {
+    recover_until(journal, board, None, plans)
 }
 
 /// Makes a board as it stood right after the commit that made a version.
 ///
 /// # Errors
 /// As [`recover`]; [`BoardError::BadRecord`] if there is no such version.
-pub fn recover_at(journal: &dyn Journal, board: &BoardId, version: Version) -> Result<Recovered, RuntimeError> {
-    recover_until(journal, board, Some(version))
+pub fn recover_at(
+    journal: &dyn Journal,
+    board: &BoardId,
+    version: Version,
+    plans: &dyn Plans,
+) -> Result<Recovered, RuntimeError> {
+    recover_until(journal, board, Some(version), plans)
 }
 
-fn recover_until(journal: &dyn Journal, id: &BoardId, version: Option<Version>) -> Result<Recovered, RuntimeError> {
+fn recover_until(
+    journal: &dyn Journal,
+    id: &BoardId,
+    version: Option<Version>,
+    plans: &dyn Plans,
+) -> Result<Recovered, RuntimeError> {
     let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
     let first = journal.records(id, None, 1)?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
     let mut unusable = Vec::new();
     for snapshot in journal.snapshots(id)? {
-        match from_snapshot(journal, id, &first, snapshot, version) {
+        match from_snapshot(journal, id, &first, snapshot, version, plans) {
             Ok(Some(recovered)) => return checked(Recovered { unusable, ..recovered }, id),
             Ok(None) => {}
             Err(Trouble::Snapshot(why)) => {
@@ -64,7 +75,7 @@ fn recover_until(journal: &dyn Journal, id: &BoardId, version: Option<Version>) 
             }
         }
     }
-    let board = Board::recover([&first])?;
+    let board = Board::from_created(&first, plans)?;
     let recovered = fold(journal, id, board, version)?;
     checked(Recovered { unusable, ..recovered }, id)
 }
@@ -102,6 +113,7 @@ fn from_snapshot(
     first: &Record,
     snapshot: KeptSnapshot,
     version: Option<Version>,
+    plans: &dyn Plans,
 ) -> Result<Option<Recovered>, Trouble> {
     let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
     // The list of snapshots is in no chain; the record is.
@@ -110,7 +122,7 @@ fn from_snapshot(
         return Err(unreadable("no record names it").into());
     }
     let mut fetch = |hash| journal.part(id, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
-    let board = Board::restore(first, snapshot.digest, &mut fetch)?;
+    let board = Board::restore(first, snapshot.digest, &mut fetch, plans)?;
     // At the version itself more may have happened than its commit.
     if version.is_some_and(|version| board.version() >= version) {
         return Ok(None);

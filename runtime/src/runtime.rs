@@ -26,6 +26,7 @@ use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
 use crate::journal::{Batch, Journal, JournalError};
 use crate::keeping::SnapshotPolicy;
+use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -157,7 +158,8 @@ impl Runtime {
                 }
             }
         };
-        let context = Arc::new(Context { journal: GroupCommit::new(journal, wake), options });
+        let context =
+            Arc::new(Context { journal: GroupCommit::new(journal, wake), options, plans: SharedPlans::default() });
         let boards = Arc::new(Boards::default());
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
         let spawned = Actor::spawn(None, Root, arguments).await;
@@ -179,7 +181,8 @@ impl Runtime {
         let id = options.ids.board();
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let at = options.clock.now();
-        let (board, step) = Board::create(Genesis { board: id.clone(), blueprint, request, salt, at })?;
+        let genesis = Genesis { board: id.clone(), blueprint, request, salt, at };
+        let (board, step) = Board::create(genesis, &self.context.plans)?;
         let claim = self.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
             board: id.clone(),

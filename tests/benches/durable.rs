@@ -77,8 +77,10 @@ async fn start(journal: Arc<dyn Journal>) -> Runtime {
     Runtime::start(journal, Options::new(Arc::new(Nobody))).await.expect("the runtime starts")
 }
 
-async fn create(runtime: &Runtime, bytes: usize, seed: u64) -> (BoardHandle, Writer) {
-    let (document, writer) = boards::document(bytes, seed);
+/// Boards are of one blueprint, as those of a daemon mostly are; what is written to them differs.
+async fn create(runtime: &Runtime, bytes: usize, writer_seed: u64) -> (BoardHandle, Writer) {
+    let (document, writer) = boards::document(bytes, SEED);
+    let writer = writer.with_seed(writer_seed);
     let blueprint = boards::blueprint(boards::schema(Across::Nothing), document);
     (runtime.create(blueprint, Value::Null, Some(Salt::ZERO)).await.expect("created"), writer)
 }

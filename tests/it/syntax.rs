@@ -3,6 +3,7 @@
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Stage;
 use patchboard_kernel::replay;
@@ -36,7 +37,7 @@ impl Fed {
             salt: Salt::ZERO,
             at: Timestamp(0),
         };
-        let (board, step) = Board::create(genesis).expect("the blueprint is sound");
+        let (board, step) = Board::create(genesis, &Own).expect("the blueprint is sound");
         Self { board, records: step.records }
     }
 

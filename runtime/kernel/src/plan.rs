@@ -89,6 +89,25 @@ pub struct Invariant {
     pub expr: Expr,
 }
 
+/// Where boards get their plans from. A plan never changes, so boards of one blueprint can share one: compiled schemas
+/// are large.
+pub trait Plans {
+    /// The plan of a blueprint.
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String>;
+}
+
+/// A plan of its own for every board.
+pub struct Own;
+
+impl Plans for Own {
+    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String> {
+        Plan::compile(Arc::new(blueprint)).map(Arc::new)
+    }
+}
+
 impl Plan {
     /// Compiles a blueprint. [`crate::lint`] reports the same troubles, all of them and with positions.
     ///

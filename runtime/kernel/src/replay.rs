@@ -11,6 +11,7 @@ use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody}
 use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
+use crate::plan::Own;
 use crate::record::{Author, Body, End, Kind, Record};
 use crate::snapshot::LAYOUT;
 use crate::state::State;
@@ -133,7 +134,7 @@ pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardErro
         Some(split) => split,
         None => return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() }),
     };
-    let mut board = Board::from_created(first)?;
+    let mut board = Board::from_created(first, &Own)?;
     for record in rest {
         if board.version() == version {
             break;
@@ -164,7 +165,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         salt: created.salt,
         at: first.at,
     };
-    Board::create(genesis).map_err(|error| bad(error.to_string()))
+    Board::create(genesis, &Own).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {

@@ -4,6 +4,7 @@ use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Pro
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
@@ -30,7 +31,7 @@ impl Played {
             salt: Salt::ZERO,
             at: Timestamp(0),
         };
-        let (board, step) = Board::create(genesis).expect("a board");
+        let (board, step) = Board::create(genesis, &Own).expect("a board");
         let mut played = Self { board, records: Vec::new(), calls: Vec::new(), now: 0 };
         played.keep(&step);
         played

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
@@ -29,7 +30,7 @@ fn genesis(salt: Salt) -> Genesis {
 
 /// A board with one commit, one call under way and one invocation queued, and its records.
 fn small() -> (Board, Vec<Record>) {
-    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO)).expect("a board");
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
     let from = From::Direct { token: Some("t".into()), base: None };
     let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None };
@@ -51,7 +52,7 @@ fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
 }
 
 fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> Result<Board, SnapshotError> {
-    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()))
+    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own)
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
         let error = changed(from, to).to_string();
         assert!(error.contains(why), "{to}: {error}");
     }
-    let (_, others) = Board::create(genesis(Salt([1; 32]))).expect("a board");
+    let (_, others) = Board::create(genesis(Salt([1; 32])), &Own).expect("a board");
     let error = restore(&others.records[0], digest, &parts).err().expect("refused").to_string();
     assert!(error.contains("another board"), "{error}");
 }

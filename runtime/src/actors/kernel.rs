@@ -283,9 +283,9 @@ fn answered(input: &Input) -> Option<Token> {
 
 /// Makes the board from its journal, off the threads that serve other boards.
 async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, RuntimeError> {
-    let journal = Arc::clone(context.journal.journal());
-    let id = board.clone();
-    let recovered = tokio::task::spawn_blocking(move || recovery::recover(&*journal, &id));
+    let (beside, id) = (Arc::clone(context), board.clone());
+    let recovered =
+        tokio::task::spawn_blocking(move || recovery::recover(&**beside.journal.journal(), &id, &beside.plans));
     recovered.await.unwrap_or_else(|error| {
         Err(RuntimeError::Crashed { board: board.clone(), reason: format!("recovering the board: {error}") })
     })

@@ -33,12 +33,14 @@ use patchboard_kernel::id::Seq;
 use ractor::ActorCell;
 
 use crate::journal::group::GroupCommit;
+use crate::plans::SharedPlans;
 use crate::runtime::Options;
 
 /// What all actors of a runtime share.
 pub(crate) struct Context {
     pub(crate) journal: GroupCommit,
     pub(crate) options: Options,
+    pub(crate) plans: SharedPlans,
 }
 
 /// What is to be done now that a step is durable.

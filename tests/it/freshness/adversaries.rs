@@ -10,6 +10,7 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
@@ -94,7 +95,7 @@ impl Duel {
             salt: Salt([5; 32]),
             at: Timestamp(0),
         };
-        let (board, step) = Board::create(genesis).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
         let mut duel = Self {
             board,
             now: Timestamp(0),

@@ -6,6 +6,7 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -139,7 +140,7 @@ impl Driver {
             salt: Salt([3; 32]),
             at: Timestamp(1_000_000),
         };
-        let (board, step) = Board::create(genesis).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
         let oracle = Oracle::new(History::new(board.state().root().to_value()));
         let mut driver = Self {
             seed,

@@ -3,6 +3,7 @@
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
         salt: Salt([1; 32]),
         at: Timestamp(0),
     };
-    let (mut board, first) = Board::create(genesis).expect("the request fits");
+    let (mut board, first) = Board::create(genesis, &Own).expect("the request fits");
     let mut invariants = Invariants::new(0, &board);
     let mut records: Vec<Record> = first.records.clone();
     let mut outcomes = Vec::new();

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::Seq;
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotError;
 
@@ -72,7 +73,7 @@ impl Stored {
 
     fn restored(&self, records: &[Record], digest: Digest) -> Board {
         let mut fetch = |hash| Ok::<_, SnapshotError>(self.parts.get(&hash).cloned());
-        let restored = Board::restore(&records[0], digest, &mut fetch);
+        let restored = Board::restore(&records[0], digest, &mut fetch, &Own);
         restored.unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed))
     }
 }

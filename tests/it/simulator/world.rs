@@ -7,6 +7,7 @@ use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Pro
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
 
@@ -139,7 +140,7 @@ impl World {
             salt: Salt([7; 32]),
             at: Timestamp(1_000_000),
         };
-        let (board, step) = Board::create(genesis).expect("the request fits");
+        let (board, step) = Board::create(genesis, &Own).expect("the request fits");
         let invariants = Invariants::new(seed, &board);
         let mut world = Self {
             seed,

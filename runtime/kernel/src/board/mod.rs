@@ -29,7 +29,7 @@ use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline;
-use crate::plan::Plan;
+use crate::plan::{Own, Plan, Plans};
 use crate::record::{Body, Created, Ended, Record};
 use crate::scheduler::Scheduler;
 use crate::state::State;
@@ -87,11 +87,11 @@ impl Board {
     /// # Errors
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
-    pub fn create(genesis: Genesis) -> Result<(Self, Step), BoardError> {
+    pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
         let Genesis { board, blueprint, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
-        let plan = Plan::compile(Arc::new(blueprint)).map_err(BoardError::BadBlueprint)?;
+        let plan = plans.of(blueprint).map_err(BoardError::BadBlueprint)?;
         let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
@@ -126,7 +126,7 @@ impl Board {
     pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
-        let mut board = Self::from_created(first)?;
+        let mut board = Self::from_created(first, &Own)?;
         for record in records {
             board.fold(record)?;
         }
@@ -149,15 +149,18 @@ impl Board {
         Ok(())
     }
 
-    /// The board after its `created` record alone.
-    pub(crate) fn from_created(record: &Record) -> Result<Self, BoardError> {
+    /// The board after its `created` record alone; those after it are to be folded next.
+    ///
+    /// # Errors
+    /// [`BoardError::BadRecord`].
+    pub fn from_created(record: &Record, plans: &dyn Plans) -> Result<Self, BoardError> {
         let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
         record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
         let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
         let blueprint: Blueprint = serde_json::from_value(created.blueprint)
             .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
-        let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
+        let plan = plans.of(blueprint).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
         if state.digest() != created.state {
@@ -166,10 +169,10 @@ impl Board {
         Ok(Self::new(created.board, plan, hasher, state, record))
     }
 
-    fn new(id: BoardId, plan: Plan, hasher: Hasher, state: State, created: &Record) -> Self {
+    fn new(id: BoardId, plan: Arc<Plan>, hasher: Hasher, state: State, created: &Record) -> Self {
         Self {
             id,
-            plan: Arc::new(plan),
+            plan,
             hasher,
             state,
             head: (created.seq, created.hash),

@@ -19,7 +19,7 @@ use crate::digest::{Digest, Hasher, sha256};
 use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
-use crate::plan::Plan;
+use crate::plan::{Plan, Plans};
 use crate::record::{Body, Ended, Record};
 use crate::scheduler::Scheduler;
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional};
@@ -194,6 +194,7 @@ impl Board {
         created: &Record,
         digest: Digest,
         fetch: &mut dyn FnMut(Digest) -> Result<Option<String>, SnapshotError>,
+        plans: &dyn Plans,
     ) -> Result<Self, SnapshotError> {
         let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
         let text = fetch(digest)?.ok_or(SnapshotError::Missing(digest))?;
@@ -208,7 +209,7 @@ impl Board {
         }
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| unreadable(&error.to_string()))?;
         let Manifest { board: id, seal, head, trees, rest } = manifest;
-        let (created_id, plan, hasher) = identity(created).map_err(|error| unreadable(&error.to_string()))?;
+        let (created_id, plan, hasher) = identity(created, plans).map_err(|error| unreadable(&error.to_string()))?;
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
@@ -263,7 +264,7 @@ impl Board {
         }
         Ok(Self {
             id,
-            plan: Arc::new(plan),
+            plan,
             hasher: Hasher::clone(&hasher),
             state,
             head,
@@ -288,7 +289,7 @@ impl Board {
 }
 
 /// What a first record says that no snapshot repeats.
-fn identity(created: &Record) -> Result<(BoardId, Plan, Arc<Hasher>), BoardError> {
+fn identity(created: &Record, plans: &dyn Plans) -> Result<(BoardId, Arc<Plan>, Arc<Hasher>), BoardError> {
     let bad = |message: String| BoardError::BadRecord { seq: created.seq, message };
     created.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
     let Body::Created(body) = created.body().map_err(|error| bad(error.to_string()))? else {
@@ -299,6 +300,6 @@ fn identity(created: &Record) -> Result<(BoardId, Plan, Arc<Hasher>), BoardError
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint: Blueprint = serde_json::from_value(body.blueprint)
         .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
-    let plan = Plan::compile(Arc::new(blueprint)).map_err(bad)?;
+    let plan = plans.of(blueprint).map_err(bad)?;
     Ok((body.board, plan, Arc::new(hasher)))
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::board::Stored;
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::snapshot::Part;
 use rusqlite::Connection;
@@ -69,7 +70,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
     let genesis = Genesis { board: id.clone(), blueprint: driven(), request: Value::Null, salt: Salt([3; 32]), at };
-    let (mut board, first) = Board::create(genesis).expect("created");
+    let (mut board, first) = Board::create(genesis, &Own).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;
     // The longest boards are the smallest, or the kernel would be what is tested.
@@ -112,7 +113,7 @@ fn shell(dir: &TempDir) -> Connection {
 }
 
 fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
-    let recovered = recovery::recover(journal, board).expect("recovered");
+    let recovered = recovery::recover(journal, board, &Own).expect("recovered");
     let (seq, hash) = recovered.board.head();
     (recovered.board.snapshot_digest(), Head { seq, hash })
 }
@@ -140,7 +141,7 @@ async fn starting_a_long_board_reads_no_more_records_than_the_policy_allows() {
     let records = records(&journal, &id);
     assert!(count(&records, Kind::Snapshot) >= 12, "{}", count(&records, Kind::Snapshot));
     for version in [1, 399, 1700, 4999, 5000] {
-        let at = recovery::recover_at(&journal, &id, Version(version)).expect("there is such a version");
+        let at = recovery::recover_at(&journal, &id, Version(version), &Own).expect("there is such a version");
         assert_eq!(at.board.version(), Version(version));
     }
 }
@@ -223,7 +224,7 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
         assert_eq!(changed, 1);
     };
     spoil(newest.digest);
-    let recovered = recovery::recover(&journal, &id).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (Some(older.of), vec![newest.of]));
     let fault = audit::verify(&journal, &id, None).expect_err("an altered snapshot is found");
     assert_eq!(fault.code(), "bad_snapshot");
@@ -232,7 +233,7 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
         "{fault}"
     );
     spoil(older.digest);
-    let recovered = recovery::recover(&journal, &id).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable.len()), (None, 2));
     assert_eq!(recovered.board.version(), Version(450));
     // A running board gives the damaged ones up and takes new ones.
@@ -255,7 +256,7 @@ async fn a_snapshot_that_no_record_names_is_not_believed() {
     for (column, value) in [("seq", newest.of.0 - 1), ("record", newest.record.0 - 1)] {
         let sql = format!("UPDATE snapshots SET {column} = {value} WHERE seq = {}", newest.of.0);
         assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1);
-        let recovered = recovery::recover(&journal, &id).expect("recovered");
+        let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
         assert_ne!(recovered.from, Some(newest.of));
         assert_eq!(recovered.board.version(), Version(250));
         assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
@@ -294,7 +295,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(1000), 350).await;
-    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
     // Every prefix of what a snapshot stores, as a kill would leave it.
     let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
@@ -322,7 +323,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(50), 120).await;
-    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
     let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
     runtime.resume(&id).await.expect("resumed");
     let go_on = AtomicBool::new(false);
@@ -330,7 +331,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     assert_eq!(taken.code(), "journal_fenced");
     let swept = journal.sweep(&id, board.epoch(), 0, &[]).expect_err("it is of an earlier epoch");
     assert_eq!(swept.code(), "journal_fenced");
-    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
     let gone = AtomicBool::new(true);
     assert!(keeping::take(&journal, &board, &gone).is_err(), "the board is gone from this process");
     let taken = keeping::take(&journal, &board, &go_on).expect("stored");
@@ -344,7 +345,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
-    let board = recovery::recover(&journal, &id).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
     let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
     let refused = journal.store_parts(&id, board.epoch(), &[manifest]).expect_err("its parts are missing");
@@ -365,7 +366,7 @@ async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
     let board = create(&runtime, blueprint).await;
     let id = board.id().clone();
     runtime.shutdown().await;
-    recovery::recover(journal, &id).expect("recovered").board
+    recovery::recover(journal, &id, &Own).expect("recovered").board
 }
 
 /// Commits a patch; nothing is appended.
@@ -436,7 +437,7 @@ async fn figures() {
         eprintln!("  digest of all, storing nothing: {:.1?}", begun.elapsed());
         let begun = std::time::Instant::now();
         let mut fetch = |hash| Ok(journal.part(&id, hash).expect("read"));
-        let restored = Board::restore(&first_record, last.digest, &mut fetch).expect("restored");
+        let restored = Board::restore(&first_record, last.digest, &mut fetch, &Own).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
         let idle = append_latencies(&journal, || false);

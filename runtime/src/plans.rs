@@ -1,0 +1,52 @@
+//! Compiled blueprints, shared by the boards of a runtime.
+
+use std::sync::{Arc, Weak};
+
+use dashmap::DashMap;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::plan::{Plan, Plans};
+
+/// The plans in use, by what they were compiled from. A plan goes with the last board that has it.
+#[derive(Default)]
+pub(crate) struct SharedPlans(DashMap<Digest, Weak<Plan>>);
+
+impl Plans for SharedPlans {
+    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String> {
+        let source = sha256(&serde_json::to_vec(&blueprint).map_err(|error| error.to_string())?);
+        if let Some(plan) = self.0.get(&source).and_then(|plan| plan.upgrade()) {
+            return Ok(plan);
+        }
+        // Nothing is locked meanwhile; of two who compile the same at once, both go on with their own.
+        let plan = Arc::new(Plan::compile(Arc::new(blueprint))?);
+        self.0.retain(|_, plan| plan.strong_count() > 0);
+        self.0.insert(source, Arc::downgrade(&plan));
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blueprint(name: &str) -> Blueprint {
+        serde_json::from_value(serde_json::json!({
+            "blueprint": 1, "name": name, "state": {"schema": true, "initial": {}}, "workers": {},
+        }))
+        .expect("a blueprint")
+    }
+
+    #[test]
+    fn boards_of_one_blueprint_share_a_plan_while_one_of_them_is_there() {
+        let plans = SharedPlans::default();
+        let of = |name| plans.of(blueprint(name)).expect("a plan");
+        let first = of("shared");
+        assert!(Arc::ptr_eq(&first, &of("shared")));
+        assert!(!Arc::ptr_eq(&first, &of("another")));
+        let gone = Arc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_none(), "nobody but boards keeps it");
+        assert_eq!(of("shared").blueprint.name, "shared");
+        assert_eq!(plans.0.len(), 1, "what is gone is forgotten");
+    }
+}
