@@ -27,6 +27,7 @@ const KERNEL_MAY_USE: &[&str] = &[
     "smol_str",
     "strsim",
     "thiserror",
+    "triomphe",
 ];
 
 #[test]
