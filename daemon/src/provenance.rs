@@ -83,7 +83,7 @@ fn touches(initial: &State, records: &[Record]) -> Result<Touches, usize> {
     Ok(commits)
 }
 
-fn touches_of(candidate: &Candidate, op: &Op) -> Vec<Touch> {
+fn touches_of(candidate: &Candidate, op: &Op<'_>) -> Vec<Touch> {
     let effect = candidate.effect(op);
     let lands_at = effect.lands_at.to_string();
     let arrival = match (effect.kind, element(&lands_at)) {
@@ -100,10 +100,10 @@ fn touches_of(candidate: &Candidate, op: &Op) -> Vec<Touch> {
         }
     };
     match op {
-        Op::Test(_) => Vec::new(),
-        Op::Add(_) | Op::Replace(_) | Op::Copy(_) => vec![arrival],
-        Op::Remove(op) => vec![departure(&op.path)],
-        Op::Move(op) => vec![departure(&op.from), arrival],
+        Op::Test { .. } => Vec::new(),
+        Op::Add { .. } | Op::Replace { .. } | Op::Copy { .. } => vec![arrival],
+        Op::Remove { path } => vec![departure(path)],
+        Op::Move { from, .. } => vec![departure(from), arrival],
     }
 }
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::process::ExitCode;
 
-use json_patch::AddOperation;
 use jsonptr::PointerBuf;
 use patchboard_kernel::board::{Board, Genesis};
 use patchboard_kernel::digest::{Hasher, Salt};
@@ -101,19 +100,19 @@ fn grown(text: &str) -> State {
     };
     let begin = document.iter().map(|(name, value)| (name.clone(), emptied(value))).collect();
     let mut state = made_of(Value::Object(begin));
-    let mut add = |path: PointerBuf, value: Value| {
+    let mut add = |path: &PointerBuf, value: &Value| {
         let mut candidate = state.candidate();
         let limits = ResultLimits { bytes: u64::MAX, depth: 127 };
-        candidate.apply(&Op::Add(AddOperation { path, value }), limits).expect("there is room");
+        candidate.apply(&Op::Add { path, value }, limits).expect("there is room");
         state = candidate.into_state();
     };
     for (name, value) in document {
         match value {
             Value::Array(items) => {
-                items.into_iter().for_each(|item| add(PointerBuf::from_tokens([&*name, "-"]), item));
+                items.into_iter().for_each(|item| add(&PointerBuf::from_tokens([&*name, "-"]), &item));
             }
             Value::Object(members) => {
-                members.into_iter().for_each(|(key, member)| add(PointerBuf::from_tokens([&*name, &*key]), member));
+                members.into_iter().for_each(|(key, member)| add(&PointerBuf::from_tokens([&*name, &*key]), &member));
             }
             _ => {}
         }

@@ -17,6 +17,7 @@
 //! [`crate::state`]'s to say.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -126,7 +127,7 @@ impl Contract {
     /// matches the place, else `op_not_granted` where none of those names the operation, else `value_not_granted` with
     /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
-    pub fn judge(&self, index: usize, op: &Op, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
+    pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
         self.judge_effect(index, op, &candidate.effect(op), candidate, schema)
     }
 
@@ -134,37 +135,34 @@ impl Contract {
     pub(crate) fn judge_effect(
         &self,
         index: usize,
-        op: &Op,
-        effect: &Effect,
+        op: &Op<'_>,
+        effect: &Effect<'_>,
         candidate: &Candidate,
         schema: &Schema,
     ) -> Vec<Violation> {
-        let (path, kind) = (op.path(), effect.kind);
-        let target = Target { path, granted_at: &effect.granted_at, candidate };
-        let mut violations = match op {
-            Op::Test(_) => self.judge_read("a `test` looks at", path),
-            Op::Remove(_) => self.judge_write(target, &[GrantOp::Remove], None),
-            Op::Replace(op) => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(&op.value))),
-            Op::Add(op) => {
-                let needed = [kind.unwrap_or(GrantOp::Add)];
-                self.judge_write(target, &needed, Some(Written::Own(&op.value)))
-            }
-            Op::Move(op) => {
-                let source = Target { path: &op.from, granted_at: &op.from, candidate };
+        let kind = effect.kind.unwrap_or(GrantOp::Add);
+        let target = Target { path: op.path(), granted_at: &effect.granted_at, candidate };
+        let mut violations = match *op {
+            Op::Test { path, .. } => self.judge_read("a `test` looks at", path),
+            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None),
+            Op::Replace { value, .. } => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value))),
+            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value))),
+            Op::Move { from, .. } => {
+                let source = Target { path: from, granted_at: from, candidate };
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
-                let needed = [GrantOp::Move, kind.unwrap_or(GrantOp::Add)];
-                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+                let written = candidate.get(from).map(Written::Found);
+                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written));
                 violations
             }
-            Op::Copy(op) => {
-                let mut violations = self.judge_read("a `copy` takes", &op.from);
-                let needed = [GrantOp::Copy, kind.unwrap_or(GrantOp::Add)];
-                violations.extend(self.judge_write(target, &needed, candidate.get(&op.from).map(Written::Found)));
+            Op::Copy { from, .. } => {
+                let mut violations = self.judge_read("a `copy` takes", from);
+                let written = candidate.get(from).map(Written::Found);
+                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
                 violations
             }
         };
         if violations.iter().all(|violation| violation.code == Code::ValueNotGranted) {
-            violations.extend(unknown_location(path, &effect.granted_at, schema));
+            violations.extend(unknown_location(op.path(), &effect.granted_at, schema));
         }
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
     }
@@ -202,24 +200,20 @@ impl Contract {
             let message = "the whole document is never granted; write the members that are to change".to_owned();
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
-        let at_place = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern)).collect::<Vec<_>>();
-        if at_place.is_empty() {
+        let at_place = || self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
+        let mut with_ops = at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).peekable();
+        if with_ops.peek().is_none() && at_place().next().is_none() {
             let message = format!("no write grant of this worker matches `{path}`");
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
-        let with_ops = at_place.iter().filter(|write| needed.iter().all(|op| write.ops.contains(op)));
-        let with_ops = with_ops.copied().collect::<Vec<_>>();
-        if with_ops.is_empty() {
-            let granted = at_place.iter().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
+        if with_ops.peek().is_none() {
+            let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
             let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
             return vec![violation.expecting(json!(granted)).finding(found.into())];
         }
         let Some(written) = written else { return Vec::new() };
-        if with_ops.iter().any(|write| write.value.is_none()) {
-            return Vec::new();
-        }
-        let value = written.value();
+        let value = LazyCell::new(|| written.value());
         let mut refusals = Vec::new();
         for write in with_ops {
             match &write.value {

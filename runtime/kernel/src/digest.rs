@@ -129,8 +129,10 @@ hexadecimal!(Digest);
 hexadecimal!(Salt);
 
 fn hex(bytes: &[u8; 32]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0x0f)]).collect()
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let mut text = Vec::with_capacity(64);
+    bytes.iter().for_each(|byte| text.extend([digit(byte >> 4), digit(byte & 0x0f)]));
+    String::from_utf8(text).expect("digits are ASCII")
 }
 
 /// Only lower case, so that a digest has one text.

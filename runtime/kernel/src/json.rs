@@ -82,6 +82,16 @@ pub fn normalise(value: &mut Value) {
     }
 }
 
+/// Whether [`normalise`] would leave a value as it is. Recursion is as deep as the value is nested.
+pub(crate) fn is_normal(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => !number.is_f64() || number.as_f64().and_then(integral).is_none(),
+        Value::Array(items) => items.iter().all(is_normal),
+        Value::Object(members) => members.values().all(is_normal),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
 /// The integer that a double stands for, if it is integral and within ±(2^53−1).
 pub(crate) fn integral(float: f64) -> Option<i64> {
     // Within these bounds the conversion is exact.

@@ -214,7 +214,14 @@ impl Pattern {
 
     /// The positions after a whole path.
     fn after(&self, path: &Pointer) -> Positions {
-        path.tokens().fold(self.start(), |positions, token| self.step(positions, &token.decoded(), true))
+        let mut positions = self.start();
+        for token in path.tokens() {
+            if positions == 0 {
+                break;
+            }
+            positions = self.step(positions, &token.decoded(), true);
+        }
+        positions
     }
 
     /// The positions after one more token. `append`: whether the token `-` may be the append position; in an existing

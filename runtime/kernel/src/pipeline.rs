@@ -6,6 +6,8 @@
 
 mod reply;
 
+use std::borrow::Cow;
+
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
@@ -14,6 +16,7 @@ use crate::event::Change;
 use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
 use crate::invariant;
+use crate::json;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
@@ -82,7 +85,12 @@ pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody, 
 /// The violation of the first operation that does not apply.
 pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violation> {
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
-    let ops = patch::parse(patch, &unlimited).map_err(|mut violations| violations.remove(0))?;
+    // Stored ones have it; others may be given.
+    let mut patch = Cow::Borrowed(patch);
+    if !json::is_normal(&patch) {
+        json::normalise(patch.to_mut());
+    }
+    let ops = patch::parse(&patch, &unlimited).map_err(|mut violations| violations.remove(0))?;
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
     for op in &ops {
@@ -115,16 +123,15 @@ impl From<Rejection> for Refused {
 
 /// The places where a candidate holds what the patch itself wrote. A place that came about by moving or copying, or
 /// that a later operation shifted, holds something else.
-fn own_places(ops: &[Op], changes: &[Change], made: &State) -> Vec<PointerBuf> {
+fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBuf> {
     let written = ops.iter().filter_map(|op| match op {
-        Op::Add(op) => Some(&op.value),
-        Op::Replace(op) => Some(&op.value),
-        Op::Remove(_) | Op::Move(_) | Op::Copy(_) | Op::Test(_) => None,
+        Op::Add { value, .. } | Op::Replace { value, .. } => Some(*value),
+        Op::Remove { .. } | Op::Move { .. } | Op::Copy { .. } | Op::Test { .. } => None,
     });
-    let written: Vec<_> = written.collect();
+    let written: Vec<&Value> = written.collect();
     let places = changes.iter().map(|change| &change.path);
     places
-        .filter(|path| made.get(path).is_some_and(|node| written.iter().any(|value| *node == **value)))
+        .filter(|path| made.get(path).is_some_and(|node| written.iter().any(|value| node == *value)))
         .cloned()
         .collect()
 }
@@ -141,7 +148,9 @@ fn judge_stages(
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
 
-    let (reply, ops) = reply::read(body, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
+    let syntax = |violations| refuse(Stage::Syntax, violations);
+    let reply = reply::read(body, patch_limits).map_err(syntax)?;
+    let ops = patch::parse(&reply.patch, patch_limits).map_err(syntax)?;
 
     let Some(seat) = seat else {
         let message = format!("there is no worker {worker}");
@@ -163,7 +172,7 @@ fn judge_stages(
         let is_tried = violations.is_empty() && !broken;
         if is_tried && let Err(violation) = apply(&mut candidate, op, effect, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
-            broken = !matches!(op, Op::Test(_));
+            broken = !matches!(op, Op::Test { .. });
             inapplicable.push(violation.at_op(index));
         }
         if !is_tried || broken {
@@ -210,15 +219,14 @@ fn limits(plan: &Plan) -> ResultLimits {
 /// Applies one operation and notes what it did.
 fn apply(
     candidate: &mut Candidate,
-    op: &Op,
-    effect: Effect,
+    op: &Op<'_>,
+    effect: Effect<'_>,
     limits: ResultLimits,
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
     let taken = match op {
-        Op::Move(op) => Some((op.from.clone(), candidate.get(&op.from).cloned())),
-        Op::Remove(op) => Some((op.path.clone(), candidate.get(&op.path).cloned())),
-        Op::Add(_) | Op::Replace(_) | Op::Copy(_) | Op::Test(_) => None,
+        Op::Move { from: taken, .. } | Op::Remove { path: taken } => Some((*taken, candidate.get(taken).cloned())),
+        Op::Add { .. } | Op::Replace { .. } | Op::Copy { .. } | Op::Test { .. } => None,
     };
     let overwritten = match effect.kind {
         Some(crate::blueprint::GrantOp::Replace) => candidate.get(&effect.lands_at).cloned(),
@@ -231,11 +239,11 @@ fn apply(
         (_, overwritten) => overwritten,
     };
     if let Some((path, before)) = taken {
-        changes.push(Change { path, before, after: None });
+        changes.push(Change { path: path.to_buf(), before, after: None });
     }
-    if matches!(op, Op::Add(_) | Op::Replace(_) | Op::Move(_) | Op::Copy(_)) {
+    if !matches!(op, Op::Test { .. } | Op::Remove { .. }) {
         let after = candidate.get(&effect.lands_at).cloned();
-        changes.push(Change { path: effect.lands_at, before: overwritten, after });
+        changes.push(Change { path: effect.lands_at.into_owned(), before: overwritten, after });
     }
     Ok(())
 }

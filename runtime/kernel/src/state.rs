@@ -4,11 +4,11 @@
 //! operation does and whether it can be done (RFC 6902 section 4, SPEC section 3). Does not know who may do it
 //! ([`crate::contract`]) or whether the result is right ([`crate::schema`]).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use json_patch::{MoveOperation, RemoveOperation};
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::Pointer;
 use serde_json::Value;
 
 use crate::blueprint::GrantOp;
@@ -116,19 +116,19 @@ pub struct ResultLimits {
 
 /// What an operation would do to the document it meets (SPEC section 3).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Effect {
+pub struct Effect<'a> {
     /// The kind, judged by what is there; `None` for `test`. `move` and `copy` report what they do at `path`
     /// (add, replace or insert); that they are a move or a copy is known from the operation.
     pub kind: Option<GrantOp>,
     /// The place with `-` in place of an index that appends: `/claims/-`, also for `/claims/3` of three.
-    pub granted_at: PointerBuf,
+    pub granted_at: Cow<'a, Pointer>,
     /// The place after the operation: `/claims/3`, also for `/claims/-` of three.
-    pub lands_at: PointerBuf,
+    pub lands_at: Cow<'a, Pointer>,
 }
 
-impl Effect {
-    fn at(path: &Pointer, kind: Option<GrantOp>) -> Self {
-        Self { kind, granted_at: path.to_owned(), lands_at: path.to_owned() }
+impl<'a> Effect<'a> {
+    const fn at(path: &'a Pointer, kind: Option<GrantOp>) -> Self {
+        Self { kind, granted_at: Cow::Borrowed(path), lands_at: Cow::Borrowed(path) }
     }
 }
 
@@ -158,22 +158,21 @@ impl Candidate {
     ///
     /// A `move` is judged at `path` as the document is after `from` is taken out (RFC 6902 section 4.4): moving the
     /// first of three elements to index 2 appends.
-    pub fn effect(&self, op: &Op) -> Effect {
-        match op {
-            Op::Test(op) => Effect::at(&op.path, None),
-            Op::Remove(op) => Effect::at(&op.path, Some(GrantOp::Remove)),
-            Op::Replace(op) => Effect::at(&op.path, Some(GrantOp::Replace)),
-            Op::Add(op) => self.arrival(&op.path, None),
-            Op::Copy(op) => self.arrival(&op.path, None),
-            Op::Move(op) => {
-                let can_leave = !op.from.is_root() && self.get(&op.from).is_some();
-                self.arrival(&op.path, can_leave.then_some(&*op.from))
+    pub fn effect<'a>(&self, op: &Op<'a>) -> Effect<'a> {
+        match *op {
+            Op::Test { path, .. } => Effect::at(path, None),
+            Op::Remove { path } => Effect::at(path, Some(GrantOp::Remove)),
+            Op::Replace { path, .. } => Effect::at(path, Some(GrantOp::Replace)),
+            Op::Add { path, .. } | Op::Copy { path, .. } => self.arrival(path, None),
+            Op::Move { from, path } => {
+                let can_leave = !from.is_root() && self.get(from).is_some();
+                self.arrival(path, can_leave.then_some(from))
             }
         }
     }
 
     /// What a value does that is put at `path` once `without` is gone.
-    fn arrival(&self, path: &Pointer, without: Option<&Pointer>) -> Effect {
+    fn arrival<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> Effect<'a> {
         let Ok(place) = locate(&self.root, path, without) else {
             return Effect::at(path, Some(GrantOp::Add));
         };
@@ -181,14 +180,11 @@ impl Candidate {
             Slot::Whole => Effect::at(path, Some(GrantOp::Replace)),
             Slot::Member { .. } if place.value.is_some() => Effect::at(path, Some(GrantOp::Replace)),
             Slot::Member { .. } => Effect::at(path, Some(GrantOp::Add)),
-            Slot::Element { index, length } => {
+            Slot::Element { index, length } if index < length => Effect::at(path, Some(GrantOp::Insert)),
+            Slot::Element { index, .. } => {
                 let array = path.parent().unwrap_or_default();
-                let lands_at = array.with_trailing_token(index);
-                if index < length {
-                    Effect { kind: Some(GrantOp::Insert), granted_at: lands_at.clone(), lands_at }
-                } else {
-                    Effect { kind: Some(GrantOp::Add), granted_at: array.with_trailing_token("-"), lands_at }
-                }
+                let (granted_at, lands_at) = (array.with_trailing_token("-"), array.with_trailing_token(index));
+                Effect { kind: Some(GrantOp::Add), granted_at: granted_at.into(), lands_at: lands_at.into() }
             }
         }
     }
@@ -203,12 +199,12 @@ impl Candidate {
     /// # Errors
     /// `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large`, pointing at the place. The candidate
     /// is then as it was. Never panics, whatever the operation.
-    pub fn apply(&mut self, op: &Op, limits: ResultLimits) -> Result<(), Violation> {
-        if let Op::Test(op) = op {
-            return self.test(&op.path, &op.value, limits);
+    pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<(), Violation> {
+        if let Op::Test { path, value } = op {
+            return self.test(path, value, limits);
         }
         let arriving = self.check(op, limits)?;
-        if let Op::Move(MoveOperation { from, .. }) | Op::Remove(RemoveOperation { path: from }) = op {
+        if let Op::Move { from, .. } | Op::Remove { path: from } = op {
             self.root.remove(from, &self.edit);
         }
         if let Some(value) = arriving {
@@ -218,10 +214,10 @@ impl Candidate {
     }
 
     /// Puts a value where there is room for it: in place of what is there, or into a new place.
-    fn put(&mut self, op: &Op, value: Node) {
+    fn put(&mut self, op: &Op<'_>, value: Node) {
         let path = op.path();
         let container = path.parent().and_then(|parent| self.get(parent));
-        let is_new = container.is_some_and(|node| node.as_array().is_some()) && !matches!(op, Op::Replace(_));
+        let is_new = container.is_some_and(|node| node.as_array().is_some()) && !matches!(op, Op::Replace { .. });
         match self.get(path) {
             Some(there) if !is_new => {
                 // Writing what is there already is no change (SPEC section 5).
@@ -235,54 +231,55 @@ impl Candidate {
 
     /// Whether an operation other than `test` can be applied within the limits, and what it then puts at its path.
     ///
-    /// Measures before it copies, so that a patch which multiplies what is there costs nothing before it is refused.
-    fn check(&self, op: &Op, limits: ResultLimits) -> Result<Option<Node>, Violation> {
+    /// Measures before it changes anything, so that a patch which multiplies what is there is refused before it has. A
+    /// value that was written is as small as the patch.
+    fn check(&self, op: &Op<'_>, limits: ResultLimits) -> Result<Option<Node>, Violation> {
         let before = self.bytes();
-        let written = |path: &Pointer, value: &Value, bytes: u64| {
-            admit(path, json::depth(value), bytes, before, limits)?;
-            Ok(Some(Node::of(value, &self.edit)))
-        };
-        let found = |path: &Pointer, node: &Node, bytes: u64| {
+        let admitted = |path: &Pointer, node: Node, bytes: u64| {
             admit(path, node.depth().into(), bytes, before, limits)?;
-            Ok(Some(node.clone()))
+            Ok(Some(node))
         };
-        match op {
-            Op::Test(_) => Ok(None),
-            Op::Remove(op) => match self.existing(&op.path)?.0.slot {
+        match *op {
+            Op::Test { .. } => Ok(None),
+            Op::Remove { path } => match self.existing(path)?.0.slot {
                 Slot::Whole => {
                     let message = "the whole document cannot be removed";
                     Err(Violation::new(Code::PathNotFound, "", message))
                 }
                 Slot::Member { .. } | Slot::Element { .. } => Ok(None),
             },
-            Op::Replace(op) => {
-                let (_, there) = self.existing(&op.path)?;
-                written(&op.path, &op.value, before - there.bytes() + json::size(&op.value))
+            Op::Replace { path, value } => {
+                let (_, there) = self.existing(path)?;
+                let node = Node::of(value, &self.edit);
+                let bytes = before - there.bytes() + node.bytes();
+                admitted(path, node, bytes)
             }
-            Op::Add(op) => {
-                let place = self.vacancy(&op.path, None)?;
-                written(&op.path, &op.value, place.bytes_after(before, json::size(&op.value)))
+            Op::Add { path, value } => {
+                let place = self.vacancy(path, None)?;
+                let node = Node::of(value, &self.edit);
+                let bytes = place.bytes_after(before, node.bytes());
+                admitted(path, node, bytes)
             }
-            Op::Copy(op) => {
-                let (_, value) = self.existing(&op.from)?;
-                let place = self.vacancy(&op.path, None)?;
-                found(&op.path, value, place.bytes_after(before, value.bytes()))
+            Op::Copy { from, path } => {
+                let (_, value) = self.existing(from)?;
+                let place = self.vacancy(path, None)?;
+                admitted(path, value.clone(), place.bytes_after(before, value.bytes()))
             }
-            Op::Move(op) => {
-                let (source, value) = self.existing(&op.from)?;
+            Op::Move { from, path } => {
+                let (source, value) = self.existing(from)?;
                 if let Slot::Whole = source.slot {
                     let message = "the whole document cannot be moved";
                     return Err(Violation::new(Code::PathNotFound, "", message));
                 }
-                if op.path.starts_with(&op.from) && op.path != op.from {
+                if path.starts_with(from) && path != from {
                     let message = "a value cannot be moved into itself: with it, this place would be gone";
-                    return Err(Violation::new(Code::PathNotFound, op.path.as_str(), message));
+                    return Err(Violation::new(Code::PathNotFound, path.as_str(), message));
                 }
-                let place = self.vacancy(&op.path, Some(&op.from))?;
+                let place = self.vacancy(path, Some(from))?;
                 // Put over a member that contains it, it goes with that member and is not to be counted twice.
-                let goes_with_target = matches!(place.slot, Slot::Member { .. }) && op.from.starts_with(&op.path);
+                let goes_with_target = matches!(place.slot, Slot::Member { .. }) && from.starts_with(path);
                 let leaving = if goes_with_target && place.value.is_some() { 0 } else { source.bytes_with(value) };
-                found(&op.path, value, place.bytes_after(before - leaving, value.bytes()))
+                admitted(path, value.clone(), place.bytes_after(before - leaving, value.bytes()))
             }
         }
     }

@@ -7,10 +7,10 @@
 
 use std::cell::Cell;
 
-use patchboard_kernel::blueprint::{GrantOp, Worker};
+use patchboard_kernel::blueprint::{GrantOp, PatchLimits, Worker};
 use patchboard_kernel::contract::Contract;
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::patch::Op;
+use patchboard_kernel::patch::{self, Op};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::state::{ResultLimits, State};
 use proptest::prelude::*;
@@ -36,7 +36,8 @@ fn a_grant_never_lets_a_write_outside_it_through() {
     runner
         .run(&situations(), |(document, (reads, grants), operation)| {
             let contract = compiled(&reads, &grants);
-            let Ok(op) = serde_json::from_value::<Op>(operation.clone()) else { return Ok(()) };
+            let patch = json!([operation]);
+            let Some(op) = read(&patch) else { return Ok(()) };
             let mut candidate = State::new(&document, &Hasher::new(&Salt([1; 32]))).candidate();
             if !contract.judge(0, &op, &candidate, &every_place).is_empty() || candidate.apply(&op, LIMITS).is_err() {
                 return Ok(());
@@ -65,7 +66,8 @@ fn a_grant_of_everything_refuses_only_the_whole_document() {
     let mut runner = TestRunner::new(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() });
     runner
         .run(&situations(), |(document, _, operation)| {
-            let Ok(op) = serde_json::from_value::<Op>(operation.clone()) else { return Ok(()) };
+            let patch = json!([operation]);
+            let Some(op) = read(&patch) else { return Ok(()) };
             let candidate = State::new(&document, &Hasher::new(&Salt([1; 32]))).candidate();
             let whole = operation["op"] != "test" && operation["path"] == ""
                 || operation["op"] == "move" && operation["from"] == "";
@@ -74,6 +76,11 @@ fn a_grant_of_everything_refuses_only_the_whole_document() {
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// The one operation of a patch.
+fn read(patch: &Value) -> Option<Op<'_>> {
+    patch::parse(patch, &PatchLimits::default()).ok()?.pop()
 }
 
 fn compiled(reads: &[Vec<String>], grants: &[Grant]) -> Contract {

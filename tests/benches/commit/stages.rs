@@ -7,9 +7,12 @@
 
 use std::time::Duration;
 
+use patchboard_kernel::blueprint::PatchLimits;
 use patchboard_kernel::board::{Board, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::patch;
 use patchboard_kernel::record::{GENESIS, Record};
 use patchboard_kernel::state::ResultLimits;
 use patchboard_tests::boards::{self, Across, Work, Writer};
@@ -26,6 +29,7 @@ const CASE: &str = "stages";
 
 /// Nothing is too large here.
 const UNLIMITED: ResultLimits = ResultLimits { bytes: u64::MAX, depth: 64 };
+const TEXT_LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64 };
 
 /// What is timed the whole-document way.
 const OF_WHOLE: [&str; 6] =
@@ -88,7 +92,7 @@ fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a>
 fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a> {
     let (mut board, created) = boards::board(schema.clone(), document);
     let mut follower = Board::recover(&created.records).expect("what was recorded can be recovered");
-    let hasher = Hasher::new(&Salt::ZERO);
+    let (hasher, patch_limits) = (Hasher::new(&Salt::ZERO), PatchLimits::default());
     let handles = writer.handles();
     let mut number = 0;
     Box::new(move |laps| {
@@ -100,9 +104,13 @@ fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a
         }
         number += 1;
         let text = writer.patch(Work::Mix);
-        let (read, time) = on_cpu(|| whole::parse(&text));
+        let (patch, time) = on_cpu(|| {
+            let patch = json::parse(text.as_bytes(), TEXT_LIMITS).expect("it is JSON");
+            assert!(patch::parse(&patch, &patch_limits).is_ok_and(|ops| !ops.is_empty()), "it is a patch");
+            patch
+        });
         laps.note(parse, time);
-        let ops = read.expect("it is a patch");
+        let ops = patch::parse(&patch, &patch_limits).expect("it is a patch");
         let mut candidate = board.state().candidate();
         let (applied, time) = on_cpu(|| ops.iter().all(|op| candidate.apply(op, UNLIMITED).is_ok()));
         laps.note(apply, time);

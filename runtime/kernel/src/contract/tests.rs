@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
+use crate::patch;
 use crate::state::State;
 
 fn contract(reads: Value, writes: Value) -> Contract {
@@ -18,8 +20,11 @@ fn candidate(document: Value) -> Candidate {
     State::new(&document, &Hasher::new(&Salt([0; 32]))).candidate()
 }
 
-fn op(op: Value) -> Op {
-    serde_json::from_value(op).expect("an operation")
+/// Judges the operation as the seventh of its patch.
+fn judge(contract: &Contract, document: &Value, operation: Value, schema: &Schema) -> Vec<Violation> {
+    let patch = json!([operation]);
+    let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
+    contract.judge(7, &ops[0], &candidate(document.clone()), schema)
 }
 
 fn schema(schema: Value) -> Schema {
@@ -32,7 +37,7 @@ fn pointer(text: &str) -> &Pointer {
 
 /// The codes with which an operation is refused, with the pointers.
 fn codes(contract: &Contract, document: &Value, operation: Value) -> Vec<(Code, String)> {
-    let violations = contract.judge(7, &op(operation), &candidate(document.clone()), &schema(json!(true)));
+    let violations = judge(contract, document, operation, &schema(json!(true)));
     violations
         .into_iter()
         .map(|violation| {
@@ -232,9 +237,7 @@ fn a_value_must_satisfy_the_grant_that_allows_the_operation() {
             (json!({"op": "replace", "path": "/n", "value": 1}), &[]),
         ],
     );
-    let judged = |operation: Value| {
-        contract.judge(0, &op(operation), &candidate(document.clone()), &schema(json!(true))).remove(0)
-    };
+    let judged = |operation: Value| judge(&contract, &document, operation, &schema(json!(true))).remove(0);
     let own = judged(json!({"op": "add", "path": "/claims/-", "value": {"text": "a", "status": "verified"}}));
     assert_eq!(own.message, "the grant on `/claims/-` refuses this value: at `/status` in it must be \"draft\"");
     assert_eq!(
@@ -255,8 +258,7 @@ fn a_refusal_names_what_would_be_right() {
     );
     let document = json!({"claims": [{"status": 1}]});
     let judged = |operation: Value| {
-        let mut violations =
-            contract.judge(0, &op(operation), &candidate(document.clone()), &schema(json!(true))).into_iter();
+        let mut violations = judge(&contract, &document, operation, &schema(json!(true))).into_iter();
         let violation = violations.next().expect("it is refused");
         assert_eq!(violations.next(), None);
         violation
@@ -291,7 +293,7 @@ fn a_place_that_the_schema_does_not_have_is_told_even_where_a_grant_is_wide() {
         "additionalProperties": false,
     }));
     let document = json!({"claims": [{}]});
-    let judged = |operation: Value| contract.judge(0, &op(operation), &candidate(document.clone()), &schema);
+    let judged = |operation: Value| judge(&contract, &document, operation, &schema);
     assert_eq!(judged(json!({"op": "add", "path": "/claims/0/status", "value": 1})), []);
     assert_eq!(judged(json!({"op": "add", "path": "/claims/-", "value": 1})), []);
     let wrong = judged(json!({"op": "add", "path": "/claims/0/statsu", "value": 1}));

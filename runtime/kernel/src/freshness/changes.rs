@@ -55,40 +55,39 @@ pub(super) fn on_the_way(
 ) -> Option<Change> {
     let mut node = root;
     let mut floor = 0;
-    let mut here = PointerBuf::new();
-    let mut tokens = place.tokens().peekable();
-    while let Some(token) = tokens.next() {
-        let is_last = tokens.peek().is_none();
-        if is_last && !includes_place {
+    let mut end = 0;
+    for token in place.tokens() {
+        end += 1 + token.encoded().len();
+        // The way so far, in the last round all of it.
+        let here = place.split_at_offset(end).map_or(place, |(here, _)| here);
+        if here == place && !includes_place {
             return None;
         }
         let decoded = token.decoded();
-        here.push_back(token.clone());
+        let change = |at, what| Some(Change { place: here.to_buf(), at, what });
         // What neither was there nor is was not shifted.
-        let is_nothing = || node.slot(&decoded).is_none() && was_there(&here) == Some(false);
+        let is_nothing = || node.slot(&decoded).is_none() && was_there(here) == Some(false);
         if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
             // What was shifted there may have been written over since; a place that was not there may have come later.
-            let is_new = was_there(&here) == Some(false);
+            let is_new = was_there(here) == Some(false);
             let moved = node.slot(&decoded).filter(|(_, stamp)| stamp.born <= at || is_new);
             let at = moved.map_or(at, |(_, stamp)| at.max(stamp.changed));
-            return Some(Change { place: here, at, what: What::Shifted });
+            return change(at, What::Shifted);
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
             let lost = member_lost_since(node, &decoded, read);
             // Of what was never there nothing can have gone.
-            return match was_there(&here) {
-                Some(true) => {
-                    Some(Change { place: here, at: lost.unwrap_or(node.touched()).max(floor), what: What::Gone })
-                }
+            return match was_there(here) {
+                Some(true) => change(lost.unwrap_or(node.touched()).max(floor), What::Gone),
                 Some(false) => None,
-                None => lost.map(|at| Change { place: here, at, what: What::Gone }),
+                None => change(lost?, What::Gone),
             };
         };
         let stamp = stamp.under(floor);
         if stamp.changed > read {
-            let is_new = stamp.born > read && was_there(&here) != Some(true);
+            let is_new = stamp.born > read && was_there(here) != Some(true);
             let what = if is_new { What::New } else { What::Value };
-            return Some(Change { place: here, at: stamp.changed, what });
+            return change(stamp.changed, what);
         }
         (node, floor) = (child, stamp.changed);
     }
@@ -125,7 +124,7 @@ pub(super) fn of_members(root: &Node, place: &Pointer, read: At) -> Option<Chang
 /// such places, at most `max`.
 pub(super) fn at_and_below(root: &Node, place: &Pointer, read: At, depth: Depth, max: usize) -> Vec<Change> {
     let mut search = Search { read, depth, max, found: Vec::new() };
-    if let Some(node) = root.get(place) {
+    if let Some(node) = root.get(place).filter(|node| node.touched() > read) {
         search.visit(node, &place.to_buf());
     }
     search.found

@@ -75,24 +75,24 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Notes what an operation is about to do to the candidate.
-    pub(crate) fn note(&mut self, index: usize, op: &Op, effect: &Effect, candidate: &Candidate) {
+    pub(crate) fn note(&mut self, index: usize, op: &Op<'_>, effect: &Effect<'_>, candidate: &Candidate) {
         self.applied = self.own.len();
-        match op {
-            Op::Test(_) => {}
-            Op::Remove(op) => self.leave(index, &op.path, candidate),
-            Op::Replace(op) => {
-                self.add(index, &op.path, Action::Overwrites);
-                self.own.push(Own::Overwrote(op.path.clone()));
+        match *op {
+            Op::Test { .. } => {}
+            Op::Remove { path } => self.leave(index, path, candidate),
+            Op::Replace { path, .. } => {
+                self.add(index, path, Action::Overwrites);
+                self.own.push(Own::Overwrote(path.to_buf()));
             }
-            Op::Add(_) => self.arrive(index, op, effect.clone()),
-            Op::Copy(copy) => {
-                self.add(index, &copy.from, Action::Copies);
-                self.arrive(index, op, effect.clone());
+            Op::Add { path, .. } => self.arrive(index, path, effect),
+            Op::Copy { from, path } => {
+                self.add(index, from, Action::Copies);
+                self.arrive(index, path, effect);
             }
-            Op::Move(moving) => {
+            Op::Move { from, path } => {
                 // The effect is judged as the document is once `from` is gone, and so is noted after that.
-                self.leave(index, &moving.from, candidate);
-                self.arrive(index, op, effect.clone());
+                self.leave(index, from, candidate);
+                self.arrive(index, path, effect);
             }
         }
     }
@@ -116,30 +116,31 @@ impl Targets {
         });
     }
 
-    fn arrive(&mut self, index: usize, op: &Op, effect: Effect) {
-        let lands_at = &effect.lands_at;
-        let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
+    /// `path`: the place as the operation has it.
+    fn arrive(&mut self, index: usize, path: &Pointer, effect: &Effect<'_>) {
+        let lands_at = &*effect.lands_at;
         let appends = effect.granted_at != effect.lands_at;
         match effect.kind {
             _ if appends => {
                 let made = self.before(lands_at, false);
                 if let Some(target) = self.add(index, &effect.granted_at, Action::Appends) {
-                    target.names_index = written_at(op).is_some_and(|path| path == &**lands_at);
+                    target.names_index = path == lands_at;
                     target.lands_at = made;
                 }
-                self.own.push(Own::Wrote(effect.lands_at));
+                self.own.push(Own::Wrote(lands_at.to_buf()));
             }
             Some(GrantOp::Insert) => {
                 self.add(index, lands_at, Action::Inserts);
+                let element = || Some((lands_at.parent()?.to_buf(), lands_at.back()?.decoded().parse().ok()?));
                 self.own.extend(element().map(|(array, element)| Own::Inserted(array, element)));
             }
             Some(GrantOp::Replace) => {
                 self.add(index, lands_at, Action::Overwrites);
-                self.own.push(Own::Wrote(effect.lands_at));
+                self.own.push(Own::Wrote(lands_at.to_buf()));
             }
             _ => {
                 self.add(index, lands_at, Action::Creates);
-                self.own.push(Own::Wrote(effect.lands_at));
+                self.own.push(Own::Wrote(lands_at.to_buf()));
             }
         }
     }
@@ -174,16 +175,6 @@ impl Targets {
             place = moved;
         }
         Some(place)
-    }
-}
-
-/// The path of an operation that puts something somewhere.
-fn written_at(op: &Op) -> Option<&Pointer> {
-    match op {
-        Op::Add(op) => Some(&op.path),
-        Op::Copy(op) => Some(&op.path),
-        Op::Move(op) => Some(&op.path),
-        Op::Replace(_) | Op::Remove(_) | Op::Test(_) => None,
     }
 }
 

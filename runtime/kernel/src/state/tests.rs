@@ -1,5 +1,7 @@
 //! What a candidate promises, by example and as laws over random documents and operations.
 
+use json_patch::PatchOperation;
+use jsonptr::PointerBuf;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -18,16 +20,18 @@ fn candidate(document: Value) -> Candidate {
     State::new(&document, &hasher()).candidate()
 }
 
-fn ops(patch: Value) -> Vec<Op> {
-    patch::parse(&patch, &PatchLimits { max_ops: u32::MAX, ..PatchLimits::default() }).expect("a well-formed patch")
-}
-
-fn op(op: Value) -> Op {
-    ops(json!([op])).remove(0)
+/// Reads one operation and applies it.
+fn apply(candidate: &mut Candidate, mut operation: Value, limits: ResultLimits) -> Result<(), Violation> {
+    json::normalise(&mut operation);
+    let patch = json!([operation]);
+    let ops = patch::parse(&patch, &PatchLimits::default()).expect("a well-formed patch");
+    candidate.apply(&ops[0], limits)
 }
 
 fn check_effect(document: &Value, operation: Value, kind: Option<GrantOp>, granted_at: &str, lands_at: &str) {
-    let effect = candidate(document.clone()).effect(&op(operation.clone()));
+    let patch = json!([operation]);
+    let ops = patch::parse(&patch, &PatchLimits::default()).expect("a well-formed patch");
+    let effect = candidate(document.clone()).effect(&ops[0]);
     let got = (effect.kind, effect.granted_at.as_str(), effect.lands_at.as_str());
     assert_eq!(got, (kind, granted_at, lands_at), "{operation}");
 }
@@ -122,7 +126,7 @@ fn what_cannot_be_applied_is_refused_at_its_place_and_changes_nothing() {
         (json!({"op": "test", "path": "/o/z", "value": null}), PathNotFound, "/o/z"),
     ] {
         let mut candidate = candidate(document.clone());
-        let result = candidate.apply(&op(operation.clone()), ROOMY);
+        let result = apply(&mut candidate, operation.clone(), ROOMY);
         let violation = result.expect_err("cannot be applied");
         assert_eq!((violation.code, violation.pointer.as_str()), (code, pointer), "{operation}");
         assert_eq!(*candidate.root(), document, "{operation}");
@@ -140,7 +144,7 @@ fn messages_say_what_is_there_without_showing_it() {
         (json!({"op": "test", "path": "/s", "value": 1}), "the value is a string, a number was expected"),
         (json!({"op": "test", "path": "/s", "value": "t"}), "the value is a string other than the expected one"),
     ] {
-        let violation = candidate(document.clone()).apply(&op(operation), ROOMY).expect_err("refused");
+        let violation = apply(&mut candidate(document.clone()), operation, ROOMY).expect_err("refused");
         assert_eq!(violation.message, message);
     }
 }
@@ -150,10 +154,10 @@ fn a_failed_test_shows_both_values_unless_they_are_large() {
     let long = "x".repeat(5000);
     let mut candidate = candidate(json!({"short": 1, "long": long}));
     let violation =
-        candidate.apply(&op(json!({"op": "test", "path": "/short", "value": [2]})), ROOMY).expect_err("1 is not [2]");
+        apply(&mut candidate, json!({"op": "test", "path": "/short", "value": [2]}), ROOMY).expect_err("1 is not [2]");
     assert_eq!((violation.found, violation.expected), (Some(json!(1)), Some(json!([2]))));
     let violation =
-        candidate.apply(&op(json!({"op": "test", "path": "/long", "value": "y"})), ROOMY).expect_err("another text");
+        apply(&mut candidate, json!({"op": "test", "path": "/long", "value": "y"}), ROOMY).expect_err("another text");
     assert_eq!((violation.found, violation.expected), (None, Some(json!("y"))));
 }
 
@@ -161,10 +165,10 @@ fn a_failed_test_shows_both_values_unless_they_are_large() {
 fn numbers_are_tested_by_value() {
     let mut candidate = candidate(json!({"n": 100, "z": 0, "f": 1.5}));
     for (path, value) in [("/n", json!(1e2)), ("/z", json!(-0.0)), ("/f", json!(1.5))] {
-        candidate.apply(&op(json!({"op": "test", "path": path, "value": value})), ROOMY).expect("the same number");
+        apply(&mut candidate, json!({"op": "test", "path": path, "value": value}), ROOMY).expect("the same number");
     }
     for (path, value) in [("/n", json!("100")), ("/z", json!(false)), ("/z", json!(null)), ("/f", json!(1))] {
-        candidate.apply(&op(json!({"op": "test", "path": path, "value": value})), ROOMY).expect_err("something else");
+        apply(&mut candidate, json!({"op": "test", "path": path, "value": value}), ROOMY).expect_err("something else");
     }
 }
 
@@ -177,7 +181,7 @@ fn the_whole_document_can_be_written_at_this_layer() {
         json!({"op": "move", "from": "/a", "path": ""}),
     ] {
         let mut candidate = candidate(json!({"a": {"b": 1}, "c": [1, 2, 3]}));
-        candidate.apply(&op(operation.clone()), ROOMY).expect("root writes apply");
+        apply(&mut candidate, operation.clone(), ROOMY).expect("root writes apply");
         assert_eq!((candidate.root().to_value(), candidate.bytes()), (json!({"b": 1}), 7), "{operation}");
     }
 }
@@ -191,7 +195,7 @@ fn a_value_can_be_moved_over_what_contains_it() {
         ("/o/a", "/o/a", json!({"o": {"a": [{"x": 1}, 3]}, "s": 2})),
     ] {
         let mut candidate = candidate(json!({"o": {"a": [{"x": 1}, 3]}, "s": 2}));
-        candidate.apply(&op(json!({"op": "move", "from": from, "path": path})), ROOMY).expect("it applies");
+        apply(&mut candidate, json!({"op": "move", "from": from, "path": path}), ROOMY).expect("it applies");
         assert_eq!(
             (candidate.root().to_value(), candidate.bytes()),
             (result.clone(), json::size(&result)),
@@ -207,7 +211,7 @@ fn a_patch_that_multiplies_the_document_is_refused_before_it_grows() {
     let mut refused = None;
     for step in 0..40 {
         let (from, to) = if step % 2 == 0 { ("/a", "/b/-") } else { ("/b", "/a/-") };
-        match document.apply(&op(json!({"op": "copy", "from": from, "path": to})), limits) {
+        match apply(&mut document, json!({"op": "copy", "from": from, "path": to}), limits) {
             Ok(()) => assert!(document.bytes() <= limits.bytes),
             Err(violation) => {
                 refused = Some(violation.code);
@@ -222,27 +226,26 @@ fn a_patch_that_multiplies_the_document_is_refused_before_it_grows() {
 fn a_copy_into_itself_cannot_pass_the_depth_limit() {
     let limits = ResultLimits { bytes: u64::MAX, depth: 8 };
     let mut document = candidate(json!({"a": {}}));
-    let deepen = op(json!({"op": "copy", "from": "/a", "path": "/a/a"}));
+    let deepen = json!({"op": "copy", "from": "/a", "path": "/a/a"});
     let mut applied = 0;
-    while document.apply(&deepen, limits).is_ok() {
+    while apply(&mut document, deepen.clone(), limits).is_ok() {
         applied += 1;
         assert!(document.root().depth() <= 8);
         assert!(applied < 20);
     }
     assert_eq!(document.root().depth(), 1 + 7);
-    let moved = op(json!({"op": "move", "from": "/a", "path": "/b"}));
-    document.apply(&moved, limits).expect("as deep as before");
-    let add = op(json!({"op": "add", "path": "/b/c", "value": [[[[[[[1]]]]]]]}));
-    assert_eq!(document.apply(&add, limits).map_err(|violation| violation.code), Err(Code::ResultTooLarge));
+    apply(&mut document, json!({"op": "move", "from": "/a", "path": "/b"}), limits).expect("as deep as before");
+    let add = json!({"op": "add", "path": "/b/c", "value": [[[[[[[1]]]]]]]});
+    assert_eq!(apply(&mut document, add, limits).map_err(|violation| violation.code), Err(Code::ResultTooLarge));
 }
 
 #[test]
 fn what_shrinks_a_document_is_let_through_even_above_the_limit() {
     let limits = ResultLimits { bytes: 4, depth: 64 };
     let mut document = candidate(json!({"a": "long", "b": "longer"}));
-    document.apply(&op(json!({"op": "remove", "path": "/a"})), limits).expect("smaller");
-    document.apply(&op(json!({"op": "replace", "path": "/b", "value": "short"})), limits).expect("smaller");
-    let grow = document.apply(&op(json!({"op": "replace", "path": "/b", "value": "longer"})), limits);
+    apply(&mut document, json!({"op": "remove", "path": "/a"}), limits).expect("smaller");
+    apply(&mut document, json!({"op": "replace", "path": "/b", "value": "short"}), limits).expect("smaller");
+    let grow = apply(&mut document, json!({"op": "replace", "path": "/b", "value": "longer"}), limits);
     assert_eq!(grow.map_err(|violation| violation.code), Err(Code::ResultTooLarge));
 }
 
@@ -250,9 +253,9 @@ fn what_shrinks_a_document_is_let_through_even_above_the_limit() {
 fn a_candidate_leaves_the_state_it_came_from_alone_and_shares_it_until_it_changes() {
     let state = State::new(&json!({"a": 1}), &hasher());
     let mut candidate = state.candidate();
-    candidate.apply(&op(json!({"op": "test", "path": "/a", "value": 1})), ROOMY).expect("it is");
+    apply(&mut candidate, json!({"op": "test", "path": "/a", "value": 1}), ROOMY).expect("it is");
     assert!(candidate.root.is_same(&state.root));
-    candidate.apply(&op(json!({"op": "add", "path": "/b", "value": 2})), ROOMY).expect("it applies");
+    apply(&mut candidate, json!({"op": "add", "path": "/b", "value": 2}), ROOMY).expect("it applies");
     assert_eq!(*state.root(), json!({"a": 1}));
     let next = candidate.into_state();
     assert_eq!(next.digest(), State::new(&json!({"a": 1, "b": 2}), &hasher()).digest());
@@ -266,11 +269,12 @@ proptest! {
     /// The crate is the second opinion, on a copy, because it may lose data when it refuses.
     #[test]
     fn one_operation_does_what_the_json_patch_crate_does_or_nothing((document, ops) in any_trial(1)) {
-        let op = ops.into_iter().next().expect("one operation");
+        let operation = ops.into_iter().next().expect("one operation");
+        let op = Op::from(&operation);
         let mut ours = candidate(document.clone());
         let effect = ours.effect(&op);
         let mut theirs = document.clone();
-        let verdict = json_patch::patch_unsafe(&mut theirs, std::slice::from_ref(&op));
+        let verdict = json_patch::patch_unsafe(&mut theirs, std::slice::from_ref(&operation));
         match ours.apply(&op, ROOMY) {
             Ok(()) => {
                 prop_assert!(verdict.is_ok(), "{:?}", verdict);
@@ -296,7 +300,7 @@ proptest! {
         for op in &ops {
             let before = (candidate.root().clone(), candidate.bytes());
             let depth_before = json::depth(&candidate.root().to_value());
-            if candidate.apply(op, limits).is_err() {
+            if candidate.apply(&op.into(), limits).is_err() {
                 prop_assert_eq!((candidate.root(), candidate.bytes()), (&before.0, before.1));
             }
             prop_assert_eq!(candidate.bytes(), json::size(&candidate.root().to_value()));
@@ -307,31 +311,29 @@ proptest! {
 }
 
 /// An effect that was foretold must be the one that came.
-fn check_kind(effect: &Effect, op: &Op, before: &Value, after: &Value) -> Result<(), TestCaseError> {
-    let arrived = match op {
-        Op::Add(op) => &op.value,
-        Op::Replace(op) => &op.value,
-        Op::Copy(op) => op.from.resolve(before).expect("it was copied"),
-        Op::Move(op) => op.from.resolve(before).expect("it was moved"),
-        Op::Remove(op) => {
-            prop_assert_eq!((effect.kind, &effect.lands_at), (Some(GrantOp::Remove), &op.path));
+fn check_kind(effect: &Effect<'_>, op: &Op<'_>, before: &Value, after: &Value) -> Result<(), TestCaseError> {
+    let arrived = match *op {
+        Op::Add { value, .. } | Op::Replace { value, .. } => value,
+        Op::Copy { from, .. } | Op::Move { from, .. } => from.resolve(before).expect("it was there"),
+        Op::Remove { path } => {
+            prop_assert_eq!((effect.kind, &*effect.lands_at), (Some(GrantOp::Remove), path));
             return Ok(());
         }
-        Op::Test(op) => {
-            prop_assert_eq!((effect.kind, &effect.lands_at), (None, &op.path));
+        Op::Test { path, .. } => {
+            prop_assert_eq!((effect.kind, &*effect.lands_at), (None, path));
             return Ok(());
         }
     };
     prop_assert_eq!(effect.lands_at.resolve(after).ok(), Some(arrived));
     let mut without = before.clone();
-    if let Op::Move(op) = op {
-        json_patch::patch_unsafe(&mut without, &[Op::Remove(json_patch::RemoveOperation { path: op.from.clone() })])
-            .expect("it was moved");
+    if let Op::Move { from, .. } = op {
+        let removal = PatchOperation::Remove(json_patch::RemoveOperation { path: from.to_buf() });
+        json_patch::patch_unsafe(&mut without, &[removal]).expect("it was moved");
     }
     let there = effect.lands_at.resolve(&without).is_ok();
     let array = effect.lands_at.parent().and_then(|parent| parent.resolve(&without).ok()).and_then(Value::as_array);
     let kind = match (op, there, array) {
-        (Op::Replace(_), _, _) | (_, true, None) => GrantOp::Replace,
+        (Op::Replace { .. }, _, _) | (_, true, None) => GrantOp::Replace,
         (_, true, Some(_)) => GrantOp::Insert,
         (_, false, _) => GrantOp::Add,
     };
@@ -366,7 +368,7 @@ fn any_token() -> impl Strategy<Value = String> {
 }
 
 /// A document, and as many operations, whose pointers mostly begin with places of the document.
-fn any_trial(ops: usize) -> impl Strategy<Value = (Value, Vec<Op>)> {
+fn any_trial(ops: usize) -> impl Strategy<Value = (Value, Vec<PatchOperation>)> {
     let pointer = || {
         let below =
             prop_oneof![3 => prop::collection::vec(any_token(), 0..1), 1 => prop::collection::vec(any_token(), 1..4)];
@@ -383,15 +385,15 @@ fn any_trial(ops: usize) -> impl Strategy<Value = (Value, Vec<Op>)> {
         let ops = drafts.into_iter().map(|(kind, path, from, value)| {
             let (path, from) = (pointer(path), pointer(from));
             match kind {
-                0 => Op::Add(json_patch::AddOperation { path, value }),
-                1 => Op::Replace(json_patch::ReplaceOperation { path, value }),
-                2 => Op::Remove(json_patch::RemoveOperation { path }),
-                3 => Op::Move(json_patch::MoveOperation { from, path }),
-                4 => Op::Copy(json_patch::CopyOperation { from, path }),
-                5 => Op::Test(json_patch::TestOperation { path, value }),
+                0 => PatchOperation::Add(json_patch::AddOperation { path, value }),
+                1 => PatchOperation::Replace(json_patch::ReplaceOperation { path, value }),
+                2 => PatchOperation::Remove(json_patch::RemoveOperation { path }),
+                3 => PatchOperation::Move(json_patch::MoveOperation { from, path }),
+                4 => PatchOperation::Copy(json_patch::CopyOperation { from, path }),
+                5 => PatchOperation::Test(json_patch::TestOperation { path, value }),
                 _ => {
                     let value = path.resolve(&document).cloned().unwrap_or(value);
-                    Op::Test(json_patch::TestOperation { path, value })
+                    PatchOperation::Test(json_patch::TestOperation { path, value })
                 }
             }
         });

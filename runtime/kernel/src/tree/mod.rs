@@ -34,6 +34,7 @@ use serde_json::Number;
 use smol_str::SmolStr;
 use triomphe::Arc;
 
+use self::array::Top;
 use crate::digest::Digest;
 
 pub use array::{Array, Elements};
@@ -162,6 +163,20 @@ impl Node {
         match self {
             Self::Object(object) => Some(object),
             _ => None,
+        }
+    }
+
+    /// Reads what is looked at first of a node, so that it is near.
+    fn fetch(&self) -> usize {
+        let known = |digest: &OnceLock<[u8; 32]>| usize::from(digest.get().is_some());
+        match self {
+            Self::Array(array) => match array.top() {
+                Top::Few(items, _) => items.len(),
+                Top::Chunk(root) => root.sum().len() + known(&root.digest),
+            },
+            Self::Object(object) => object.root().map_or(0, |root| root.sum().len() + known(&root.digest)),
+            Self::Long(long) => known(&long.digest),
+            _ => 0,
         }
     }
 

@@ -214,6 +214,7 @@ impl Chunk {
                 let span = capacity(height - 1);
                 let child = &mut children[index / span];
                 let before = child.sum;
+                child.fetch();
                 Arc::make_mut(child).change(index % span, height - 1, at, change);
                 (before, child.sum)
             }
@@ -221,6 +222,18 @@ impl Chunk {
         if self.sum.exchange(&before, &after, at) {
             self.sum.depth = self.depth();
         }
+    }
+
+    /// Has what a copy of this node will share read from memory all at once. Counting the references to it, and digesting
+    /// the copy, would wait for one after the other.
+    fn fetch(&self) {
+        let near: usize = match &self.body {
+            Body::Leaf { items, .. } => items.iter().map(Node::fetch).sum(),
+            Body::Inner(children) => {
+                children.iter().map(|child| child.sum.len() + usize::from(child.digest.get().is_some())).sum()
+            }
+        };
+        std::hint::black_box(near);
     }
 
     fn depth(&self) -> u16 {
@@ -243,6 +256,7 @@ impl Chunk {
             }
             Body::Inner(children) => match children.last_mut() {
                 Some(last) if last.sum.len() < capacity(height - 1) => {
+                    last.fetch();
                     Arc::make_mut(last).push(node, height - 1, at);
                 }
                 _ => {
