@@ -1,12 +1,20 @@
-//! The memory a document takes as a board's state, against the same document as `serde_json::Value`.
+//! The memory a document takes as a board's state, against the same document as `serde_json::Value`: as a state made of
+//! it, as one that grew to it by commits, and as one that was stored in a snapshot and restored. All have their digests.
 //!
 //! Bytes are those asked of the allocator, counted by a global allocator in this binary alone. What the allocator adds
 //! to each piece, about eight bytes, is not in them.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::process::ExitCode;
 
+use jsonptr::PointerBuf;
+use patchboard_kernel::board::{Board, Genesis};
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::state::State;
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::patch::Op;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::state::{ResultLimits, State};
 use patchboard_tests::boards::{self, Rng};
 use patchboard_tests::measure::{Bench, Goal, Row, bytes, run};
 use peak_alloc::PeakAlloc;
@@ -20,15 +28,20 @@ const SEED: u64 = 19;
 /// A shape of documents: makes one of about so many bytes of compact JSON.
 type Shape = fn(usize) -> Value;
 
-const SHAPES: [(&str, Shape); 5] = [
+const SHAPES: [(&str, Shape); 8] = [
     ("board", |bytes| boards::document(bytes, SEED).0),
-    ("tiny arrays", tiny_arrays),
-    ("long texts", long_texts),
+    ("tiny arrays", |bytes| arrays(bytes, 2)),
+    ("arrays of four", |bytes| arrays(bytes, 4)),
+    ("empty", empty),
+    ("short texts", |bytes| texts(bytes, 8)),
+    ("long texts", |bytes| texts(bytes, 400)),
     ("big object", big_object),
     ("numbers", numbers),
 ];
 
 fn main() -> ExitCode {
+    // What is made once in a process and kept is nobody's.
+    drop(restored("{}"));
     run("memory", |bench| {
         for (case, shape) in SHAPES {
             for (size, count) in bench.options.sizes() {
@@ -52,25 +65,85 @@ fn measure(bench: &mut Bench, case: &str, size: &str, document: Value) {
     let of_state = ALLOCATED.current_usage() - before;
     let peak = ALLOCATED.peak_usage() - before;
     assert_eq!(state.bytes(), text.len() as u64, "it is the same document");
-    let ratio = of_state as f64 / of_value as f64;
+    let digest = state.digest();
+    drop(state);
+
     let of_text = |held: usize| held as f64 / text.len() as f64;
-    bench.add(Row::number(case, size, "Value", of_text(of_value), " bytes per byte of JSON"));
-    let row = Row::number(case, size, "State", of_text(of_state), " bytes per byte of JSON").ratio(ratio, "Value");
+    let row = |what: &str, held| Row::number(case, size, what, of_text(held), " bytes per byte of JSON");
+    bench.add(row("Value", of_value));
+    let ratio = of_state as f64 / of_value as f64;
+    let made = row("State", of_state).ratio(ratio, "Value");
     // The document hangs from a few words whose size does not count.
     let is_aim = text.len() >= 1_000_000;
-    bench.add(if is_aim { row.goal(Goal::at_most(1.0, (ratio * 1e3).floor() / 1e3, "×")) } else { row });
-    bench.add(Row::number(
-        case,
-        size,
-        &format!("peak while it is made, of {}", bytes(text.len() as f64)),
-        of_text(peak),
-        " bytes per byte of JSON",
-    ));
+    bench.add(if is_aim { made.goal(Goal::at_most(1.0, (ratio * 1e3).floor() / 1e3, "×")) } else { made });
+    for (what, otherwise) in [("State, grown", grown as fn(&str) -> State), ("State, restored", restored)] {
+        let before = ALLOCATED.current_usage();
+        let state = otherwise(&text);
+        let held = ALLOCATED.current_usage() - before;
+        assert_eq!(state.digest(), digest, "it is the same document");
+        bench.add(row(what, held).ratio(held as f64 / of_value as f64, "Value"));
+    }
+    bench.add(row(&format!("peak while it is made, of {}", bytes(text.len() as f64)), peak));
 }
 
 /// The one place that depends on how a state is made of a document.
 fn made_of(value: Value) -> State {
     State::new(&value, &Hasher::new(&Salt::ZERO))
+}
+
+/// By a commit for each element of each of its containers.
+fn grown(text: &str) -> State {
+    let document: Map<String, Value> = serde_json::from_str(text).expect("an object");
+    let emptied = |value: &Value| match value {
+        Value::Array(_) => json!([]),
+        Value::Object(_) => json!({}),
+        scalar => scalar.clone(),
+    };
+    let begin = document.iter().map(|(name, value)| (name.clone(), emptied(value))).collect();
+    let mut state = made_of(Value::Object(begin));
+    let mut add = |path: &PointerBuf, value: &Value| {
+        let mut candidate = state.candidate();
+        let limits = ResultLimits { bytes: u64::MAX, depth: 127 };
+        candidate.apply(&Op::Add { path, value }, limits).expect("there is room");
+        state = candidate.into_state();
+    };
+    for (name, value) in document {
+        match value {
+            Value::Array(items) => {
+                items.into_iter().for_each(|item| add(&PointerBuf::from_tokens([&*name, "-"]), &item));
+            }
+            Value::Object(members) => {
+                members.into_iter().for_each(|(key, member)| add(&PointerBuf::from_tokens([&*name, &*key]), &member));
+            }
+            _ => {}
+        }
+    }
+    state
+}
+
+/// By way of a snapshot.
+fn restored(text: &str) -> State {
+    let document: Value = serde_json::from_str(text).expect("it was just written");
+    let blueprint = json!({
+        "blueprint": 1, "name": "measured", "state": {"schema": {}, "initial": document},
+        "workers": {"w": {"agent": "script", "writes": [{"path": "/x"}]}}, "limits": {"state_bytes": 1_u64 << 40},
+    });
+    let genesis = Genesis {
+        board: BoardId::from("measured"),
+        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        request: Value::Null,
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
+    let (board, created) = Board::create(genesis, &Own).expect("a board");
+    let mut parts = BTreeMap::new();
+    let Ok(stored) = board.store(true, &mut |part| {
+        parts.insert(part.hash, part.text.to_string());
+        Ok::<_, Infallible>(())
+    });
+    let mut fetch = |hash| Ok(parts.get(&hash).cloned());
+    let restored = Board::restore(&created.records[0], stored.manifest.hash, &mut fetch, &Own).expect("it is stored");
+    restored.state().clone()
 }
 
 fn until(bytes: usize, mut element: impl FnMut(usize) -> Value) -> Vec<Value> {
@@ -83,14 +156,18 @@ fn until(bytes: usize, mut element: impl FnMut(usize) -> Value) -> Vec<Value> {
     elements
 }
 
-fn tiny_arrays(bytes: usize) -> Value {
+fn arrays(bytes: usize, len: usize) -> Value {
     let mut rng = Rng::new(SEED);
-    json!({"pairs": until(bytes, |_| json!([rng.below(100), rng.below(100)]))})
+    json!({"tuples": until(bytes, |_| (0..len).map(|_| Value::from(rng.below(100))).collect())})
 }
 
-fn long_texts(bytes: usize) -> Value {
+fn empty(bytes: usize) -> Value {
+    json!({"empty": until(bytes, |index| if index % 2 == 0 { json!([]) } else { json!({}) })})
+}
+
+fn texts(bytes: usize, words: usize) -> Value {
     let mut rng = Rng::new(SEED);
-    json!({"texts": until(bytes, |_| rng.words(400).into())})
+    json!({"texts": until(bytes, |_| rng.words(words).into())})
 }
 
 fn big_object(bytes: usize) -> Value {

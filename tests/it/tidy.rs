@@ -17,6 +17,7 @@ const KERNEL_MAY_USE: &[&str] = &[
     "json-patch",
     "jsonptr",
     "jsonschema",
+    "once_cell",
     "petgraph",
     "regex",
     "serde",
@@ -27,6 +28,7 @@ const KERNEL_MAY_USE: &[&str] = &[
     "smol_str",
     "strsim",
     "thiserror",
+    "triomphe",
 ];
 
 #[test]

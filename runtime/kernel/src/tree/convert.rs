@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::{Array, Edit, Key, Known, Long, Node, Object, SHORT_BYTES_MAX};
+use super::{Array, Edit, Key, Long, Node, Object, SHORT_BYTES_MAX};
 use crate::digest::{Hasher, Salt};
 use crate::json;
 
@@ -20,11 +20,11 @@ impl Node {
             Value::String(text) => Self::text(text),
             Value::Array(items) => {
                 let items = items.iter().map(|item| Self::of(item, edit)).collect();
-                Self::Array(Arc::new(Array::new(items, edit.at)))
+                Self::Array(Array::new(items, edit.at))
             }
             Value::Object(members) => {
                 let members = members.iter().map(|(key, value)| (Key::from(key), Self::of(value, edit))).collect();
-                Self::Object(Arc::new(Object::new(members, edit.at, &edit.hasher)))
+                Self::Object(Object::new(members, edit.at, &edit.hasher))
             }
         }
     }
@@ -34,7 +34,8 @@ impl Node {
         if text.len() <= SHORT_BYTES_MAX {
             Self::Short(SmolStr::new(text))
         } else {
-            Self::Long(Arc::new(Long { text: text.into(), bytes: json::text_size(text), known: Known::default() }))
+            let (digest, part) = Default::default();
+            Self::Long(triomphe::Arc::new(Long { text: text.into(), bytes: json::text_size(text), digest, part }))
         }
     }
 

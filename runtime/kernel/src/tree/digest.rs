@@ -1,9 +1,11 @@
-//! The Merkle digest of a tree; the format is in [`crate::digest`]. Digests of nodes are worked out once.
+//! The Merkle digest of a tree; the format is in [`crate::digest`]. Digests of nodes are worked out once;
+//! those of a few scalars are not kept, because they cost less than the room they would take is worth.
 
 use sha2::{Digest as _, Sha256};
 
-use super::array::{self, Chunk};
-use super::object::{self, Trie};
+use super::array::chunk::{self, Chunk};
+use super::array::{Array, Top};
+use super::object::trie::{self, Trie};
 use super::{Long, Node};
 use crate::digest::{Digest, Hasher, encode_number, length, tag};
 
@@ -36,14 +38,14 @@ fn encode(node: &Node, hasher: &Hasher, into: &mut Sha256) {
             into.update([0x04]);
             into.update(length(array.len()));
             if !array.is_empty() {
-                into.update(array.root().digest(hasher));
+                into.update(array.digest(hasher));
             }
         }
         Node::Object(object) => {
             into.update([0x05]);
             into.update(length(object.len()));
-            if !object.is_empty() {
-                into.update(object.root().digest(hasher));
+            if let Some(root) = object.root().filter(|_| !object.is_empty()) {
+                into.update(root.digest(hasher));
             }
         }
     }
@@ -51,7 +53,7 @@ fn encode(node: &Node, hasher: &Hasher, into: &mut Sha256) {
 
 impl Long {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.known.digest.get_or_init(|| {
+        self.digest.get_or_init(|| {
             let mut hash = hasher.start(tag::STRING);
             hash.update(self.text.as_bytes());
             hash.finalize().into()
@@ -59,31 +61,40 @@ impl Long {
     }
 }
 
+impl Array {
+    /// That of its node.
+    fn digest(&self, hasher: &Hasher) -> [u8; 32] {
+        match self.top() {
+            Top::Few(items, _) => of_chunk(items, hasher),
+            Top::Chunk(root) => *root.digest(hasher),
+        }
+    }
+}
+
+fn of_chunk(items: &[Node], hasher: &Hasher) -> [u8; 32] {
+    let mut hash = hasher.start(tag::ARRAY_CHUNK);
+    items.iter().for_each(|item| encode(item, hasher, &mut hash));
+    hash.finalize().into()
+}
+
 impl Chunk {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.known.digest.get_or_init(|| {
-            let hash = match &self.body {
-                array::Body::Leaf { items, .. } => {
-                    let mut hash = hasher.start(tag::ARRAY_CHUNK);
-                    items.iter().for_each(|item| encode(item, hasher, &mut hash));
-                    hash
-                }
-                array::Body::Inner(children) => {
-                    let mut hash = hasher.start(tag::ARRAY_LEVEL);
-                    children.iter().for_each(|child| hash.update(child.digest(hasher)));
-                    hash
-                }
-            };
-            hash.finalize().into()
+        self.digest.get_or_init(|| match &self.body {
+            chunk::Body::Leaf { items, .. } => of_chunk(items, hasher),
+            chunk::Body::Inner(children) => {
+                let mut hash = hasher.start(tag::ARRAY_LEVEL);
+                children.iter().for_each(|child| hash.update(child.digest(hasher)));
+                hash.finalize().into()
+            }
         })
     }
 }
 
 impl Trie {
     fn digest(&self, hasher: &Hasher) -> &[u8; 32] {
-        self.known.digest.get_or_init(|| {
+        self.digest.get_or_init(|| {
             let hash = match &self.body {
-                object::Body::Bucket { entries, .. } => {
+                trie::Body::Bucket { entries, .. } => {
                     let mut hash = hasher.start(tag::BUCKET);
                     for (key, node) in entries {
                         hash.update(length(key.len()));
@@ -92,7 +103,7 @@ impl Trie {
                     }
                     hash
                 }
-                object::Body::Split(split) => {
+                trie::Body::Split(split) => {
                     let mut hash = hasher.start(tag::SPLIT);
                     for (nibble, child) in (0_u8..).zip(&split.children) {
                         if let Some(child) = child {

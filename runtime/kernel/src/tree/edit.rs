@@ -26,9 +26,9 @@ fn at(node: &mut Node, place: &Pointer, version: At, change: &mut dyn FnMut(&mut
     match node {
         Node::Array(array) => {
             let index = index(&token).expect("the place was found before");
-            Arc::make_mut(array).change(index, version, &mut below);
+            array.change(index, version, &mut below);
         }
-        Node::Object(object) => Arc::make_mut(object).change(&token, version, &mut below),
+        Node::Object(object) => object.change(&token, version, &mut below),
         _ => unreachable!("the place was found before"),
     }
 }
@@ -52,9 +52,9 @@ impl Node {
         at(self, container, edit.at, &mut |node| match node {
             Self::Array(array) => {
                 let index = index(&token).expect("the place was found before");
-                Arc::make_mut(array).change(index, edit.at, &mut put);
+                array.change(index, edit.at, &mut put);
             }
-            Self::Object(object) => Arc::make_mut(object).change(&token, edit.at, &mut put),
+            Self::Object(object) => object.change(&token, edit.at, &mut put),
             _ => unreachable!("the place was found before"),
         });
     }
@@ -74,12 +74,11 @@ impl Node {
             let value = value.take().expect("it is put once");
             match node {
                 Self::Array(array) => {
-                    let array = Arc::make_mut(array);
                     let index = index(&token).unwrap_or(array.len());
                     array.insert(index, value, edit.at);
                 }
                 Self::Object(object) => {
-                    Arc::make_mut(object).insert(Key::from(token.as_ref()), value, edit.at, &edit.hasher);
+                    object.insert(Key::from(token.as_ref()), value, edit.at, &edit.hasher);
                 }
                 _ => unreachable!("the place was found before"),
             }
@@ -98,9 +97,9 @@ impl Node {
             removed = Some(match node {
                 Self::Array(array) => {
                     let index = index(&token).expect("the place was found before");
-                    Arc::make_mut(array).remove(index, edit.at)
+                    array.remove(index, edit.at)
                 }
-                Self::Object(object) => Arc::make_mut(object).remove(&token, edit.at),
+                Self::Object(object) => object.remove(&token, edit.at),
                 _ => unreachable!("the place was found before"),
             });
         });

@@ -5,8 +5,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use super::array::Top;
+use super::array::chunk::{self, Chunk};
+use super::object::trie::{self, Trie};
 use super::stamp::{At, Stamp, Stamps};
-use super::{Key, Node, array, object};
+use super::{Key, Node};
 
 /// What names a part in its container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,8 +80,8 @@ enum Order<'a> {
 enum What<'a> {
     Part(Step<'a>, &'a Node, Stamp),
     /// With the index of its first element.
-    Chunk(&'a array::Chunk, usize),
-    Trie(&'a object::Trie),
+    Chunk(&'a Chunk, usize),
+    Trie(&'a Trie),
     /// Parts of a leaf that are all of one age, and which of them are left: they need not be looked at to be sorted.
     Run(Leaf<'a>, Range<usize>),
 }
@@ -88,13 +91,15 @@ enum What<'a> {
 enum Leaf<'a> {
     /// With the index of the first element.
     Array(&'a [Node], &'a Stamps, usize),
+    /// As one version made them.
+    Few(&'a [Node], At),
     Object(&'a [(Key, Node)], &'a Stamps),
 }
 
 impl<'a> Leaf<'a> {
     const fn len(&self) -> usize {
         match self {
-            Self::Array(items, ..) => items.len(),
+            Self::Array(items, ..) | Self::Few(items, _) => items.len(),
             Self::Object(entries, _) => entries.len(),
         }
     }
@@ -102,6 +107,7 @@ impl<'a> Leaf<'a> {
     fn step(&self, index: usize) -> Step<'a> {
         match self {
             Self::Array(_, _, first) => Step::Index(first + index),
+            Self::Few(..) => Step::Index(index),
             Self::Object(entries, _) => Step::Key(&entries[index].0),
         }
     }
@@ -109,6 +115,7 @@ impl<'a> Leaf<'a> {
     fn part(&self, index: usize) -> (&'a Node, Stamp) {
         match self {
             Self::Array(items, stamps, _) => (&items[index], stamps.get(index)),
+            Self::Few(items, at) => (&items[index], Stamp::new(*at)),
             Self::Object(entries, stamps) => (&entries[index].1, stamps.get(index)),
         }
     }
@@ -163,8 +170,11 @@ impl Node {
     pub fn latest(&self, floor: At, ties: Ties) -> Latest<'_> {
         let mut latest = Latest { best: BinaryHeap::new(), floor, ties };
         match self {
-            Self::Array(array) => latest.enter_chunk(array.root(), 0),
-            Self::Object(object) => latest.enter_trie(object.root()),
+            Self::Array(array) => match array.top() {
+                Top::Few(items, at) => latest.enter_leaf(Leaf::Few(items, at), at),
+                Top::Chunk(root) => latest.enter_chunk(root, 0),
+            },
+            Self::Object(object) => object.root().into_iter().for_each(|root| latest.enter_trie(root)),
             _ => {}
         }
         latest
@@ -203,32 +213,32 @@ impl<'a> Latest<'a> {
         }
     }
 
-    fn enter_chunk(&mut self, chunk: &'a array::Chunk, first: usize) {
+    fn enter_chunk(&mut self, chunk: &'a Chunk, first: usize) {
         match &chunk.body {
-            array::Body::Leaf { items, stamps } => {
-                self.enter_leaf(Leaf::Array(items, stamps, first), chunk.sum.touched);
+            chunk::Body::Leaf { items, stamps } => {
+                self.enter_leaf(Leaf::Array(items, stamps, first), chunk.sum().touched);
             }
-            array::Body::Inner(children) => {
+            chunk::Body::Inner(children) => {
                 let mut from = first;
                 for child in children {
-                    let to = from + child.sum.len;
+                    let to = from + child.sum().len();
                     let what = What::Chunk(child, from);
-                    self.push(child.sum.touched, Step::Index(from), Step::Index(to - 1), what);
+                    self.push(child.sum().touched, Step::Index(from), Step::Index(to - 1), what);
                     from = to;
                 }
             }
         }
     }
 
-    fn enter_trie(&mut self, trie: &'a object::Trie) {
+    fn enter_trie(&mut self, trie: &'a Trie) {
         match &trie.body {
-            object::Body::Bucket { entries, stamps } => {
-                self.enter_leaf(Leaf::Object(entries, stamps), trie.sum.touched);
+            trie::Body::Bucket { entries, stamps } => {
+                self.enter_leaf(Leaf::Object(entries, stamps), trie.sum().touched);
             }
-            object::Body::Split(split) => {
+            trie::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
                     if let (Some(first), Some(last)) = (child.first(), child.last()) {
-                        self.push(child.sum.touched, Step::Key(first), Step::Key(last), What::Trie(child));
+                        self.push(child.sum().touched, Step::Key(first), Step::Key(last), What::Trie(child));
                     }
                 }
             }

@@ -4,7 +4,8 @@
 //! a pointer, and a commit costs what its patch costs. Owns the structure and its arithmetic (lengths, bytes, depths,
 //! stamps, digests); what an operation means and whether it can be done is [`crate::state`]'s.
 //!
-//! * `array`, `object`: the two containers, whose shapes depend on their contents alone;
+//! * `array`, `object`: the two containers, whose shapes depend on their contents alone; `array::chunk` and
+//!   `object::trie` are the nodes they are made of;
 //! * `stamp`: when places came to be and changed; `since`: what did since a version; `latest`: which did so last;
 //! * `edit`: changes at a path;
 //! * `digest`: the Merkle digest, whose format [`crate::digest`] gives; `convert`: to and from other forms;
@@ -25,11 +26,16 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use jsonptr::{Pointer, Token};
+use once_cell::race::OnceBox;
 use serde_json::Number;
 use smol_str::SmolStr;
+use triomphe::Arc;
+
+use self::array::Top;
+use crate::digest::Digest;
 
 pub use array::{Array, Elements};
 pub use edit::Edit;
@@ -57,9 +63,9 @@ pub enum Node {
     /// A longer text, whose digest is kept.
     Long(Arc<Long>),
     /// An array.
-    Array(Arc<Array>),
+    Array(Array),
     /// An object.
-    Object(Arc<Object>),
+    Object(Object),
 }
 
 /// The longest text that enters digests as it is; also part of the digest's format.
@@ -70,25 +76,25 @@ pub const SHORT_BYTES_MAX: usize = 256;
 pub struct Long {
     text: Box<str>,
     bytes: u64,
-    known: Known,
+    digest: OnceLock<[u8; 32]>,
+    part: Stored,
 }
 
-/// What is worked out once of a node that enters digests, and forgotten when it changes.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// Its Merkle digest.
-    digest: OnceLock<[u8; 32]>,
-    /// The hash under which snapshots have stored it. Boxed: only the few nodes that are parts have one.
-    part: OnceLock<Box<crate::digest::Digest>>,
-}
+/// The hash under which snapshots have stored a node. Only the few nodes that are parts have one, so it takes a word
+/// elsewhere.
+type Stored = OnceBox<Digest>;
 
 /// What a node of a container keeps of all below it.
+///
+/// There are as many of these as nodes, so they are not to have gaps. A container of more than `u32::MAX` parts would
+/// need a hundred gigabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C, packed(4))]
 struct Sum {
-    /// Elements or members.
-    len: usize,
     /// Bytes of them as compact JSON, keys included, commas and brackets not.
     bytes: u64,
+    /// Elements or members.
+    len: u32,
     /// The latest change of or in any of them.
     touched: At,
     /// The deepest of them.
@@ -100,8 +106,19 @@ impl Sum {
         Self { len: 1, bytes: node.bytes(), touched: node.touched(), depth: node.depth() }
     }
 
+    /// Of elements, as far as they themselves know.
+    fn of_all(nodes: &[Node]) -> Self {
+        let mut sum = Self::default();
+        nodes.iter().for_each(|node| sum.add(node));
+        sum
+    }
+
     fn add(&mut self, node: &Node) {
         self.join(&Self::of(node));
+    }
+
+    const fn len(&self) -> usize {
+        self.len as usize
     }
 
     fn join(&mut self, other: &Self) {
@@ -151,11 +168,14 @@ impl Node {
 
     /// Reads what is looked at first of a node, so that it is near.
     fn fetch(&self) -> usize {
-        let known = |known: &Known| usize::from(known.digest.get().is_some());
+        let known = |digest: &OnceLock<[u8; 32]>| usize::from(digest.get().is_some());
         match self {
-            Self::Array(array) => array.len() + known(&array.root().known),
-            Self::Object(object) => object.len() + known(&object.root().known),
-            Self::Long(long) => known(&long.known),
+            Self::Array(array) => match array.top() {
+                Top::Few(items, _) => items.len(),
+                Top::Chunk(root) => root.sum().len() + known(&root.digest),
+            },
+            Self::Object(object) => object.root().map_or(0, |root| root.sum().len() + known(&root.digest)),
+            Self::Long(long) => known(&long.digest),
             _ => 0,
         }
     }
@@ -208,15 +228,15 @@ impl Node {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Long(mine), Self::Long(theirs)) => Arc::ptr_eq(mine, theirs),
-            (Self::Array(mine), Self::Array(theirs)) => Arc::ptr_eq(mine, theirs),
-            (Self::Object(mine), Self::Object(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Self::Array(mine), Self::Array(theirs)) => mine.is_same(theirs),
+            (Self::Object(mine), Self::Object(theirs)) => mine.is_same(theirs),
             _ => false,
         }
     }
 
     /// Length as compact JSON, in bytes. Costs nothing but for texts and numbers, which are short or know it.
     pub fn bytes(&self) -> u64 {
-        let container = |sum: &Sum| 2 + sum.bytes + (sum.len as u64).saturating_sub(1);
+        let container = |sum: Sum| 2 + sum.bytes + u64::from(sum.len).saturating_sub(1);
         match self {
             Self::Null => 4,
             Self::Bool(truth) => 5 - u64::from(*truth),

@@ -5,12 +5,13 @@
 //! built once and shared.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::Arc as StdArc;
 
 use serde_json::Value;
+use triomphe::Arc;
 
-use super::array::{self, Chunk};
-use super::object::Trie;
+use super::array::chunk::{self, Chunk};
+use super::object::trie::Trie;
 use super::stamp::{At, Loss, Losses, Stamp, Stamps};
 use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
 use crate::digest::{Digest, Hasher, sha256};
@@ -27,7 +28,7 @@ type Result<T> = std::result::Result<T, SnapshotError>;
 /// Reads values and fetches the parts they name.
 pub(crate) struct Reader<'f> {
     fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
-    hasher: Arc<Hasher>,
+    hasher: StdArc<Hasher>,
     /// No stamp can be later.
     latest: At,
     chunks: BTreeMap<Digest, Arc<Chunk>>,
@@ -39,11 +40,11 @@ pub(crate) struct Reader<'f> {
 impl<'f> Reader<'f> {
     pub(crate) fn new(
         fetch: &'f mut dyn FnMut(Digest) -> Result<Option<String>>,
-        hasher: &Arc<Hasher>,
+        hasher: &StdArc<Hasher>,
         latest: At,
     ) -> Self {
         let (chunks, tries, texts) = Default::default();
-        Self { fetch, hasher: Arc::clone(hasher), latest, chunks, tries, texts, levels: 0 }
+        Self { fetch, hasher: StdArc::clone(hasher), latest, chunks, tries, texts, levels: 0 }
     }
 
     /// The text stored under a hash.
@@ -79,14 +80,14 @@ impl<'f> Reader<'f> {
                 let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
                 let root = self.chunk(fields.next()?)?;
                 fields.end()?;
-                let array = Array::restored(members, losses, Arc::unwrap_or_clone(root));
-                array.map(|array| Node::Array(Arc::new(array))).ok_or_else(|| misshapen("an array"))
+                let array = Array::restored(members, losses, Chunk::unshared(root));
+                array.map(Node::Array).ok_or_else(|| misshapen("an array"))
             }
             "o" => {
                 let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
                 let root = self.trie(fields.next()?, 0)?;
                 fields.end()?;
-                Ok(Node::Object(Arc::new(Object::restored(members, losses, Arc::unwrap_or_clone(root)))))
+                Ok(Node::Object(Object::restored(members, losses, Trie::unshared(root))))
             }
             _ => Err(SnapshotError::unreadable("a value of an unknown kind")),
         }
@@ -100,7 +101,7 @@ impl<'f> Reader<'f> {
         let Node::Long(long) = Node::text(&text) else {
             return Err(SnapshotError::unreadable(format!("a text of at most {SHORT_BYTES_MAX} bytes is a part")));
         };
-        drop(long.known.part.set(Box::new(hash)));
+        drop(long.part.set(Box::new(hash)));
         self.texts.insert(hash, Arc::clone(&long));
         Ok(long)
     }
@@ -113,7 +114,7 @@ impl<'f> Reader<'f> {
         }
         let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
         let chunk = self.chunk_of(part)?;
-        drop(chunk.known.part.set(Box::new(hash)));
+        drop(chunk.part.set(Box::new(hash)));
         let chunk = Arc::new(chunk);
         self.chunks.insert(hash, Arc::clone(&chunk));
         Ok(chunk)
@@ -129,18 +130,18 @@ impl<'f> Reader<'f> {
                 let stamps = fields.next()?;
                 let items = fields.list()?.into_iter().map(|item| self.value(item)).collect::<Result<Box<[_]>>>()?;
                 let stamps = self.stamps(stamps, items.len())?;
-                Chunk::restored(array::Body::Leaf { items, stamps }, touched)
+                Chunk::restored(chunk::Body::Leaf { items, stamps }, touched)
             }
             "i" => {
                 let children =
                     fields.list()?.into_iter().map(|child| self.chunk(child)).collect::<Result<Box<[_]>>>()?;
-                Chunk::restored(array::Body::Inner(children), touched)
+                Chunk::restored(chunk::Body::Inner(children), touched)
             }
             _ => return Err(SnapshotError::unreadable("a node of an array of an unknown kind")),
         };
         self.levels -= 1;
         fields.end()?;
-        chunk.filter(|chunk| is_sound(chunk.sum(), touched)).ok_or_else(|| misshapen("a node of an array"))
+        chunk.filter(|chunk| is_sound(&chunk.sum(), touched)).ok_or_else(|| misshapen("a node of an array"))
     }
 
     fn trie(&mut self, node: Value, depth: usize) -> Result<Arc<Trie>> {
@@ -151,7 +152,7 @@ impl<'f> Reader<'f> {
         }
         let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
         let trie = self.trie_of(part, depth)?;
-        drop(trie.known.part.set(Box::new(hash)));
+        drop(trie.part.set(Box::new(hash)));
         let trie = Arc::new(trie);
         self.tries.insert(hash, Arc::clone(&trie));
         Ok(trie)
@@ -189,7 +190,7 @@ impl<'f> Reader<'f> {
         };
         self.levels -= 1;
         fields.end()?;
-        trie.filter(|trie| is_sound(trie.sum(), touched)).ok_or_else(|| misshapen("a node of an object"))
+        trie.filter(|trie| is_sound(&trie.sum(), touched)).ok_or_else(|| misshapen("a node of an object"))
     }
 
     fn enter(&mut self) -> Result<()> {
@@ -210,7 +211,7 @@ impl<'f> Reader<'f> {
     }
 
     fn stamps(&self, value: Value, len: usize) -> Result<Stamps> {
-        let Value::Array(numbers) = value else { return Ok(Stamps::uniform(self.number(&value)?)) };
+        let Value::Array(numbers) = value else { return Ok(Stamps::One(self.number(&value)?)) };
         if numbers.len() != 2 * len {
             return Err(misshapen("a list of stamps"));
         }
@@ -218,7 +219,7 @@ impl<'f> Reader<'f> {
             let stamp = Stamp { born: self.number(&pair[0])?, changed: self.number(&pair[1])? };
             if stamp.born > stamp.changed { Err(misshapen("a stamp")) } else { Ok(stamp) }
         };
-        numbers.chunks_exact(2).map(stamp).collect::<Result<_>>().map(Stamps::of)
+        Ok(Stamps::of(&numbers.chunks_exact(2).map(stamp).collect::<Result<Vec<_>>>()?))
     }
 
     fn losses(&self, fields: &mut Fields) -> Result<Losses> {

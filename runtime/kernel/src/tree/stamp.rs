@@ -4,6 +4,10 @@
 //! inside of it counts as changed with the place it came to. So what a place's stamp says holds only together with the
 //! places above it: [`Stamp::under`].
 
+use std::cmp::Ordering;
+
+use triomphe::ThinArc;
+
 /// The number of the version that a change makes. Stamps are kept for every place, so they are kept small; no board makes
 /// more commits.
 pub type At = u32;
@@ -24,6 +28,11 @@ impl Stamp {
         Self { born: at, changed: at }
     }
 
+    /// Whether nothing else was put there since it was made.
+    const fn is_as_made(self) -> bool {
+        self.born == self.changed
+    }
+
     /// The stamp as it holds below a place where something was last put by version `floor`: all that is below came
     /// with it.
     pub fn under(self, floor: At) -> Self {
@@ -31,85 +40,81 @@ impl Stamp {
     }
 }
 
-/// The stamps of the places of one node, in their order; one number while all are the same.
+/// The stamps of the places of one node, in their order. Most nodes have one, or have places that nothing was put in
+/// since they came to be; only what differs is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Stamps {
-    base: At,
-    own: Option<Box<[Stamp]>>,
+pub(super) enum Stamps {
+    /// Every place is as this version made it.
+    One(At),
+    /// Each is as the version left it that made it.
+    Made(ThinArc<(), At>),
+    /// Each has its own.
+    Each(ThinArc<(), Stamp>),
 }
 
 impl Stamps {
-    pub(super) const fn uniform(at: At) -> Self {
-        Self { base: at, own: None }
+    pub(super) fn of(stamps: &[Stamp]) -> Self {
+        Self::collect(stamps.len(), |index| stamps[index])
     }
 
-    pub(super) fn of(stamps: Vec<Stamp>) -> Self {
-        match stamps.first() {
-            None => Self::uniform(0),
-            Some(first) if stamps.iter().all(|stamp| *stamp == Stamp::new(first.born)) => Self::uniform(first.born),
-            Some(_) => Self { base: 0, own: Some(stamps.into()) },
+    fn collect(len: usize, stamp: impl Fn(usize) -> Stamp) -> Self {
+        let first = if len == 0 { Stamp::default() } else { stamp(0) };
+        if !(0..len).all(|index| stamp(index).is_as_made()) {
+            Self::Each(ThinArc::from_header_and_iter((), (0..len).map(stamp)))
+        } else if (0..len).all(|index| stamp(index) == first) {
+            Self::One(first.born)
+        } else {
+            Self::Made(ThinArc::from_header_and_iter((), (0..len).map(|index| stamp(index).born)))
         }
     }
 
     /// The one number that all `len` stamps are, if they are.
-    pub(super) fn one(&self, len: usize) -> Option<At> {
-        let Some(own) = &self.own else { return Some(if len == 0 { 0 } else { self.base }) };
-        let Some(first) = own.first() else { return Some(0) };
-        own.iter().all(|stamp| *stamp == Stamp::new(first.born)).then_some(first.born)
+    pub(super) const fn one(&self, len: usize) -> Option<At> {
+        match self {
+            Self::One(at) => Some(if len == 0 { 0 } else { *at }),
+            Self::Made(_) | Self::Each(_) => None,
+        }
     }
 
     pub(super) fn get(&self, index: usize) -> Stamp {
-        match &self.own {
-            Some(own) => own[index],
-            None => Stamp::new(self.base),
+        match self {
+            Self::One(at) => Stamp::new(*at),
+            Self::Made(born) => Stamp::new(born.slice[index]),
+            Self::Each(stamps) => stamps.slice[index],
         }
     }
 
     /// `len` is the number of places.
     pub(super) fn set(&mut self, index: usize, len: usize, stamp: Stamp) {
         if self.get(index) != stamp {
-            let own = self.own.get_or_insert_with(|| vec![Stamp::new(self.base); len].into());
-            own[index] = stamp;
+            *self = Self::collect(len, |at| if at == index { stamp } else { self.get(at) });
         }
     }
 
     /// Makes a place at `index` among `len`.
     pub(super) fn insert(&mut self, index: usize, len: usize, stamp: Stamp) {
-        if len == 0 {
-            *self = Self::of(vec![stamp]);
-        } else if self.own.is_some() || stamp != Stamp::new(self.base) {
-            let mut all = self.all(len);
-            all.insert(index, stamp);
-            self.own = Some(all.into());
-        }
+        *self = Self::collect(len + 1, |at| match at.cmp(&index) {
+            Ordering::Less => self.get(at),
+            Ordering::Equal => stamp,
+            Ordering::Greater => self.get(at - 1),
+        });
     }
 
     /// Takes away the place at `index` of `len`.
     pub(super) fn remove(&mut self, index: usize, len: usize) -> Stamp {
         let removed = self.get(index);
-        if self.own.is_some() {
-            let mut all = self.all(len);
-            all.remove(index);
-            *self = Self::of(all);
-        }
+        *self = Self::collect(len - 1, |at| self.get(if at < index { at } else { at + 1 }));
         removed
     }
 
     /// The stamps of all `len` places.
-    pub(super) fn all(&self, len: usize) -> Vec<Stamp> {
-        match &self.own {
-            Some(own) => own.to_vec(),
-            None => vec![Stamp::new(self.base); len],
-        }
+    pub(super) fn all(&self, len: usize) -> impl Iterator<Item = Stamp> {
+        (0..len).map(|index| self.get(index))
     }
 
     /// The latest change of any of `len` places.
     pub(super) fn latest(&self, len: usize) -> At {
-        match &self.own {
-            Some(own) => own.iter().map(|stamp| stamp.changed).max().unwrap_or(0),
-            None if len == 0 => 0,
-            None => self.base,
-        }
+        self.all(len).map(|stamp| stamp.changed).max().unwrap_or(0)
     }
 }
 

@@ -4,18 +4,19 @@
 //! changed since the one before.
 
 use std::io::Write as _;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::array::{self, Chunk};
-use super::object::{self, Trie};
-use super::stamp::{Losses, Stamps};
-use super::{Known, Node};
+use super::array::Top;
+use super::array::chunk::{self, Chunk};
+use super::object::trie::{self, Trie};
+use super::stamp::{At, Losses, Stamps};
+use super::{Key, Node, Stored};
 use crate::digest::{Digest, sha256};
 use crate::snapshot::{PART_BYTES_MIN, PART_LEVELS_MIN, Part};
 
 /// A node that has become a part, to be remembered once the part is stored.
 pub(crate) struct Mark<'t> {
-    cell: &'t OnceLock<Box<Digest>>,
+    cell: &'t Stored,
     hash: Digest,
 }
 
@@ -66,7 +67,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
             Node::Long(long) if (long.bytes as usize) < PART_BYTES_MIN => self.scalar(&long.text),
             Node::Long(long) => {
                 self.raw("[\"t\",");
-                self.part(&long.known, |writer| {
+                self.part(&long.part, |writer| {
                     writer.scalar(&long.text);
                     Ok(0)
                 })?;
@@ -74,13 +75,20 @@ impl<'t, 's, E> Writer<'t, 's, E> {
             }
             Node::Array(array) => {
                 self.container('a', array.members_changed(), array.losses());
-                let levels = self.chunk(array.root())?;
+                let levels = match array.top() {
+                    // Too short for a part.
+                    Top::Few(items, at) => self.leaf(items, &Stamps::One(at), array.sum().touched)?,
+                    Top::Chunk(root) => self.chunk(root)?,
+                };
                 self.raw("]");
                 return Ok(levels);
             }
             Node::Object(object) => {
                 self.container('o', object.members_changed(), object.losses());
-                let levels = self.trie(object.root())?;
+                let levels = match object.root() {
+                    None => self.bucket(&[], &Stamps::One(0), 0)?,
+                    Some(root) => self.trie(root)?,
+                };
                 self.raw("]");
                 return Ok(levels);
             }
@@ -93,82 +101,89 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         (sealed(&self.text, self.names), self.marks)
     }
 
-    fn container(&mut self, kind: char, members: u32, losses: &Losses) {
+    fn container(&mut self, kind: char, members: At, losses: Option<&Losses>) {
+        let losses = losses.map_or(&[][..], Losses::each);
         self.formatted(format_args!("[\"{kind}\",{members},"));
-        if losses.each().is_empty() {
+        if losses.is_empty() {
             self.raw("0,");
         } else {
-            let flat = losses.each().iter().flat_map(|loss| [loss.from, loss.member, loss.born, loss.at]);
+            let flat = losses.iter().flat_map(|loss| [loss.from, loss.member, loss.born, loss.at]);
             self.numbers(flat);
             self.raw(",");
         }
     }
 
     fn chunk(&mut self, chunk: &'t Chunk) -> Result<Levels, E> {
-        self.part(&chunk.known, |writer| {
-            let touched = chunk.sum().touched;
-            let mut levels = 0;
-            match &chunk.body {
-                array::Body::Leaf { items, stamps } => {
-                    writer.formatted(format_args!("[\"l\",{touched},"));
-                    writer.stamps(stamps, items.len());
-                    writer.raw(",[");
-                    for (index, item) in items.iter().enumerate() {
-                        writer.comma(index);
-                        levels = levels.max(writer.value(item)?);
-                    }
+        let touched = chunk.sum().touched;
+        self.part(&chunk.part, |writer| match &chunk.body {
+            chunk::Body::Leaf { items, stamps } => writer.leaf(items, stamps, touched),
+            chunk::Body::Inner(children) => {
+                let mut levels = 0;
+                writer.formatted(format_args!("[\"i\",{touched},["));
+                for (index, child) in children.iter().enumerate() {
+                    writer.comma(index);
+                    levels = levels.max(writer.chunk(child)?);
                 }
-                array::Body::Inner(children) => {
-                    writer.formatted(format_args!("[\"i\",{touched},["));
-                    for (index, child) in children.iter().enumerate() {
-                        writer.comma(index);
-                        levels = levels.max(writer.chunk(child)?);
-                    }
-                }
+                writer.raw("]]");
+                Ok(levels + 1)
             }
-            writer.raw("]]");
-            Ok(levels + 1)
         })
+    }
+
+    fn leaf(&mut self, items: &'t [Node], stamps: &Stamps, touched: At) -> Result<Levels, E> {
+        let mut levels = 0;
+        self.formatted(format_args!("[\"l\",{touched},"));
+        self.stamps(stamps, items.len());
+        self.raw(",[");
+        for (index, item) in items.iter().enumerate() {
+            self.comma(index);
+            levels = levels.max(self.value(item)?);
+        }
+        self.raw("]]");
+        Ok(levels + 1)
     }
 
     fn trie(&mut self, trie: &'t Trie) -> Result<Levels, E> {
-        self.part(&trie.known, |writer| {
-            let touched = trie.sum().touched;
-            let mut levels = 0;
-            match &trie.body {
-                object::Body::Bucket { entries, stamps } => {
-                    writer.formatted(format_args!("[\"b\",{touched},"));
-                    writer.stamps(stamps, entries.len());
-                    writer.raw(",[");
-                    for (index, (key, node)) in entries.iter().enumerate() {
-                        writer.comma(index);
-                        writer.scalar(key.as_str());
-                        writer.raw(",");
-                        levels = levels.max(writer.value(node)?);
+        let touched = trie.sum().touched;
+        self.part(&trie.part, |writer| match &trie.body {
+            trie::Body::Bucket { entries, stamps } => writer.bucket(entries, stamps, touched),
+            trie::Body::Split(split) => {
+                let mut levels = 0;
+                writer.formatted(format_args!("[\"s\",{touched},["));
+                for (index, child) in split.children.iter().enumerate() {
+                    writer.comma(index);
+                    match child {
+                        Some(child) => levels = levels.max(writer.trie(child)?),
+                        None => writer.raw("null"),
                     }
                 }
-                object::Body::Split(split) => {
-                    writer.formatted(format_args!("[\"s\",{touched},["));
-                    for (index, child) in split.children.iter().enumerate() {
-                        writer.comma(index);
-                        match child {
-                            Some(child) => levels = levels.max(writer.trie(child)?),
-                            None => writer.raw("null"),
-                        }
-                    }
-                }
+                writer.raw("]]");
+                Ok(levels + 1)
             }
-            writer.raw("]]");
-            Ok(levels + 1)
         })
     }
 
+    fn bucket(&mut self, entries: &'t [(Key, Node)], stamps: &Stamps, touched: At) -> Result<Levels, E> {
+        let mut levels = 0;
+        self.formatted(format_args!("[\"b\",{touched},"));
+        self.stamps(stamps, entries.len());
+        self.raw(",[");
+        for (index, (key, node)) in entries.iter().enumerate() {
+            self.comma(index);
+            self.scalar(key.as_str());
+            self.raw(",");
+            levels = levels.max(self.value(node)?);
+        }
+        self.raw("]]");
+        Ok(levels + 1)
+    }
+
     /// Writes a node: as its hash if it is a part, and then it is handed out unless it is stored already.
-    fn part(&mut self, known: &'t Known, write: impl FnOnce(&mut Self) -> Result<Levels, E>) -> Result<Levels, E> {
+    fn part(&mut self, stored: &'t Stored, write: impl FnOnce(&mut Self) -> Result<Levels, E>) -> Result<Levels, E> {
         if !self.anew
-            && let Some(hash) = known.part.get()
+            && let Some(hash) = stored.get()
         {
-            self.reference(**hash);
+            self.reference(*hash);
             return Ok(0);
         }
         let (start, first_name) = (self.text.len(), self.names.len());
@@ -181,7 +196,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         let hash = part.hash;
         self.text.truncate(start);
         (self.sink)(part)?;
-        self.marks.push(Mark { cell: &known.part, hash });
+        self.marks.push(Mark { cell: stored, hash });
         self.reference(hash);
         Ok(0)
     }
@@ -194,7 +209,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
     fn stamps(&mut self, stamps: &Stamps, len: usize) {
         match stamps.one(len) {
             Some(at) => self.formatted(format_args!("{at}")),
-            None => self.numbers(stamps.all(len).into_iter().flat_map(|stamp| [stamp.born, stamp.changed])),
+            None => self.numbers(stamps.all(len).flat_map(|stamp| [stamp.born, stamp.changed])),
         }
     }
 

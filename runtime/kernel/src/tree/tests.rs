@@ -303,6 +303,9 @@ fn what_was_read_is_lost_only_if_it_was_there() {
 #[test]
 fn nodes_are_small() {
     assert_eq!(size_of::<Node>(), 24);
+    assert_eq!((size_of::<Array>(), size_of::<Object>()), (16, 16));
+    assert_eq!((size_of::<array::chunk::Chunk>(), size_of::<object::trie::Trie>()), (96, 96));
+    assert_eq!((size_of::<Long>(), size_of::<stamp::Stamps>()), (72, 16));
 }
 
 /// Compares the lazy order of every container with a sort of all its parts; counts the containers.

@@ -1,0 +1,106 @@
+//! The members of an object in the order of their keys.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::slice;
+
+use super::super::{Key, Node};
+use super::trie::{Body, Split, Trie};
+
+/// The members of an object in the order of their keys; as much of the order is worked out as is asked for.
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    /// What is left of an object that is one bucket.
+    bucket: slice::Iter<'a, (Key, Node)>,
+    /// What is left of each part of a larger one, the part with the first key on top.
+    parts: BinaryHeap<Reverse<Part<'a>>>,
+    left: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Part<'a> {
+    first: &'a Key,
+    rest: Rest<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Rest<'a> {
+    Entries(&'a Node, slice::Iter<'a, (Key, Node)>),
+    Split(&'a Split),
+}
+
+impl PartialEq for Part<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.first == other.first
+    }
+}
+
+impl Eq for Part<'_> {}
+
+impl PartialOrd for Part<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Part<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.first.cmp(other.first)
+    }
+}
+
+impl<'a> Members<'a> {
+    /// Those of no object or of one with this root.
+    pub(super) fn of(root: Option<&'a Trie>) -> Self {
+        let mut members = Self { bucket: [].iter(), parts: BinaryHeap::new(), left: 0 };
+        if let Some(root) = root {
+            members.left = root.sum().len();
+            match &root.body {
+                Body::Bucket { entries, .. } => members.bucket = entries.iter(),
+                Body::Split(_) => members.enter(root),
+            }
+        }
+        members
+    }
+
+    fn enter(&mut self, trie: &'a Trie) {
+        match &trie.body {
+            Body::Bucket { entries, .. } => self.go_on(entries.iter()),
+            Body::Split(split) => self.parts.push(Reverse(Part { first: &split.first, rest: Rest::Split(split) })),
+        }
+    }
+
+    fn go_on(&mut self, mut entries: slice::Iter<'a, (Key, Node)>) {
+        if let Some((first, node)) = entries.next() {
+            self.parts.push(Reverse(Part { first, rest: Rest::Entries(node, entries) }));
+        }
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a Key, &'a Node);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some((key, node)) = self.bucket.next() {
+            self.left -= 1;
+            return Some((key, node));
+        }
+        loop {
+            let Reverse(Part { first, rest }) = self.parts.pop()?;
+            match rest {
+                Rest::Entries(node, entries) => {
+                    self.go_on(entries);
+                    self.left -= 1;
+                    return Some((first, node));
+                }
+                Rest::Split(split) => split.children.iter().flatten().for_each(|child| self.enter(child)),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Members<'_> {}

@@ -1,0 +1,377 @@
+//! The nodes of objects: a bucket sorted by key while small, else a trie on the hash of the key, whose shape depends on
+//! the key set alone.
+
+use std::sync::OnceLock;
+
+use triomphe::Arc;
+
+use super::super::stamp::{At, Stamp, Stamps};
+use super::super::{Key, Node, Stored, Sum};
+use crate::digest::Hasher;
+use crate::json;
+
+/// Members that a bucket holds at most; also part of the digest's format.
+pub(super) const BUCKET_MAX: usize = 32;
+
+/// A node of the trie.
+#[derive(Debug)]
+pub(in crate::tree) struct Trie {
+    /// Worked out when it is asked for, and forgotten when anything below changes.
+    pub(in crate::tree) digest: OnceLock<[u8; 32]>,
+    pub(in crate::tree) part: Stored,
+    sum: Sum,
+    pub(in crate::tree) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tree) enum Body {
+    Bucket { entries: Box<[(Key, Node)]>, stamps: Stamps },
+    Split(Box<Split>),
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tree) struct Split {
+    /// By the next nibble of the hashes of their keys.
+    pub(in crate::tree) children: [Option<Arc<Trie>>; 16],
+    /// The first and the last key in the order of keys.
+    pub(super) first: Key,
+    last: Key,
+    /// What hashes keys. It is the board's, and here so that a member can be found without it at hand.
+    hasher: std::sync::Arc<Hasher>,
+}
+
+/// A member with its stamp, outside of a trie.
+pub(super) type Entry = (Key, Node, Stamp);
+
+fn nibble(route: &[u8; 32], at: usize) -> usize {
+    let byte = route[at / 2];
+    usize::from(if at.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f })
+}
+
+/// Bytes of a member as compact JSON, without its comma.
+fn entry_bytes(key: &str, node: &Node) -> u64 {
+    json::text_size(key) + 1 + node.bytes()
+}
+
+fn find(entries: &[(Key, Node)], key: &str) -> Result<usize, usize> {
+    entries.binary_search_by(|(mine, _)| mine.as_str().cmp(key))
+}
+
+/// A bucket without members.
+impl Default for Trie {
+    fn default() -> Self {
+        Self::bucket(Vec::new())
+    }
+}
+
+/// A copy is made to be changed: it begins without what was worked out.
+impl Clone for Trie {
+    fn clone(&self) -> Self {
+        Self::new(self.sum, self.body.clone())
+    }
+}
+
+impl Trie {
+    const fn new(sum: Sum, body: Body) -> Self {
+        Self { digest: OnceLock::new(), part: Stored::new(), sum, body }
+    }
+
+    /// What it is in memory of its own; it stays what it was stored as.
+    pub(in crate::tree) fn unshared(this: Arc<Self>) -> Self {
+        Arc::try_unwrap(this).unwrap_or_else(|shared| {
+            let copy = Self::clone(&shared);
+            shared.part.get().into_iter().for_each(|part| drop(copy.part.set(Box::new(*part))));
+            copy
+        })
+    }
+
+    /// Something below it changes.
+    fn forget(&mut self) {
+        (self.digest, self.part) = Default::default();
+    }
+
+    fn bucket(entries: Vec<Entry>) -> Self {
+        let stamps = Stamps::of(&entries.iter().map(|(_, _, stamp)| *stamp).collect::<Vec<_>>());
+        Self::bucket_of(entries.into_iter().map(|(key, node, _)| (key, node)).collect(), stamps)
+    }
+
+    fn bucket_of(entries: Box<[(Key, Node)]>, stamps: Stamps) -> Self {
+        let mut sum = Sum { touched: stamps.latest(entries.len()), ..Sum::default() };
+        for (key, node) in &*entries {
+            sum.add(node);
+            sum.bytes += json::text_size(key) + 1;
+        }
+        Self::new(sum, Body::Bucket { entries, stamps })
+    }
+
+    /// The node of members, sorted by key, whose routes agree in the first `depth` nibbles.
+    pub(super) fn of_entries(entries: Vec<Entry>, depth: usize, hasher: &std::sync::Arc<Hasher>) -> Self {
+        if entries.len() <= BUCKET_MAX {
+            return Self::bucket(entries);
+        }
+        let entries = entries.into_iter().map(|entry| (hasher.route(&entry.0), entry)).collect();
+        Self::of_routed(entries, depth, hasher)
+    }
+
+    fn of_routed(entries: Vec<([u8; 32], Entry)>, depth: usize, hasher: &std::sync::Arc<Hasher>) -> Self {
+        if entries.len() <= BUCKET_MAX {
+            return Self::bucket(entries.into_iter().map(|(_, entry)| entry).collect());
+        }
+        let mut groups: [Vec<([u8; 32], Entry)>; 16] = Default::default();
+        for entry in entries {
+            groups[nibble(&entry.0, depth)].push(entry);
+        }
+        let group = |group: Vec<_>| (!group.is_empty()).then(|| Arc::new(Self::of_routed(group, depth + 1, hasher)));
+        Self::split(groups.map(group), hasher)
+    }
+
+    fn split(children: [Option<Arc<Self>>; 16], hasher: &std::sync::Arc<Hasher>) -> Self {
+        let mut sum = Sum::default();
+        children.iter().flatten().for_each(|child| sum.join(&child.sum));
+        let (first, last) = (first_of(&children), last_of(&children));
+        let split = Split { children, first, last, hasher: std::sync::Arc::clone(hasher) };
+        Self::new(sum, Body::Split(Box::new(split)))
+    }
+
+    /// A bucket as it was stored; none if it is not one that an object can have. `touched` is at least that of its
+    /// members.
+    pub(in crate::tree) fn restored_bucket(entries: Box<[(Key, Node)]>, stamps: Stamps, touched: At) -> Option<Self> {
+        let is_sorted = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if entries.len() > BUCKET_MAX || !is_sorted {
+            return None;
+        }
+        let mut bucket = Self::bucket_of(entries, stamps);
+        bucket.sum.touched = bucket.sum.touched.max(touched);
+        Some(bucket)
+    }
+
+    /// The same for a split. Whether its members are where their keys lead is not looked at.
+    pub(in crate::tree) fn restored_split(
+        children: [Option<Arc<Self>>; 16],
+        hasher: &std::sync::Arc<Hasher>,
+        touched: At,
+    ) -> Option<Self> {
+        let mut split = Self::split(children, hasher);
+        let has_empty = children_of(&split).any(|child| child.sum.len == 0);
+        split.sum.touched = split.sum.touched.max(touched);
+        (split.sum.len() > BUCKET_MAX && !has_empty).then_some(split)
+    }
+
+    pub(in crate::tree) const fn sum(&self) -> Sum {
+        self.sum
+    }
+
+    /// The member with this key; this is a root.
+    pub(super) fn entry(&self, key: &str) -> Option<(&Key, &Node, Stamp)> {
+        let mut trie = self;
+        let mut route = None;
+        for depth in 0.. {
+            match &trie.body {
+                Body::Bucket { entries, stamps } => {
+                    let index = find(entries, key).ok()?;
+                    return Some((&entries[index].0, &entries[index].1, stamps.get(index)));
+                }
+                Body::Split(split) => {
+                    let route = route.get_or_insert_with(|| split.hasher.route(key));
+                    trie = split.children[nibble(route, depth)].as_ref()?;
+                }
+            }
+        }
+        None
+    }
+
+    pub(in crate::tree) fn first(&self) -> Option<&Key> {
+        match &self.body {
+            Body::Bucket { entries, .. } => entries.first().map(|(key, _)| key),
+            Body::Split(split) => Some(&split.first),
+        }
+    }
+
+    pub(in crate::tree) fn last(&self) -> Option<&Key> {
+        match &self.body {
+            Body::Bucket { entries, .. } => entries.last().map(|(key, _)| key),
+            Body::Split(split) => Some(&split.last),
+        }
+    }
+
+    pub(super) fn touched_since<'a>(&'a self, at: At, touched: &mut Vec<(&'a Key, &'a Node, Stamp)>) {
+        if self.sum.touched <= at {
+            return;
+        }
+        match &self.body {
+            Body::Bucket { entries, stamps } => {
+                for (index, (key, node)) in entries.iter().enumerate() {
+                    let stamp = stamps.get(index);
+                    if stamp.changed > at || node.touched() > at {
+                        touched.push((key, node, stamp));
+                    }
+                }
+            }
+            Body::Split(split) => {
+                split.children.iter().flatten().for_each(|child| child.touched_since(at, touched));
+            }
+        }
+    }
+
+    fn entries(&self, into: &mut Vec<Entry>) {
+        match &self.body {
+            Body::Bucket { entries, stamps } => {
+                let stamps = stamps.all(entries.len());
+                into.extend(entries.iter().zip(stamps).map(|((key, node), stamp)| (key.clone(), node.clone(), stamp)));
+            }
+            Body::Split(split) => split.children.iter().flatten().for_each(|child| child.entries(into)),
+        }
+    }
+
+    pub(super) fn change(
+        &mut self,
+        key: &str,
+        route: Option<&[u8; 32]>,
+        depth: usize,
+        at: At,
+        change: &mut dyn FnMut(&mut Node, &mut Stamp),
+    ) {
+        self.forget();
+        let (before, after) = match &mut self.body {
+            Body::Bucket { entries, stamps } => {
+                let index = find(entries, key).expect("the member was found before");
+                let node = &mut entries[index].1;
+                let before = Sum::of(node);
+                let mut stamp = stamps.get(index);
+                change(node, &mut stamp);
+                let after = Sum::of(node);
+                stamps.set(index, entries.len(), stamp);
+                (before, after)
+            }
+            Body::Split(split) => {
+                let route = route.copied().unwrap_or_else(|| split.hasher.route(key));
+                let child = split.children[nibble(&route, depth)].as_mut().expect("the member was found before");
+                let before = child.sum;
+                Arc::make_mut(child).change(key, Some(&route), depth + 1, at, change);
+                (before, child.sum)
+            }
+        };
+        if self.sum.exchange(&before, &after, at) {
+            self.sum.depth = self.depth();
+        }
+    }
+
+    fn depth(&self) -> u16 {
+        match &self.body {
+            Body::Bucket { entries, .. } => entries.iter().map(|(_, node)| node.depth()).max().unwrap_or(0),
+            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.depth).max().unwrap_or(0),
+        }
+    }
+
+    fn touched(&self) -> At {
+        match &self.body {
+            Body::Bucket { entries, stamps } => {
+                entries.iter().map(|(_, node)| node.touched()).fold(stamps.latest(entries.len()), At::max)
+            }
+            Body::Split(split) => split.children.iter().flatten().map(|child| child.sum.touched).max().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        key: Key,
+        node: Node,
+        route: Option<&[u8; 32]>,
+        depth: usize,
+        at: At,
+        hasher: &std::sync::Arc<Hasher>,
+    ) {
+        self.forget();
+        self.sum.add(&node);
+        self.sum.bytes += json::text_size(&key) + 1;
+        self.sum.touched = self.sum.touched.max(at);
+        match &mut self.body {
+            Body::Bucket { entries, stamps } if entries.len() < BUCKET_MAX => {
+                let index = find(entries, &key).expect_err("the member is new");
+                stamps.insert(index, entries.len(), Stamp::new(at));
+                let mut all = std::mem::take(entries).into_vec();
+                all.insert(index, (key, node));
+                *entries = all.into();
+            }
+            Body::Bucket { .. } => {
+                let mut entries = Vec::with_capacity(BUCKET_MAX + 1);
+                self.entries(&mut entries);
+                let index = entries.binary_search_by(|(mine, ..)| mine.cmp(&key)).expect_err("the member is new");
+                entries.insert(index, (key, node, Stamp::new(at)));
+                *self = Self::of_entries(entries, depth, hasher);
+            }
+            Body::Split(split) => {
+                let route = route.copied().unwrap_or_else(|| split.hasher.route(&key));
+                if key < split.first {
+                    split.first = key.clone();
+                } else if key > split.last {
+                    split.last = key.clone();
+                }
+                match &mut split.children[nibble(&route, depth)] {
+                    Some(child) => Arc::make_mut(child).insert(key, node, Some(&route), depth + 1, at, hasher),
+                    vacant => *vacant = Some(Arc::new(Self::bucket(vec![(key, node, Stamp::new(at))]))),
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize) -> (Node, Stamp) {
+        self.forget();
+        let removed = match &mut self.body {
+            Body::Bucket { entries, stamps } => {
+                let index = find(entries, key).expect("the member was found before");
+                let stamp = stamps.remove(index, entries.len());
+                let mut all = std::mem::take(entries).into_vec();
+                let (_, node) = all.remove(index);
+                *entries = all.into();
+                (node, stamp)
+            }
+            Body::Split(split) => {
+                let route = route.copied().unwrap_or_else(|| split.hasher.route(key));
+                let place = &mut split.children[nibble(&route, depth)];
+                let child = place.as_mut().expect("the member was found before");
+                let removed = Arc::make_mut(child).remove(key, Some(&route), depth + 1);
+                if child.sum.len == 0 {
+                    *place = None;
+                }
+                if *split.first == *key && self.sum.len() > BUCKET_MAX + 1 {
+                    split.first = first_of(&split.children);
+                } else if *split.last == *key && self.sum.len() > BUCKET_MAX + 1 {
+                    split.last = last_of(&split.children);
+                }
+                removed
+            }
+        };
+        self.sum.len -= 1;
+        self.sum.bytes -= entry_bytes(key, &removed.0);
+        // Of what is left: that something went away is the object's to know, and would lead `latest` astray here.
+        self.sum.touched = self.touched();
+        if removed.0.depth() == self.sum.depth {
+            self.sum.depth = self.depth();
+        }
+        if self.sum.len() <= BUCKET_MAX && matches!(self.body, Body::Split(_)) {
+            let mut entries = Vec::with_capacity(self.sum.len());
+            self.entries(&mut entries);
+            entries.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
+            *self = Self::bucket(entries);
+        }
+        removed
+    }
+}
+
+fn children_of(trie: &Trie) -> impl Iterator<Item = &Arc<Trie>> {
+    match &trie.body {
+        Body::Bucket { .. } => None,
+        Body::Split(split) => Some(split.children.iter().flatten()),
+    }
+    .into_iter()
+    .flatten()
+}
+
+fn first_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
+    children.iter().flatten().filter_map(|child| child.first()).min().cloned().unwrap_or_default()
+}
+
+fn last_of(children: &[Option<Arc<Trie>>; 16]) -> Key {
+    children.iter().flatten().filter_map(|child| child.last()).max().cloned().unwrap_or_default()
+}
