@@ -252,8 +252,8 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
     let newest = sound(&journal, &id)[0];
-    let spoilt =
-        shell(&dir).execute("UPDATE snapshots SET digest = 'x' || substr(digest, 2) WHERE seq = ?1", [newest.of.0]);
+    let spoilt = shell(&dir)
+        .execute("UPDATE snapshots SET digest = 'x' || substr(digest, 2) WHERE seq = ?1", [newest.of.0.cast_signed()]);
     assert_eq!(spoilt, Ok(1));
     let fault = audit::verify(&journal, &id, None).expect_err("it is found");
     assert!(fault.to_string().contains("list of snapshots"), "{fault}");
