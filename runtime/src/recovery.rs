@@ -59,7 +59,7 @@ fn recover_until(
     let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
     let first = journal.records(id, None, 1)?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
     let mut unusable = Vec::new();
-    for snapshot in journal.snapshots(id)? {
+    for snapshot in listed(journal, id)? {
         match from_snapshot(journal, id, &first, snapshot, version, plans) {
             Ok(Some(recovered)) => return checked(Recovered { unusable, ..recovered }, id),
             Ok(None) => {}
@@ -78,6 +78,17 @@ fn recover_until(
     let board = Board::from_created(&first, plans)?;
     let recovered = fold(journal, id, board, version)?;
     checked(Recovered { unusable, ..recovered }, id)
+}
+
+/// The snapshots that are kept; none if the list is damaged, which the next sweep mends.
+fn listed(journal: &dyn Journal, id: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+    match journal.snapshots(id) {
+        Err(JournalError::Corrupt { what, .. }) => {
+            tracing::warn!(board = %id, what, "cannot be read; recovering without snapshots");
+            Ok(Vec::new())
+        }
+        other => other,
+    }
 }
 
 fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered, RuntimeError> {

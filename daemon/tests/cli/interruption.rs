@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -222,6 +223,79 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
         assert!(committed.insert(invocation), "invocation {invocation} committed twice");
     }
     assert_eq!(committed.len(), 15);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+/// Two commits make a snapshot due; the third answer waits for `go`.
+const BLOCKS: &str = r#"
+blueprint: 1
+name: blocks
+state:
+  schema: {type: object, properties: {blocks: {type: array, items: {type: object, additionalProperties: {type: string}}}}}
+  initial: {blocks: []}
+workers:
+  mason:
+    agent: command
+    program: [sh, -c, 'if [ -e two ]; then while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done;
+      elif [ -e one ]; then touch two; else touch one; fi; sed "s/@/$$/g" reply.json; echo']
+    writes: [{path: /blocks/-, ops: [add]}]
+    patch: {max_bytes: 4000000}
+    limits: {attempts: 20, timeout: 60s}
+rules:
+  - {name: begin, trigger: start, run: mason}
+  - {name: next, trigger: {op: add, path: /blocks/*}, when: size(state.blocks) < 3, run: mason}
+done: {when: size(state.blocks) >= 3}
+"#;
+
+#[test]
+fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
+    // Programs of runs that were killed wait for the answer; without it they end.
+    struct Answer<'s>(&'s Sandbox);
+    impl Drop for Answer<'_> {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(self.0.path().join("reply.json"));
+        }
+    }
+    let sandbox = Sandbox::new();
+    let _answer = Answer(&sandbox);
+    sandbox.write("blocks.yaml", BLOCKS);
+    // Each text is a part of its own, and another in every block.
+    let block: serde_json::Map<_, _> =
+        (0..340).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(220)))).collect();
+    sandbox.write("reply.json", json!([{"op": "add", "path": "/blocks/-", "value": block}]).to_string());
+    let has_snapshot = || !sandbox.run(&["log", "last", "--kind", "snapshot"]).exits(0).stdout.is_empty();
+    let start = |arguments: &[&str]| {
+        let mut command = sandbox.command(arguments);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("the binary can be run")
+    };
+    let mut broken_off = 0;
+    for turn in 0..4_u64 {
+        let (arguments, awaited): (&[&str], _) = match turn {
+            0 => (&["run", "blocks.yaml", "--allow-inline"], "version 2"),
+            // A snapshot is due, and begun with the first record.
+            _ => (&["resume", "last", "--allow-inline"], "invoked mason"),
+        };
+        let mut child = start(arguments);
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let is_told = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
+        std::thread::sleep(Duration::from_millis(turn * 10));
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        assert!(is_told, "{awaited:?} was never told in turn {turn}");
+        broken_off += u32::from(!has_snapshot());
+        sandbox.run(&["verify", "last"]).exits(0);
+        assert_eq!(sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["version"], 2);
+    }
+    assert!(broken_off > 0, "every snapshot was stored before it could be broken off");
+    let mut child = start(&["resume", "last", "--allow-inline", "-q"]);
+    while !has_snapshot() {
+        assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
+    }
+    sandbox.write("go", "");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let verified = sandbox.run(&["verify", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(verified["snapshots"], 1, "{verified}");
     sandbox.run(&["replay", "last"]).exits(0);
 }
 

@@ -129,6 +129,26 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
 }
 
 #[test]
+fn a_snapshot_that_is_nested_without_end_is_refused_before_the_stack_is() {
+    let (board, records) = small();
+    let (digest, parts) = store(&board);
+    for levels in [100, 500, 5000] {
+        let mut parts = parts.clone();
+        let mut node = r#"["l",1,1,["one"]]"#.to_owned();
+        for _ in 0..levels {
+            let hash = sha256(node.as_bytes());
+            parts.insert(hash, node);
+            node = format!(r#"["l",1,1,[["a",1,0,"{hash}"]]]"#);
+        }
+        let manifest = parts[&digest].replacen(r#"["l",1,1,["one"]]"#, &node, 1);
+        let digest = sha256(manifest.as_bytes());
+        parts.insert(digest, manifest);
+        let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();
+        assert!(error.contains("digest") || error.contains("too deep"), "{levels}: {error}");
+    }
+}
+
+#[test]
 fn a_snapshot_of_what_has_not_happened_or_of_the_middle_of_a_step_is_found() {
     let (mut board, mut records) = small();
     let digest = board.snapshot_digest();

@@ -132,7 +132,7 @@ pub trait Journal: Send + Sync + 'static {
     /// its manifest is stored.
     ///
     /// # Errors
-    /// Storage.
+    /// Storage; [`JournalError::Corrupt`] if the list cannot be read. The next sweep takes out what cannot.
     fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError>;
 
     /// A part of a board's snapshots by its hash, which is not checked here.

@@ -72,6 +72,7 @@ pub(crate) fn schema(dice: &mut Dice) -> Value {
     }
     let keyword = if dialect >= Dialect::Draft201909 { "$defs" } else { "definitions" };
     let mut defined = Map::new();
+    let mut dynamic = 0;
     for number in 0..definitions {
         let mut definition = writer.schema(3);
         if let Value::Object(members) = &mut definition {
@@ -80,8 +81,10 @@ pub(crate) fn schema(dice: &mut Dice) -> Value {
             }
             if writer.is_odd && writer.dice.one_in(6) && dialect == Dialect::Draft202012 {
                 members.insert("$dynamicAnchor".to_owned(), json!("dynamic"));
+                dynamic += 1;
             }
-            if writer.is_odd && writer.dice.one_in(4) {
+            // In one document no two may have a name.
+            if writer.is_odd && writer.dice.one_in(4) || dynamic > 1 {
                 members.insert("$id".to_owned(), json!(format!("https://example.org/{number}")));
             }
         }

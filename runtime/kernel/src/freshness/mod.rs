@@ -192,9 +192,12 @@ impl Report<'_> {
         }
     }
 
-    /// Whether there was an element before this place when its author looked; true of what is no index.
+    /// Whether there was an element before this place when its author looked; true of what is no index of an array.
     fn could_be_appended(&self, place: &Pointer) -> bool {
         let (Some(basis), Some((above, token))) = (self.inputs.context.basis, place.split_back()) else { return true };
+        if basis.state.get(above).is_some_and(|node| node.as_object().is_some()) {
+            return true;
+        }
         let Ok(index) = token.decoded().parse::<usize>() else { return true };
         let last = index.checked_sub(1).map(|last| above.with_trailing_token(last));
         last.is_none_or(|last| basis.state.get(&last).is_some())

@@ -180,3 +180,15 @@ fn a_difference_of_texts_is_the_part_in_which_they_differ() {
     assert_eq!(text_difference("aaa", "aa"), json!({"at": 2, "removed": "a", "added": ""}));
     assert_eq!(text_difference("", "x"), json!({"at": 0, "removed": "", "added": "x"}));
 }
+
+#[test]
+fn a_member_whose_name_is_a_number_is_no_element() {
+    let table = |members: Value| State::new(&json!({ "o": members }), &Hasher::new(&Salt::ZERO));
+    let before = table(json!({"5": "old", "x": "old"}));
+    let now = apply(&before, json!([{"op": "remove", "path": "/o/5"}, {"op": "remove", "path": "/o/x"}]));
+    for place in ["/o/x", "/o/5"] {
+        let patch = json!([{"op": "add", "path": place, "value": "new"}]);
+        let conflict = judged(Freshness::Target, &before, &now, &["/o"], patch);
+        assert_eq!(codes(&conflict), [(Code::StaleTarget, place)], "it was taken away meanwhile");
+    }
+}

@@ -136,6 +136,8 @@ pub(super) struct SchemaMap {
     nodes: Vec<Node>,
     at: BTreeMap<String, Id>,
     patterns: BTreeMap<String, Validator>,
+    /// A second subschema with a name that another has: its place and the name.
+    twice: Option<(String, String)>,
 }
 
 impl SchemaMap {
@@ -151,7 +153,7 @@ impl SchemaMap {
             }
             refs.push(targets);
         }
-        let Survey { found, at, .. } = survey;
+        let Survey { found, at, twice, .. } = survey;
         let nodes = found
             .into_iter()
             .zip(refs)
@@ -182,7 +184,7 @@ impl SchemaMap {
                 patterns.insert(pattern.clone(), matcher);
             }
         }
-        Self { nodes, at, patterns }
+        Self { nodes, at, patterns, twice }
     }
 
     pub(super) fn node(&self, id: Id) -> &Node {
@@ -221,6 +223,12 @@ impl SchemaMap {
             }
         }
         closure
+    }
+
+    /// A subschema that has an anchor or identifier of another: its JSON Pointer and the name. What a reference to it
+    /// means is undefined (JSON Schema Core section 8.2).
+    pub(super) const fn named_twice(&self) -> Option<&(String, String)> {
+        self.twice.as_ref()
     }
 
     /// The first reference that leads out of the document: its JSON Pointer and what it says.
@@ -271,6 +279,8 @@ struct Survey {
     anchors: BTreeMap<(String, String), String>,
     /// Names of dynamic anchors (`$dynamicAnchor`, and `$recursiveAnchor` under the empty name).
     dynamic: BTreeMap<String, Vec<String>>,
+    /// The first place found that has a name of another, and the name.
+    twice: Option<(String, String)>,
 }
 
 impl Survey {
@@ -281,6 +291,7 @@ impl Survey {
             resources: BTreeMap::new(),
             anchors: BTreeMap::new(),
             dynamic: BTreeMap::new(),
+            twice: None,
         };
         let root = uri::from_str("").ok();
         if let Some(root) = &root {
@@ -346,7 +357,11 @@ impl Survey {
                 _ => {
                     scope.base = scope.base.and_then(|base| resolve(&base, id)).map(|(base, _)| base);
                     if let Some(base) = &scope.base {
-                        self.resources.entry(base.as_str().to_owned()).or_insert_with(|| pointer.to_owned());
+                        let named =
+                            self.resources.entry(base.as_str().to_owned()).or_insert_with(|| pointer.to_owned());
+                        if named != pointer {
+                            self.twice.get_or_insert_with(|| (pointer.to_owned(), id.to_owned()));
+                        }
                     }
                 }
             }
@@ -365,8 +380,10 @@ impl Survey {
     }
 
     fn name(&mut self, scope: &Scope, anchor: &str, pointer: &str) {
-        if let Some(base) = &scope.base {
-            self.anchors.entry((base.as_str().to_owned(), anchor.to_owned())).or_insert_with(|| pointer.to_owned());
+        let Some(base) = &scope.base else { return };
+        let key = (base.as_str().to_owned(), anchor.to_owned());
+        if self.anchors.entry(key).or_insert_with(|| pointer.to_owned()) != pointer {
+            self.twice.get_or_insert_with(|| (pointer.to_owned(), format!("#{anchor}")));
         }
     }
 
@@ -449,9 +466,10 @@ fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> 
         match (keyword.as_str(), value) {
             ("not", _) => one(Role::Not),
             ("if", _) if since(Dialect::Draft7) => one(Role::If),
-            // Without `if`, these two are ignored.
             ("then", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Then),
             ("else", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Else),
+            // Without `if` they judge nothing, but what is in them can be referred to.
+            ("then" | "else", _) if since(Dialect::Draft7) => one(Role::Definition),
             ("additionalProperties", _) => one(Role::AdditionalProperties),
             ("unevaluatedProperties", _) if since(Dialect::Draft201909) => one(Role::UnevaluatedProperties),
             ("propertyNames", _) => one(Role::PropertyNames),
@@ -464,6 +482,7 @@ fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> 
             {
                 one(Role::Items);
             }
+            ("additionalItems", Value::Object(_)) if !since(Dialect::Draft202012) => one(Role::Definition),
             (_, Value::Array(list)) => {
                 let role = |index: usize| match keyword.as_str() {
                     "allOf" => Some(Role::AllOf),

@@ -81,7 +81,7 @@ impl Schema {
     /// Compiles a schema. References never leave the document (SPEC section 2: dialect, formats).
     ///
     /// # Errors
-    /// Not a valid schema, a dialect or reference that is not accepted, a regular expression that is not linear, a
+    /// Not a valid schema, a dialect or reference that is not accepted, a name that two subschemas have, a regular expression that is not linear, a
     /// format that would have to be asserted and cannot be (`idn-email`, `idn-hostname`), or a schema so nested or so
     /// branched that validation could overflow the stack or not end in time.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
@@ -90,6 +90,11 @@ impl Schema {
         let draft = draft(schema)?;
         check_meta_schema(schema, draft)?;
         let map = SchemaMap::of(schema, draft);
+        // Validator and map could each take it for another.
+        if let Some((pointer, name)) = map.named_twice() {
+            let message = format!("another subschema is called `{name}` already; give each a name of its own");
+            return Err(SchemaError::new(pointer.clone(), message));
+        }
         bounds::check_walks(&map)?;
         if assert_formats {
             check_formats(schema, &map)?;

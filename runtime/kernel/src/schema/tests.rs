@@ -88,6 +88,29 @@ fn references_never_leave_the_document() {
 }
 
 #[test]
+fn a_name_that_two_subschemas_have_is_refused() {
+    let (text, number) = (json!({"$anchor": "x", "type": "string"}), json!({"$anchor": "x", "type": "integer"}));
+    let with = |holder: Value| json!({"$defs": {"a": holder, "b": number}, "properties": {"p": {"$ref": "#x"}}});
+    refused(with(text.clone()), "/$defs/b", "`#x`");
+    refused(with(json!({"$dynamicAnchor": "x"})), "/$defs/b", "`#x`");
+    // Validators find names also in what judges nothing.
+    refused(with(json!({"then": text})), "/$defs/b", "`#x`");
+    let mut older = with(json!({"additionalItems": text}));
+    older["$schema"] = "https://json-schema.org/draft/2019-09/schema".into();
+    refused(older, "/$defs/b", "`#x`");
+    let draft_7 = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"a": {"$anchor": "x", "type": "string"}, "b": {"$id": "#x", "type": "integer"}},
+    });
+    refused(draft_7, "/definitions/b", "`#x`");
+    let identified = json!({"$defs": {"a": {"$id": "z.json"}, "b": {"$id": "y/../z.json"}}});
+    refused(identified, "/$defs/b", "`y/../z.json`");
+    // One and the same, and names in documents of their own.
+    compiled(json!({"$id": "", "$anchor": "x", "$dynamicAnchor": "x", "$defs": {"a": {"$id": "a", "$anchor": "x"}}}));
+    compiled(with(json!({"const": text})));
+}
+
+#[test]
 fn regular_expressions_are_linear_or_refused() {
     for expression in ["(?=a)", "(a)\\1", "(a{1000}){1000}", "("] {
         refused(json!({"properties": {"a": {"pattern": expression}}}), "/properties/a/pattern", "linear time");

@@ -17,8 +17,10 @@ use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::snapshot::SnapshotError;
 
-/// How many nodes may be nested: documents are at most 127 deep, and the levels of large containers come on top.
-const LEVELS_MAX: usize = 512;
+/// How many nodes may be nested. The deepest documents with long arrays on every level may have more; a board of such a
+/// one is made from its records, because on a thread's stack of two megabytes there is not room for many more in an
+/// unoptimised build.
+const LEVELS_MAX: usize = 128;
 
 /// More than any document has, in bytes of JSON; keeps sums of such numbers from overflowing.
 const BYTES_MAX: u64 = 1 << 40;

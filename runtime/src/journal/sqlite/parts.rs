@@ -75,19 +75,23 @@ impl Writer {
         keep: usize,
         unusable: &[Seq],
     ) -> Result<Swept, JournalError> {
-        let (useful, mut given_up): (Vec<_>, Vec<_>) =
-            kept(&self.connection, board)?.into_iter().partition(|kept| !unusable.contains(&kept.of));
-        given_up.extend(useful.iter().skip(keep));
+        let (mut useful, mut given_up) = (Vec::new(), Vec::new());
+        for (seq, snapshot) in listed(&self.connection, board)? {
+            match snapshot.filter(|snapshot| useful.len() < keep && !unusable.contains(&snapshot.of)) {
+                Some(snapshot) => useful.push(snapshot),
+                None => given_up.push(seq),
+            }
+        }
         self.transact(turn, board, epoch, |transaction| {
-            for snapshot in &given_up {
+            for seq in &given_up {
                 transaction
                     .prepare_cached("DELETE FROM snapshots WHERE board = ?1 AND seq = ?2")
-                    .and_then(|mut delete| delete.execute((board.as_str(), snapshot.of.0.cast_signed())))
+                    .and_then(|mut delete| delete.execute((board.as_str(), seq)))
                     .map_err(sql_fault)?;
             }
             Ok(())
         })?;
-        let live = self.live(board, useful.iter().take(keep).map(|snapshot| snapshot.digest.to_string()))?;
+        let live = self.live(board, useful.iter().map(|snapshot| snapshot.digest.to_string()))?;
         let mut removed = 0;
         let mut last = String::new();
         loop {
@@ -214,17 +218,22 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
     if !format::has_snapshots(connection)? {
         return Ok(Vec::new());
     }
+    let wrong = || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board}") };
+    listed(connection, board)?.into_iter().map(|(_, kept)| kept.ok_or_else(wrong)).collect()
+}
+
+/// The rows of that list by their keys, with what cannot be read.
+fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<KeptSnapshot>)>, JournalError> {
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
         .map_err(sql_fault)?;
     let rows =
         statement.query_map([board.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(sql_fault)?;
-    let read = |(of, digest, record): (i64, String, i64)| {
-        let (of, record) = (u64::try_from(of).ok()?, u64::try_from(record).ok()?);
+    let read = |(seq, digest, record): (i64, String, i64)| {
+        let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
         Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
     };
-    let wrong = || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board}") };
-    rows.map(|row| row.map_err(sql_fault).and_then(|row| read(row).ok_or_else(wrong))).collect()
+    rows.map(|row| row.map(|row: (i64, String, i64)| (row.0, read(row))).map_err(sql_fault)).collect()
 }
 
 /// The text of a part.

@@ -248,6 +248,28 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(100), 250).await;
+    let newest = sound(&journal, &id)[0];
+    let spoilt = shell(&dir)
+        .execute("UPDATE snapshots SET digest = 'x' || substr(digest, 2) WHERE seq = ?1", [newest.of.0.cast_signed()]);
+    assert_eq!(spoilt, Ok(1));
+    let fault = audit::verify(&journal, &id, None).expect_err("it is found");
+    assert!(fault.to_string().contains("list of snapshots"), "{fault}");
+    let recovered = recovery::recover(&journal, &id).expect("the records are enough");
+    assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
+    let runtime = kept_by(journal.clone(), every(100)).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    for number in 0..110 {
+        commit(&board, number).await;
+    }
+    runtime.shutdown().await;
+    assert!(sound(&journal, &id)[0].of > newest.of);
+}
+
+#[tokio::test]
 async fn a_snapshot_that_no_record_names_is_not_believed() {
     let dir = dir();
     let journal = sqlite(dir.path());

@@ -150,7 +150,7 @@ fn a_schema_that_cannot_be_followed_is_validated_whole() {
         (json!({"properties": {"a": {"$id": "https://example.org/a"}}}), true),
         (json!({"properties": {"b": {"properties": {"a": {"$id": "https://example.org/a"}}}}}), false),
         (
-            json!({"$dynamicAnchor": "n", "properties": {"a": {"$dynamicRef": "#n"}}, "$defs": {"x": {"$dynamicAnchor": "n"}}}),
+            json!({"$dynamicAnchor": "n", "properties": {"a": {"$dynamicRef": "#n"}}, "$defs": {"x": {"$id": "x", "$dynamicAnchor": "n"}}}),
             true,
         ),
         (json!({"$dynamicAnchor": "n", "properties": {"a": {"$dynamicRef": "#n"}}}), false),
