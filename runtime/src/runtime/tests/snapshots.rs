@@ -258,7 +258,7 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     assert_eq!(spoilt, Ok(1));
     let fault = audit::verify(&journal, &id, None).expect_err("it is found");
     assert!(fault.to_string().contains("list of snapshots"), "{fault}");
-    let recovered = recovery::recover(&journal, &id).expect("the records are enough");
+    let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
     assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
     let runtime = kept_by(journal.clone(), every(100)).await;
     let board = runtime.resume(&id).await.expect("resumed");
