@@ -1,9 +1,9 @@
 //! The parts of a container, in the order of the document or by how lately they changed; the latter is found by the
 //! sums of its nodes and not by looking at all.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::collections::binary_heap::PeekMut;
 
 use super::stamp::{At, Stamp, Stamps};
 use super::{Key, Node, array, object};
@@ -57,60 +57,119 @@ pub struct Latest<'a> {
     best: BinaryHeap<Candidate<'a>>,
     floor: At,
     ties: Ties,
+    /// How many bytes all keys begin with together, at least.
+    shared: usize,
 }
 
-/// A part, or a node with parts in it: none of them changed later or, at the same time, comes before what it names.
-#[derive(Clone, Debug)]
+/// Parts, or nodes with parts in them: none of them changed later or, at the same time, comes before what it names.
+#[derive(Clone, Copy, Debug)]
 struct Candidate<'a> {
     changed: At,
-    order: Order<'a>,
+    ties: Ties,
+    name: Name<'a>,
     what: What<'a>,
 }
 
+/// What a part is called, so that most names differ in a number: an index, or for a key the eight bytes behind those
+/// that all keys of the container begin with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Order<'a> {
-    First(Reverse<Step<'a>>),
-    Last(Step<'a>),
+struct Name<'a> {
+    number: u64,
+    key: &'a str,
 }
 
-#[derive(Clone, Debug)]
-enum What<'a> {
-    Part(Step<'a>, &'a Node, Stamp),
-    /// With the index of its first element.
-    Chunk(&'a array::Chunk, usize),
-    Trie(&'a object::Trie),
-    /// Parts of a leaf that are all of one age, and which of them are left: they need not be looked at to be sorted.
-    Run(Leaf<'a>, Range<usize>),
+impl<'a> Name<'a> {
+    const fn index(index: usize) -> Self {
+        Self { number: index as u64, key: "" }
+    }
+
+    /// Keys that agree in their first `shared` bytes are ordered as their names are: where a key is too short for
+    /// eight bytes more, zeros come before all others, and of equal numbers the keys decide.
+    fn key(key: &'a str, shared: usize) -> Self {
+        let mut number = [0; 8];
+        let rest = key.as_bytes().get(shared..).unwrap_or_default();
+        let len = rest.len().min(number.len());
+        number[..len].copy_from_slice(&rest[..len]);
+        Self { number: u64::from_be_bytes(number), key }
+    }
 }
 
-/// A node that has parts and no nodes below it.
+/// Neighbours that changed last at one time are one run, and not looked at to be sorted: their order is known.
 #[derive(Clone, Copy, Debug)]
-enum Leaf<'a> {
-    /// With the index of the first element.
-    Array(&'a [Node], &'a Stamps, usize),
-    Object(&'a [(Key, Node)], &'a Stamps),
+enum What<'a> {
+    /// Items or children of an array's node, with the index of the node's first element.
+    Elements(&'a array::Chunk, usize, Run),
+    /// Entries of a bucket.
+    Members(&'a [(Key, Node)], &'a Stamps, Run),
+    /// A node of the trie; its children are in no order of keys.
+    Trie(&'a object::Trie),
 }
 
-impl<'a> Leaf<'a> {
-    const fn len(&self) -> usize {
-        match self {
-            Self::Array(items, ..) => items.len(),
-            Self::Object(entries, _) => entries.len(),
+/// Which of a node's parts are left; a node has at most 32.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    from: u8,
+    to: u8,
+}
+
+impl Run {
+    /// # Panics
+    /// Never: no node has 256 parts.
+    fn new(from: usize, to: usize) -> Self {
+        let short = |index: usize| u8::try_from(index).expect("a node has at most 32 parts");
+        Self { from: short(from), to: short(to) }
+    }
+
+    /// The index that comes first, and the others.
+    const fn split(self, ties: Ties) -> (usize, Self) {
+        match ties {
+            Ties::First => (self.from as usize, Self { from: self.from + 1, to: self.to }),
+            Ties::Last => (self.to as usize - 1, Self { from: self.from, to: self.to - 1 }),
         }
     }
 
-    fn step(&self, index: usize) -> Step<'a> {
+    const fn is_empty(self) -> bool {
+        self.from == self.to
+    }
+}
+
+impl<'a> What<'a> {
+    /// What the first, or the last, of those left is called.
+    fn end(self, ties: Ties, shared: usize) -> Option<Name<'a>> {
         match self {
-            Self::Array(_, _, first) => Step::Index(first + index),
-            Self::Object(entries, _) => Step::Key(&entries[index].0),
+            Self::Elements(chunk, first, run) => {
+                let (index, _) = run.split(ties);
+                let start = start_of(chunk, first, index);
+                Some(Name::index(match ties {
+                    Ties::First => start,
+                    Ties::Last => start + len_of(chunk, index) - 1,
+                }))
+            }
+            Self::Members(entries, _, run) => Some(Name::key(&entries[run.split(ties).0].0, shared)),
+            Self::Trie(trie) => {
+                let key = match ties {
+                    Ties::First => trie.first()?,
+                    Ties::Last => trie.last()?,
+                };
+                Some(Name::key(key, shared))
+            }
         }
     }
+}
 
-    fn part(&self, index: usize) -> (&'a Node, Stamp) {
-        match self {
-            Self::Array(items, stamps, _) => (&items[index], stamps.get(index)),
-            Self::Object(entries, stamps) => (&entries[index].1, stamps.get(index)),
-        }
+/// The index of the first element of an item or child of a node that begins at `first`. All children but the last are
+/// full.
+fn start_of(chunk: &array::Chunk, first: usize, index: usize) -> usize {
+    match &chunk.body {
+        array::Body::Leaf { .. } => first + index,
+        array::Body::Inner(children) => first + index * children[0].sum.len,
+    }
+}
+
+fn len_of(chunk: &array::Chunk, index: usize) -> usize {
+    match &chunk.body {
+        array::Body::Leaf { .. } => 1,
+        array::Body::Inner(children) => children[index].sum.len,
     }
 }
 
@@ -130,7 +189,10 @@ impl PartialOrd for Candidate<'_> {
 
 impl Ord for Candidate<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.changed.cmp(&other.changed).then_with(|| self.order.cmp(&other.order))
+        self.changed.cmp(&other.changed).then_with(|| match self.ties {
+            Ties::First => other.name.cmp(&self.name),
+            Ties::Last => self.name.cmp(&other.name),
+        })
     }
 }
 
@@ -156,15 +218,31 @@ impl Node {
         }
     }
 
+    /// Its elements or members in the order of the document, of which only the first few are asked for; nothing for a
+    /// scalar.
+    pub fn first_parts(&self) -> impl Iterator<Item = (Step<'_>, &Self)> {
+        // After this all are of one age.
+        self.latest(At::MAX, Ties::First).map(|(step, node, _)| (step, node))
+    }
+
     /// Its elements or members, that which changed last first, with their stamps; nothing for a scalar.
     ///
     /// A part changed when something was last put in its place or in it, but not before version `floor`, by which its
     /// container came to where it is ([`Stamp::under`]).
     pub fn latest(&self, floor: At, ties: Ties) -> Latest<'_> {
-        let mut latest = Latest { best: BinaryHeap::new(), floor, ties };
+        /// What two levels of a way down take.
+        const CANDIDATES: usize = 32;
+        let best = BinaryHeap::with_capacity(self.part_count().min(CANDIDATES));
+        let mut latest = Latest { best, floor, ties, shared: 0 };
         match self {
             Self::Array(array) => latest.enter_chunk(array.root(), 0),
-            Self::Object(object) => latest.enter_trie(object.root()),
+            Self::Object(object) => {
+                let trie = object.root();
+                if let (Some(first), Some(last)) = (trie.first(), trie.last()) {
+                    latest.shared = first.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count();
+                }
+                latest.enter_trie(trie);
+            }
             _ => {}
         }
         latest
@@ -178,44 +256,42 @@ impl<'a> Latest<'a> {
         self.best.len()
     }
 
-    fn push(&mut self, changed: At, first: Step<'a>, last: Step<'a>, what: What<'a>) {
-        let order = match self.ties {
-            Ties::First => Order::First(Reverse(first)),
-            Ties::Last => Order::Last(last),
-        };
-        self.best.push(Candidate { changed: changed.max(self.floor), order, what });
+    fn candidate(&self, changed: At, what: What<'a>) -> Option<Candidate<'a>> {
+        let name = what.end(self.ties, self.shared)?;
+        Some(Candidate { changed, ties: self.ties, name, what })
     }
 
-    fn push_run(&mut self, leaf: Leaf<'a>, left: Range<usize>) {
-        if !left.is_empty() {
-            self.push(self.floor, leaf.step(left.start), leaf.step(left.end - 1), What::Run(leaf, left));
-        }
+    fn push(&mut self, changed: At, what: What<'a>) {
+        self.best.extend(self.candidate(changed, what));
     }
 
-    fn enter_leaf(&mut self, leaf: Leaf<'a>, touched: At) {
+    /// Takes in a node's parts, none of which changed after `touched`, as runs of those that changed at one time.
+    fn push_runs(&mut self, len: usize, touched: At, changed: impl Fn(usize) -> At, what: impl Fn(Run) -> What<'a>) {
         if touched <= self.floor {
-            return self.push_run(leaf, 0..leaf.len());
+            if len > 0 {
+                self.push(self.floor, what(Run::new(0, len)));
+            }
+            return;
         }
-        for index in 0..leaf.len() {
-            let (step, (node, stamp)) = (leaf.step(index), leaf.part(index));
-            let changed = stamp.changed.max(node.touched());
-            self.push(changed, step, step, What::Part(step, node, stamp.under(self.floor)));
+        let mut from = 0;
+        while from < len {
+            let at = changed(from).max(self.floor);
+            let others = (from + 1..len).take_while(|index| changed(*index).max(self.floor) == at);
+            let to = from + 1 + others.count();
+            self.push(at, what(Run::new(from, to)));
+            from = to;
         }
     }
 
     fn enter_chunk(&mut self, chunk: &'a array::Chunk, first: usize) {
+        let what = |run| What::Elements(chunk, first, run);
         match &chunk.body {
             array::Body::Leaf { items, stamps } => {
-                self.enter_leaf(Leaf::Array(items, stamps, first), chunk.sum.touched);
+                let changed = |index: usize| stamps.get(index).changed.max(items[index].touched());
+                self.push_runs(items.len(), chunk.sum.touched, changed, what);
             }
             array::Body::Inner(children) => {
-                let mut from = first;
-                for child in children {
-                    let to = from + child.sum.len;
-                    let what = What::Chunk(child, from);
-                    self.push(child.sum.touched, Step::Index(from), Step::Index(to - 1), what);
-                    from = to;
-                }
+                self.push_runs(children.len(), chunk.sum.touched, |index| children[index].sum.touched, what);
             }
         }
     }
@@ -223,12 +299,16 @@ impl<'a> Latest<'a> {
     fn enter_trie(&mut self, trie: &'a object::Trie) {
         match &trie.body {
             object::Body::Bucket { entries, stamps } => {
-                self.enter_leaf(Leaf::Object(entries, stamps), trie.sum.touched);
+                let changed = |index: usize| stamps.get(index).changed.max(entries[index].1.touched());
+                let what = |run| What::Members(entries, stamps, run);
+                self.push_runs(entries.len(), trie.sum.touched, changed, what);
             }
             object::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
-                    if let (Some(first), Some(last)) = (child.first(), child.last()) {
-                        self.push(child.sum.touched, Step::Key(first), Step::Key(last), What::Trie(child));
+                    match &child.body {
+                        // All of one age: it is a run already.
+                        object::Body::Bucket { .. } if child.sum.touched <= self.floor => self.enter_trie(child),
+                        _ => self.push(child.sum.touched.max(self.floor), What::Trie(child)),
                     }
                 }
             }
@@ -241,18 +321,38 @@ impl<'a> Iterator for Latest<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.best.pop()?.what {
-                What::Part(step, node, stamp) => return Some((step, node, stamp)),
-                What::Chunk(chunk, first) => self.enter_chunk(chunk, first),
+            let Candidate { changed, what, .. } = *self.best.peek()?;
+            let (index, rest) = match what {
+                What::Elements(chunk, first, run) => {
+                    let (index, rest) = run.split(self.ties);
+                    (index, (!rest.is_empty()).then_some(What::Elements(chunk, first, rest)))
+                }
+                What::Members(entries, stamps, run) => {
+                    let (index, rest) = run.split(self.ties);
+                    (index, (!rest.is_empty()).then_some(What::Members(entries, stamps, rest)))
+                }
+                What::Trie(_) => (0, None),
+            };
+            // What is left of a run often is the best again: then it need not move.
+            match (rest.and_then(|rest| self.candidate(changed, rest)), self.best.peek_mut()) {
+                (Some(rest), Some(mut best)) => *best = rest,
+                (None, Some(best)) => drop(PeekMut::pop(best)),
+                (_, None) => {}
+            }
+            match what {
                 What::Trie(trie) => self.enter_trie(trie),
-                What::Run(leaf, left) => {
-                    let (index, left) = match self.ties {
-                        Ties::First => (left.start, left.start + 1..left.end),
-                        Ties::Last => (left.end - 1, left.start..left.end - 1),
-                    };
-                    self.push_run(leaf, left);
-                    let (node, stamp) = leaf.part(index);
-                    return Some((leaf.step(index), node, stamp.under(self.floor)));
+                What::Members(entries, stamps, _) => {
+                    let (key, node) = &entries[index];
+                    return Some((Step::Key(key), node, stamps.get(index).under(self.floor)));
+                }
+                What::Elements(chunk, first, _) => {
+                    let first = start_of(chunk, first, index);
+                    match &chunk.body {
+                        array::Body::Inner(children) => self.enter_chunk(&children[index], first),
+                        array::Body::Leaf { items, stamps } => {
+                            return Some((Step::Index(first), &items[index], stamps.get(index).under(self.floor)));
+                        }
+                    }
                 }
             }
         }
