@@ -62,45 +62,26 @@ pub struct Latest<'a> {
 }
 
 /// Parts, or nodes with parts in them: none of them changed later or, at the same time, comes before what it names.
+///
+/// Small, because a heap moves them about.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'a> {
     changed: At,
     ties: Ties,
-    name: Name<'a>,
+    /// Which of its parts are left: neighbours that changed last at one time. They are not looked at to be sorted,
+    /// because their order is known.
+    run: Run,
+    /// See [`What::number`].
+    number: u64,
     what: What<'a>,
 }
 
-/// What a part is called, so that most names differ in a number: an index, or for a key the eight bytes behind those
-/// that all keys of the container begin with.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Name<'a> {
-    number: u64,
-    key: &'a str,
-}
-
-impl<'a> Name<'a> {
-    const fn index(index: usize) -> Self {
-        Self { number: index as u64, key: "" }
-    }
-
-    /// Keys that agree in their first `shared` bytes are ordered as their names are: where a key is too short for
-    /// eight bytes more, zeros come before all others, and of equal numbers the keys decide.
-    fn key(key: &'a str, shared: usize) -> Self {
-        let mut number = [0; 8];
-        let rest = key.as_bytes().get(shared..).unwrap_or_default();
-        let len = rest.len().min(number.len());
-        number[..len].copy_from_slice(&rest[..len]);
-        Self { number: u64::from_be_bytes(number), key }
-    }
-}
-
-/// Neighbours that changed last at one time are one run, and not looked at to be sorted: their order is known.
 #[derive(Clone, Copy, Debug)]
 enum What<'a> {
     /// Items or children of an array's node, with the index of the node's first element.
-    Elements(&'a array::Chunk, usize, Run),
+    Elements(&'a array::Chunk, usize),
     /// Entries of a bucket.
-    Members(&'a [(Key, Node)], &'a Stamps, Run),
+    Members(&'a object::Trie),
     /// A node of the trie; its children are in no order of keys.
     Trie(&'a object::Trie),
 }
@@ -134,26 +115,42 @@ impl Run {
 }
 
 impl<'a> What<'a> {
-    /// What the first, or the last, of those left is called.
-    fn end(self, ties: Ties, shared: usize) -> Option<Name<'a>> {
-        match self {
-            Self::Elements(chunk, first, run) => {
-                let (index, _) = run.split(ties);
-                let start = start_of(chunk, first, index);
-                Some(Name::index(match ties {
-                    Ties::First => start,
-                    Ties::Last => start + len_of(chunk, index) - 1,
-                }))
-            }
-            Self::Members(entries, _, run) => Some(Name::key(&entries[run.split(ties).0].0, shared)),
-            Self::Trie(trie) => {
-                let key = match ties {
-                    Ties::First => trie.first()?,
-                    Ties::Last => trie.last()?,
-                };
-                Some(Name::key(key, shared))
-            }
+    /// What the first, or the last, of those left is called: by a number in which most names differ. It is the index,
+    /// or the eight bytes of the key behind the `shared` ones that all keys begin with, zeros where it is shorter;
+    /// where that is the same of two, their keys decide.
+    fn number(self, run: Run, ties: Ties, shared: usize) -> u64 {
+        if let Self::Elements(chunk, first) = self {
+            let (index, _) = run.split(ties);
+            let start = start_of(chunk, first, index);
+            return match ties {
+                Ties::First => start as u64,
+                Ties::Last => (start + len_of(chunk, index) - 1) as u64,
+            };
         }
+        let mut number = [0; 8];
+        let rest = self.key(run, ties).as_bytes().get(shared..).unwrap_or_default();
+        let len = rest.len().min(number.len());
+        number[..len].copy_from_slice(&rest[..len]);
+        u64::from_be_bytes(number)
+    }
+
+    /// The key of the first, or the last, of those left; none of elements.
+    fn key(self, run: Run, ties: Ties) -> &'a str {
+        let key = match (self, ties) {
+            (Self::Elements(..), _) => None,
+            (Self::Members(trie), _) => entries(trie).0.get(run.split(ties).0).map(|(key, _)| key),
+            (Self::Trie(trie), Ties::First) => trie.first(),
+            (Self::Trie(trie), Ties::Last) => trie.last(),
+        };
+        key.map_or("", Key::as_str)
+    }
+}
+
+/// What is in a bucket; nothing where it is none.
+fn entries(trie: &object::Trie) -> (&[(Key, Node)], Option<&Stamps>) {
+    match &trie.body {
+        object::Body::Bucket { entries, stamps } => (entries, Some(stamps)),
+        object::Body::Split(_) => (&[], None),
     }
 }
 
@@ -189,9 +186,13 @@ impl PartialOrd for Candidate<'_> {
 
 impl Ord for Candidate<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.changed.cmp(&other.changed).then_with(|| match self.ties {
-            Ties::First => other.name.cmp(&self.name),
-            Ties::Last => self.name.cmp(&other.name),
+        let key = |candidate: &Self| candidate.what.key(candidate.run, candidate.ties);
+        self.changed.cmp(&other.changed).then_with(|| {
+            let by_name = self.number.cmp(&other.number).then_with(|| key(self).cmp(key(other)));
+            match self.ties {
+                Ties::First => by_name.reverse(),
+                Ties::Last => by_name,
+            }
         })
     }
 }
@@ -256,42 +257,46 @@ impl<'a> Latest<'a> {
         self.best.len()
     }
 
-    fn candidate(&self, changed: At, what: What<'a>) -> Option<Candidate<'a>> {
-        let name = what.end(self.ties, self.shared)?;
-        Some(Candidate { changed, ties: self.ties, name, what })
+    fn candidate(&self, changed: At, run: Run, what: What<'a>) -> Candidate<'a> {
+        let number = what.number(run, self.ties, self.shared);
+        Candidate { changed, ties: self.ties, run, number, what }
     }
 
-    fn push(&mut self, changed: At, what: What<'a>) {
-        self.best.extend(self.candidate(changed, what));
+    fn push(&mut self, changed: At, run: Run, what: What<'a>) {
+        let candidate = self.candidate(changed, run, what);
+        self.best.push(candidate);
     }
 
     /// Takes in a node's parts, none of which changed after `touched`, as runs of those that changed at one time.
-    fn push_runs(&mut self, len: usize, touched: At, changed: impl Fn(usize) -> At, what: impl Fn(Run) -> What<'a>) {
+    fn push_runs(&mut self, what: What<'a>, len: usize, touched: At, changed: impl Fn(usize) -> At) {
         if touched <= self.floor {
             if len > 0 {
-                self.push(self.floor, what(Run::new(0, len)));
+                self.push(self.floor, Run::new(0, len), what);
             }
             return;
         }
         let mut from = 0;
-        while from < len {
-            let at = changed(from).max(self.floor);
-            let others = (from + 1..len).take_while(|index| changed(*index).max(self.floor) == at);
-            let to = from + 1 + others.count();
-            self.push(at, what(Run::new(from, to)));
+        let mut next = (len > 0).then(|| changed(0).max(self.floor));
+        while let Some(at) = next {
+            let mut to = from;
+            while next == Some(at) {
+                to += 1;
+                next = (to < len).then(|| changed(to).max(self.floor));
+            }
+            self.push(at, Run::new(from, to), what);
             from = to;
         }
     }
 
     fn enter_chunk(&mut self, chunk: &'a array::Chunk, first: usize) {
-        let what = |run| What::Elements(chunk, first, run);
+        let (what, touched) = (What::Elements(chunk, first), chunk.sum.touched);
         match &chunk.body {
             array::Body::Leaf { items, stamps } => {
                 let changed = |index: usize| stamps.get(index).changed.max(items[index].touched());
-                self.push_runs(items.len(), chunk.sum.touched, changed, what);
+                self.push_runs(what, items.len(), touched, changed);
             }
             array::Body::Inner(children) => {
-                self.push_runs(children.len(), chunk.sum.touched, |index| children[index].sum.touched, what);
+                self.push_runs(what, children.len(), touched, |index| children[index].sum.touched);
             }
         }
     }
@@ -300,15 +305,14 @@ impl<'a> Latest<'a> {
         match &trie.body {
             object::Body::Bucket { entries, stamps } => {
                 let changed = |index: usize| stamps.get(index).changed.max(entries[index].1.touched());
-                let what = |run| What::Members(entries, stamps, run);
-                self.push_runs(entries.len(), trie.sum.touched, changed, what);
+                self.push_runs(What::Members(trie), entries.len(), trie.sum.touched, changed);
             }
             object::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
                     match &child.body {
                         // All of one age: it is a run already.
                         object::Body::Bucket { .. } if child.sum.touched <= self.floor => self.enter_trie(child),
-                        _ => self.push(child.sum.touched.max(self.floor), What::Trie(child)),
+                        _ => self.push(child.sum.touched.max(self.floor), Run::new(0, 1), What::Trie(child)),
                     }
                 }
             }
@@ -321,31 +325,23 @@ impl<'a> Iterator for Latest<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Candidate { changed, what, .. } = *self.best.peek()?;
-            let (index, rest) = match what {
-                What::Elements(chunk, first, run) => {
-                    let (index, rest) = run.split(self.ties);
-                    (index, (!rest.is_empty()).then_some(What::Elements(chunk, first, rest)))
-                }
-                What::Members(entries, stamps, run) => {
-                    let (index, rest) = run.split(self.ties);
-                    (index, (!rest.is_empty()).then_some(What::Members(entries, stamps, rest)))
-                }
-                What::Trie(_) => (0, None),
-            };
+            let Candidate { changed, run, what, .. } = *self.best.peek()?;
+            let (index, rest) = run.split(self.ties);
             // What is left of a run often is the best again: then it need not move.
-            match (rest.and_then(|rest| self.candidate(changed, rest)), self.best.peek_mut()) {
+            let rest = (!rest.is_empty()).then(|| self.candidate(changed, rest, what));
+            match (rest, self.best.peek_mut()) {
                 (Some(rest), Some(mut best)) => *best = rest,
                 (None, Some(best)) => drop(PeekMut::pop(best)),
                 (_, None) => {}
             }
             match what {
                 What::Trie(trie) => self.enter_trie(trie),
-                What::Members(entries, stamps, _) => {
-                    let (key, node) = &entries[index];
+                What::Members(trie) => {
+                    let (entries, stamps) = entries(trie);
+                    let ((key, node), stamps) = entries.get(index).zip(stamps)?;
                     return Some((Step::Key(key), node, stamps.get(index).under(self.floor)));
                 }
-                What::Elements(chunk, first, _) => {
+                What::Elements(chunk, first) => {
                     let first = start_of(chunk, first, index);
                     match &chunk.body {
                         array::Body::Inner(children) => self.enter_chunk(&children[index], first),

@@ -264,16 +264,8 @@ pub(super) fn push_step(label: &mut String, step: Step<'_>) {
     }
 }
 
-/// A part's name as it is, without escapes.
-pub(super) fn name_of(step: Step<'_>) -> String {
-    match step {
-        Step::Index(index) => index.to_string(),
-        Step::Key(key) => key.to_string(),
-    }
-}
-
-/// As `write!` has it, which takes several times as long.
-fn push_index(label: &mut String, index: usize) {
+/// A number as `write!` has it, which takes several times as long.
+pub(super) fn push_index(label: &mut String, index: usize) {
     if index >= 10 {
         push_index(label, index / 10);
     }

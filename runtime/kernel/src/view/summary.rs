@@ -257,22 +257,33 @@ impl<'a> Hidden<'a> {
     /// What is hidden, by name within its container or by pointer, under a limit of characters: `0 to 8, 11`. What
     /// does not fit is counted. None if nothing is hidden.
     pub(super) fn list(&self) -> Option<String> {
-        let (mut out, mut more) = (String::new(), self.total);
+        let (mut out, mut more) = (String::with_capacity(HIDDEN_MAX), self.total);
         for item in &self.items {
-            let (item, count) = match item {
-                Item::Place(label) => (text::name(label), 1),
-                Item::Part(step) => (text::name(&search::name_of(*step)), 1),
-                Item::Range(from, to) if from == to => (from.to_string(), 1),
-                Item::Range(from, to) => (format!("{from} to {to}"), to - from + 1),
-            };
-            if text::chars(&out) + text::chars(&item) + SEPARATOR_CHARS + COUNT_MAX > HIDDEN_MAX {
-                break;
-            }
-            if !out.is_empty() {
+            let end = out.len();
+            if end > 0 {
                 out.push_str(", ");
             }
-            out.push_str(&item);
-            more -= count;
+            match item {
+                Item::Place(label) => text::push_name(&mut out, label),
+                Item::Part(Step::Key(name)) => text::push_name(&mut out, name),
+                Item::Part(Step::Index(index)) => search::push_index(&mut out, *index),
+                Item::Range(from, to) => {
+                    search::push_index(&mut out, *from);
+                    if from < to {
+                        out.push_str(" to ");
+                        search::push_index(&mut out, *to);
+                    }
+                }
+            }
+            let separator = if end > 0 { 0 } else { SEPARATOR_CHARS };
+            if text::chars(&out) + separator + COUNT_MAX > HIDDEN_MAX {
+                out.truncate(end);
+                break;
+            }
+            more -= match item {
+                Item::Range(from, to) => to - from + 1,
+                Item::Part(_) | Item::Place(_) => 1,
+            };
         }
         match (out.is_empty(), more, self.is_cut) {
             (true, 0, _) => None,

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
+use super::search::push_index;
 use crate::tree::{Array, Node};
 
 /// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
@@ -58,7 +59,16 @@ impl Writer<'_> {
 
     /// A number as it prints itself, without a text in between.
     fn number(&mut self, number: &Number) -> Result<(), Full> {
-        write!(self, "{number}").map_err(|_| Full)
+        match number.as_u64().map(usize::try_from) {
+            Some(Ok(number)) => {
+                self.left = self.left.checked_sub(number.checked_ilog10().unwrap_or(0) as usize + 1).ok_or(Full)?;
+                if let Some(text) = &mut self.text {
+                    push_index(text, number);
+                }
+                Ok(())
+            }
+            Some(Err(_)) | None => write!(self, "{number}").map_err(|_| Full),
+        }
     }
 
     /// A JSON Pointer or a member's name, see [`name`].
@@ -246,8 +256,15 @@ pub(super) fn elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> b
 
 /// How many elements an array has.
 pub(super) fn count_of_elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
-    let unit = if count == 1 { "element" } else { "elements" };
-    format!("{}: {count} {unit}{}", name(label), append_hint(label, appendable))
+    /// Bytes of what is said beside the name.
+    const WORDS_BYTES: usize = 64;
+    let mut out = String::with_capacity(label.len() + WORDS_BYTES);
+    push_name(&mut out, label);
+    out.push_str(": ");
+    push_index(&mut out, count);
+    out.push_str(if count == 1 { " element" } else { " elements" });
+    out.push_str(append_hint(label, appendable));
+    out
 }
 
 fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
@@ -269,9 +286,14 @@ pub(super) fn whole_json(value: &Value) -> String {
 /// A JSON Pointer or a member's name as it stands, or as a JSON string where it could be misread.
 pub(super) fn name(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
-    // Nothing has so many characters.
-    let _ = Writer { text: Some(&mut name), left: usize::MAX }.name(text);
+    push_name(&mut name, text);
     name
+}
+
+/// Writes that behind `out`.
+pub(super) fn push_name(out: &mut String, text: &str) {
+    // Nothing has so many characters.
+    let _ = Writer { text: Some(out), left: usize::MAX }.name(text);
 }
 
 /// How many characters that has.
