@@ -238,12 +238,8 @@ impl<'a> Choice<'a, '_> {
     /// Writes the line of a value that is shown on one, if it has at most `limit` characters; where it is, and how many
     /// it has.
     fn write(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
-        let Some((value, length)) = Some(&self.layout.nodes[node])
-            .filter(|node| node.kind == Kind::Line)
-            .and_then(|node| Some((node.value?, node.length)))
-        else {
-            return None;
-        };
+        let laid_out = Some(&self.layout.nodes[node]).filter(|node| node.kind == Kind::Line)?;
+        let (value, length) = (laid_out.value?, laid_out.length);
         let name = text::name_chars(self.label(node));
         if length.is_some_and(|length| name + length + 3 > limit) {
             return None;

@@ -4,7 +4,8 @@
 //! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
 //! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
 //! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
-//! not, `summary`, `render` and `text` say how; `prompt` puts the instructions before it.
+//! not, `summary`, `render` and `text` say how; `summarised` keeps what was only counted; `prompt` puts the instructions
+//! before it.
 //!
 //! What a view costs is bounded by its budget and its contract, not by the state.
 
