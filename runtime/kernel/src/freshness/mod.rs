@@ -216,7 +216,7 @@ impl Report<'_> {
             .iter()
             .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
         if was_there && !was_shown && self.inputs.contract.may_read(place) && !is_told && !self.is_full() {
-            let message = "you were not shown the whole of what is here, so you cannot write over it";
+            let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).at_op(target.op);
             violation.found = self.payload(place);
             self.conflict.violations.push(violation);
@@ -263,12 +263,12 @@ impl Report<'_> {
             What::Value => "it was changed after you had read it",
             What::Gone => "it was taken away after you had read it",
             What::New => "something was put there after you had looked",
-            What::Shifted => "elements came or went before it after you had read it: it is at another index now",
+            What::Shifted => "elements came or went before it after you had read it, so it is at another index now",
             What::Parts => "parts of it were taken away or shifted after you had read it",
             What::Members => "members came or went after you had read it",
         };
         let message = match &by {
-            Some((_, worker)) => format!("{message}; it was {worker}"),
+            Some((_, worker)) => format!("{message} (by {worker})"),
             None => message.to_owned(),
         };
         let mut violation = Violation::new(code, place.as_str(), message);

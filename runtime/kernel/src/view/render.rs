@@ -22,6 +22,8 @@ const REMINDER_MAX: usize = 200;
 const REFUSAL_MAX: usize = 800;
 /// Characters of one refusal where room is short.
 const SHORT_REFUSAL_MAX: usize = 240;
+/// Characters of a violation below which it says nothing any more.
+const CUT_VIOLATION_MIN: usize = 40;
 /// Characters of a value in a refusal.
 const FOUND_MAX: usize = 160;
 
@@ -111,7 +113,8 @@ pub(super) fn feedback(refusals: &[Value], limit: usize) -> String {
     let mut left = limit.saturating_sub(text::chars(REFUSED_HEADING));
     let mut kept = Vec::new();
     for refusal in refusals.iter().rev() {
-        let forms = [REFUSAL_MAX, SHORT_REFUSAL_MAX].map(|max| self::refusal(refusal, max));
+        // Under a tight budget at least what it was refused for.
+        let forms = [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| self::refusal(refusal, max));
         let Some(text) = forms.into_iter().find(|form| text::chars(form) <= left) else { break };
         left -= text::chars(&text);
         kept.push(text);
@@ -140,12 +143,15 @@ fn refusal(refusal: &Value, limit: usize) -> String {
     let list = |name: &str| refusal.get(name).and_then(Value::as_array).into_iter().flatten();
     let violations = list("violations").map(violation);
     let allowed = list("allowed").map(allowed);
-    for line in violations.chain(allowed) {
+    for (number, line) in violations.chain(allowed).enumerate() {
         let line = text::prose(&line, SHORT_REFUSAL_MAX);
-        if text::chars(&out) + text::chars(&line) + 1 > limit {
+        let room = limit.saturating_sub(text::chars(&out) + 1);
+        let fits = text::chars(&line) <= room;
+        // The first is cut rather than left out: without it nobody knows what was wrong.
+        if !fits && (number > 0 || room < CUT_VIOLATION_MIN) {
             break;
         }
-        out.push_str(&line);
+        out.push_str(&text::prose(&line, room));
         out.push('\n');
     }
     out
@@ -163,12 +169,27 @@ fn violation(violation: &Value) -> String {
         out.push_str(&format!(" ({})", text::name(rule)));
     }
     out.push_str(&format!(": {}", field("message").or(field("code")).unwrap_or("refused")));
+    // What changed before what is there now: it is shorter, and a view shows what is there anyway.
+    out.push_str(&violation.get("diff").and_then(difference).unwrap_or_default());
     for name in ["expected", "found"] {
         if let Some(value) = violation.get(name).and_then(|value| text::json(value, FOUND_MAX)) {
             out.push_str(&format!("; {name} {value}"));
         }
     }
     out
+}
+
+/// How what a worker had read differs from what is there now; `None` if that is too long to say.
+fn difference(diff: &Value) -> Option<String> {
+    let part = |name: &str| text::json(diff.get(name)?, FOUND_MAX);
+    if let Some(was) = part("was") {
+        return Some(format!("; was {was}"));
+    }
+    Some(match (part("removed")?, part("added")?) {
+        (removed, added) if removed == r#""""# => format!("; put in {added}"),
+        (removed, added) if added == r#""""# => format!("; taken out {removed}"),
+        (removed, added) => format!("; {removed} became {added}"),
+    })
 }
 
 fn allowed(allowed: &Value) -> String {

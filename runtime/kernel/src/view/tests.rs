@@ -305,6 +305,45 @@ fn data_cannot_fake_a_section() {
 }
 
 #[test]
+fn a_refusal_says_how_what_was_read_has_changed() {
+    let stale = |pointer: &str, message: &str, diff: Value| json!({"code": "stale_read", "pointer": pointer, "message": message, "diff": diff, "found": "n".repeat(200)});
+    let refusal = json!({"stage": "freshness", "code": "stale_read", "violations": [
+        stale("/a", "changed (by other)", json!({"at": 3, "removed": "fox", "added": "cat"})),
+        stale("/b", "changed (by other)", json!({"at": 3, "removed": "", "added": "cat"})),
+        stale("/c", "changed (by other)", json!({"at": 3, "removed": "fox", "added": ""})),
+        stale("/d", "taken away (by other)", json!({"was": {"t": 1}})),
+        stale("/e", "changed (by other)", json!({"was": "o".repeat(200)})),
+    ]});
+    let view = view(&extractor(), &json!({}), &start(), &[refusal], 4000);
+    assert_eq!(
+        section(&view.text, render::REFUSED_HEADING),
+        [
+            "- freshness/stale_read",
+            r#"  /a: changed (by other); "fox" became "cat""#,
+            r#"  /b: changed (by other); put in "cat""#,
+            r#"  /c: changed (by other); taken out "fox""#,
+            r#"  /d: taken away (by other); was {"t":1}"#,
+            "  /e: changed (by other)",
+        ]
+    );
+}
+
+#[test]
+fn a_tight_budget_still_says_what_was_refused() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/big"], "writes": [{"path": "/big"}]}));
+    let state = json!({"big": vec!["x".repeat(30); 60]});
+    let message = "m".repeat(100);
+    let refusal = json!({"stage": "freshness", "code": "unseen_target", "violations": [{"op": 0, "pointer": "/big", "message": message}]});
+    for budget in [500, 600, 800, 1200] {
+        let view = view(&worker, &state, &start(), std::slice::from_ref(&refusal), budget);
+        let lines = section(&view.text, render::REFUSED_HEADING);
+        assert_eq!(lines.first(), Some(&"- freshness/unseen_target"), "{budget}: {}", view.text);
+        assert!(lines[1].starts_with("  operation 0, /big: mmm"), "{budget}: {}", view.text);
+        assert!(view.text.chars().count() <= budget as usize, "{budget}: {}", view.text);
+    }
+}
+
+#[test]
 fn the_newest_refusals_are_kept() {
     let refusal = |n: usize| json!({"stage": "schema", "code": "schema_violation", "violations": [{"pointer": format!("/claims/{n}"), "message": "m".repeat(300)}]});
     let feedback: Vec<Value> = (0..30).map(refusal).collect();
