@@ -9,6 +9,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Author, Body, Record, Resource, Trigger};
 use serde_json::Value;
 
+use crate::archive::moment;
 use crate::output::{clean, one_line, short};
 
 /// How many characters of a foreign text are shown.
@@ -65,7 +66,7 @@ pub(crate) fn of(body: &Body) -> String {
                 0 | 1 => String::new(),
                 several => format!(" (and {} more)", several - 1),
             };
-            let last = if rejected.is_final { ", gives up" } else { "" };
+            let last = if rejected.is_final { " (given up)" } else { "" };
             format!(
                 "{} {}/{}{}{more}{last}{}",
                 author(&rejected.by),
@@ -76,7 +77,7 @@ pub(crate) fn of(body: &Body) -> String {
             )
         }
         Body::Failed(failed) => {
-            let last = if failed.is_final { ", gives up" } else { "" };
+            let last = if failed.is_final { " (given up)" } else { "" };
             let (by, code, cost) = (author(&failed.by), failed.code, cost(&failed.by));
             if failed.code == FailureCode::CassetteMiss {
                 // How the view differs from the recorded one is the point of the message.
@@ -87,7 +88,8 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Late(late) => format!("{} {}", name(late.worker.as_str()), late.code),
         Body::Reserved(reserved) => {
             let places: Vec<String> = reserved.places.iter().map(|place| name(place)).collect();
-            format!("for {}: {}", name(reserved.worker.as_str()), short(&places.join(", "), SHOWN))
+            let (worker, places) = (name(reserved.worker.as_str()), short(&places.join(", "), SHOWN));
+            format!("for {worker}: {places} (until {} at the latest)", moment(reserved.until))
         }
         Body::Skipped(skipped) => {
             let what = skipped.rule.as_ref().map_or("done".to_owned(), |rule| format!("rule {}", name(rule.as_str())));

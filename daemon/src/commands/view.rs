@@ -13,11 +13,16 @@ use crate::output::{Output, clean, one_line};
 /// Print what a worker would be shown now, or at a version: never more than its budget, never what it may not read
 ///
 /// The trigger in it is a preview; a view that was really shown has what woke the worker in that place.
+///
+/// As JSON it also says what a proposal made from it rests on: `reads`, the places shown wholly; `members`, the
+/// collections of which it tells what members they have; `summarised`, what there was no room for; and `freshness`, which
+/// of these must not change meanwhile.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard view last extractor
-  patchboard view last extractor --at 3 --output json | jq .reads")]
+  patchboard view last extractor --at 3 --output json | jq .reads
+  patchboard view last extractor --output json | jq '{freshness, reads, members}'")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
@@ -46,7 +51,9 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "version": board.version(),
             "hash": view.hash(),
             "text": view.text,
+            "freshness": board.blueprint().workers.get(arguments.worker.as_str()).map(|worker| worker.freshness),
             "reads": view.reads,
+            "members": view.members,
             "summarised": view.summarised.pointers(),
         }))?;
     } else {

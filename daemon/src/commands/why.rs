@@ -151,7 +151,13 @@ impl<'a> Answer<'a> {
                 json!({"seq": record.seq, "rule": scheduled.rule, "cause": scheduled.trigger})
             }),
             "view": self.invoked.as_ref().map(|(record, invoked)| {
-                json!({"seq": record.seq, "hash": invoked.view, "version": invoked.base, "reads": invoked.reads})
+                json!({
+                    "seq": record.seq,
+                    "hash": invoked.view,
+                    "version": invoked.base,
+                    "reads": invoked.reads,
+                    "members": invoked.members,
+                })
             }),
             "rejected": self.rejected.iter().map(|(record, rejected)| {
                 json!({
@@ -199,6 +205,10 @@ impl<'a> Answer<'a> {
             let reads = if reads.is_empty() { "nothing".to_owned() } else { short(&reads.join(" "), SHOWN) };
             row("view", format!("{} of version {} (record {})", invoked.view, invoked.base, record.seq));
             row("showed", reads);
+            if !invoked.members.is_empty() {
+                let members: Vec<String> = invoked.members.iter().map(|place| one_line(place)).collect();
+                row("members of", short(&members.join(" "), SHOWN));
+            }
         }
         if let Some(usage) = by.usage {
             row("cost", narrative::tokens(usage));

@@ -66,6 +66,41 @@ fn a_view_shows_what_the_worker_may_read_and_nothing_else() {
 }
 
 #[test]
+fn what_a_proposal_rests_on_is_shown_by_the_view_and_by_why() {
+    let sandbox = Sandbox::new();
+    let blueprint = r#"
+blueprint: 1
+name: members
+state:
+  schema:
+    type: object
+    properties: {notes: {type: array, items: {type: string}}, sum: {type: integer}}
+  initial: {notes: @}
+workers:
+  counter:
+    agent: script
+    role: Say how many notes there are.
+    freshness: members
+    view: {budget: 700}
+    reads: [/notes/*]
+    writes: [{path: /sum}]
+    script: [[{op: add, path: /sum, value: 40}]]
+rules: [{name: begin, trigger: start, run: counter}]
+done: {when: has(state.sum)}
+"#;
+    let notes: Vec<String> = (0..40).map(|n| format!("note {n}, which is not short")).collect();
+    sandbox.write("members.yaml", blueprint.replace('@', &json!(notes).to_string()));
+    sandbox.run(&["run", "members.yaml", "--request", "{}", "-q"]).exits(0);
+    let view = sandbox.ask("view", &["counter", "--at", "0"]).exits(0).json();
+    assert_eq!((&view["freshness"], &view["members"]), (&json!("members"), &json!(["/notes"])));
+    assert!(!view["reads"].to_string().contains("/notes\""), "{view}");
+    let why = sandbox.ask("why", &["/sum"]).exits(0).json();
+    assert_eq!(why["view"]["members"], view["members"]);
+    let text = sandbox.run(&["why", "last", "/sum"]).exits(0).stdout;
+    assert!(text.contains("members of /notes\n"), "{text}");
+}
+
+#[test]
 fn every_place_can_be_asked_who_wrote_it_and_why() {
     let sandbox = finished();
     let why = |pointer: &str| sandbox.ask("why", &[pointer]).exits(0).json();

@@ -282,7 +282,11 @@ fn conceal(violations: &mut [Violation], contract: &Contract, written: &[Pointer
                 violation.found = None;
                 violation.diff = None;
                 violation.stale = None;
-                violation.message = "it is not as it was when you were asked".to_owned();
+                violation.message = match violation.code {
+                    Code::Reserved => "this place is kept for somebody else for a moment",
+                    _ => "it is not as it was when you were asked",
+                }
+                .to_owned();
             }
             Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
             // How long an array is, or what kind of thing is there, shows what is there.
