@@ -239,3 +239,38 @@ fn array(value: &Value) -> &[Value] {
 fn is_json(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "json")
 }
+
+/// Whoever writes a verifier from the page checks it with the page's digests.
+#[test]
+fn the_digests_on_the_architecture_page_are_right() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    let text = fs::read_to_string(page).expect("the page is part of the project");
+    let hasher = Hasher::new(&Salt::ZERO);
+    let object = |most: u32, value: &dyn Fn(u32) -> Value| (0..=most).map(|n| (format!("k{n}"), value(n))).collect();
+    let mut checked = 0;
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
+        let [document, digest] = cells[..] else { continue };
+        let digest = digest.trim_matches('`');
+        if digest.len() != 64 || !digest.bytes().all(|b| b.is_ascii_hexdigit()) {
+            continue;
+        }
+        let mut value = match document {
+            "the text of 257 times `x`" => json!("x".repeat(257)),
+            "the array of the numbers 0 to 256" => (0..257).collect(),
+            r#"the object of `"k0": 0` to `"k31": 31`"# => object(31, &|n| json!(n)),
+            r#"the object of `"k0": 0` to `"k32": 32`"# => object(32, &|n| json!(n)),
+            r#"the object of `"k0": {"n": [0]}` to `"k999": {"n": [999]}`"# => object(999, &|n| json!({"n": [n]})),
+            text => serde_json::from_str(text.trim_matches('`')).unwrap_or_else(|error| panic!("{text}: {error}")),
+        };
+        json::normalise(&mut value);
+        assert_eq!(State::new(&value, &hasher).digest().to_string(), digest, "{document}");
+        assert_eq!(hasher.document(&value).to_string(), digest, "{document}");
+        checked += 1;
+    }
+    assert!(checked >= 13, "the table was found: {checked}");
+    let salted = Hasher::new(&Salt(std::array::from_fn(|i| u8::try_from(i).expect("fewer than 256"))));
+    for digest in [salted.document(&json!({"a": 1})), salted.commitment(7, "patch", &json!({"a": 1}))] {
+        assert!(text.contains(&format!("`{digest}`")), "{digest} is not on the page");
+    }
+}
