@@ -53,9 +53,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
-        "nothing was altered: {}, {}",
+        "nothing was altered: {}, {}, {}",
         count(verified.records, "record"),
-        count(verified.blobs, "text")
+        count(verified.blobs, "text"),
+        count(verified.snapshots, "snapshot")
     ))?;
     if let Some(seq) = verified.expected_at {
         output.line(&format!("the given head is record {seq}"))?;
