@@ -60,7 +60,7 @@ pub(crate) fn of(body: &Body) -> String {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {
                 let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
-                format!(" at {}: {}", short(place, SHOWN), short(&violation.message, 2 * SHOWN))
+                format!(" at {}: {}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
             });
             let more = match rejected.rejection.violations.len() {
                 0 | 1 => String::new(),

@@ -215,7 +215,7 @@ impl<'a> Answer<'a> {
         }
         for (record, rejected) in &self.rejected {
             let first = rejected.rejection.violations.first();
-            let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.message));
+            let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.told()));
             let what = short(&what.unwrap_or_default(), SHOWN);
             let attempt = rejected.by.attempt.as_ref().map_or(0, |attempt| attempt.number);
             let code = format!("{}/{}", rejected.stage, rejected.code);

@@ -5,6 +5,8 @@
 //! `reply`.
 
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -282,11 +284,13 @@ fn conceal(violations: &mut [Violation], contract: &Contract, written: &[Pointer
                 violation.found = None;
                 violation.diff = None;
                 violation.stale = None;
-                violation.message = match violation.code {
+                let message = match violation.code {
                     Code::Reserved => "this place is kept for somebody else for a moment",
+                    // Who reads parts of it sees by them that members came or went, and where they are now.
+                    _ if contract.reads().iter().any(|pattern| pattern.reaches_below(&place)) => continue,
                     _ => "it is not as it was when you were asked",
-                }
-                .to_owned();
+                };
+                violation.message = message.to_owned();
             }
             Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
             // How long an array is, or what kind of thing is there, shows what is there.

@@ -4,6 +4,8 @@
 //! stage are collected, so that one more call can mend them all, and every rejection says what its worker may do
 //! instead.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -168,6 +170,14 @@ pub struct Stale {
 }
 
 impl Violation {
+    /// The message, and who had changed the place, where that is told.
+    pub fn told(&self) -> Cow<'_, str> {
+        match &self.stale {
+            Some(stale) => format!("{} (by {})", self.message, stale.changed_by).into(),
+            None => Cow::Borrowed(&self.message),
+        }
+    }
+
     /// A violation with the three parts that every one has.
     pub fn new(code: Code, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {

@@ -35,6 +35,9 @@ pub(crate) use targets::{Action, Target, Targets};
 /// Bytes of values and differences that the violations of one rejection hold at most; what comes after is named only.
 const PAYLOAD_BYTES_MAX: u64 = 16 * 1024;
 
+/// Characters that are taken for the rest of a word.
+const WORD_MAX: usize = 24;
+
 /// What a view was made of: the state it was taken of, and what of it was shown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Basis {
@@ -267,10 +270,6 @@ impl Report<'_> {
             What::Parts => "parts of it were taken away or shifted after you had read it",
             What::Members => "members came or went after you had read it",
         };
-        let message = match &by {
-            Some((_, worker)) => format!("{message} (by {worker})"),
-            None => message.to_owned(),
-        };
         let mut violation = Violation::new(code, place.as_str(), message);
         violation.op = op;
         violation.found = self.payload(&place);
@@ -309,7 +308,7 @@ impl Report<'_> {
     }
 }
 
-/// The part in which two texts differ: where it begins, in characters, and what it was and is.
+/// The part in which two texts differ, by whole words: where it begins, in characters, and what it was and is.
 fn text_difference(was: &str, now: &str) -> Value {
     let head: usize = was.chars().zip(now.chars()).take_while(|(was, now)| was == now).map(|(c, _)| c.len_utf8()).sum();
     let (was_rest, now_rest) = (&was[head..], &now[head..]);
@@ -320,9 +319,22 @@ fn text_difference(was: &str, now: &str) -> Value {
         .take_while(|(was, now)| was == now)
         .map(|(c, _)| c.len_utf8())
         .sum();
+    // "jum" became "lea" says less than "jumps" became "leaps".
+    let parts = [&was_rest[..was_rest.len() - tail], &now_rest[..now_rest.len() - tail]];
+    let in_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
+    let begins_in_word = parts.iter().any(|part| in_word(part.chars().next()));
+    let ends_in_word = parts.iter().any(|part| in_word(part.chars().next_back()));
+    let before = if begins_in_word { rest_of_word(was[..head].chars().rev()) } else { 0 };
+    let behind = if ends_in_word { rest_of_word(was[was.len() - tail..].chars()) } else { 0 };
+    let (head, tail) = (head - before, tail - behind);
     json!({
         "at": was[..head].chars().count(),
-        "removed": &was_rest[..was_rest.len() - tail],
-        "added": &now_rest[..now_rest.len() - tail],
+        "removed": &was[head..was.len() - tail],
+        "added": &now[head..now.len() - tail],
     })
+}
+
+/// Bytes of what is left of a word, or of as much of it as words are long.
+fn rest_of_word(text: impl Iterator<Item = char>) -> usize {
+    text.take_while(|c| !c.is_whitespace()).take(WORD_MAX).map(char::len_utf8).sum()
 }

@@ -176,8 +176,16 @@ fn the_payload_is_bounded() {
 
 #[test]
 fn a_difference_of_texts_is_the_part_in_which_they_differ() {
-    assert_eq!(text_difference("aä b", "aö b"), json!({"at": 1, "removed": "ä", "added": "ö"}));
-    assert_eq!(text_difference("aaa", "aa"), json!({"at": 2, "removed": "a", "added": ""}));
+    assert_eq!(text_difference("é aä b", "é aö b"), json!({"at": 2, "removed": "aä", "added": "aö"}));
+    assert_eq!(
+        text_difference("a fox jumps.", "a fox leaps."),
+        json!({"at": 6, "removed": "jumps.", "added": "leaps."})
+    );
+    assert_eq!(text_difference("a fox", "a quick fox"), json!({"at": 2, "removed": "", "added": "quick "}));
+    assert_eq!(text_difference("a quick fox", "a fox"), json!({"at": 2, "removed": "quick ", "added": ""}));
+    assert_eq!(text_difference("aaa", "aa"), json!({"at": 0, "removed": "aaa", "added": "aa"}));
+    let (long, longer) = ("ä".repeat(3000), "ä".repeat(3001));
+    assert_eq!(text_difference(&long, &longer)["added"], "ä".repeat(25));
     assert_eq!(text_difference("", "x"), json!({"at": 0, "removed": "", "added": "x"}));
 }
 

@@ -169,6 +169,9 @@ fn violation(violation: &Value) -> String {
         out.push_str(&format!(" ({})", text::name(rule)));
     }
     out.push_str(&format!(": {}", field("message").or(field("code")).unwrap_or("refused")));
+    if let Some(by) = violation.pointer("/stale/changed_by").and_then(Value::as_str) {
+        out.push_str(&format!(" (by {})", text::name(by)));
+    }
     // What changed before what is there now: it is shorter, and a view shows what is there anyway.
     out.push_str(&violation.get("diff").and_then(difference).unwrap_or_default());
     for name in ["expected", "found"] {

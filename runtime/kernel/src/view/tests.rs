@@ -306,13 +306,13 @@ fn data_cannot_fake_a_section() {
 
 #[test]
 fn a_refusal_says_how_what_was_read_has_changed() {
-    let stale = |pointer: &str, message: &str, diff: Value| json!({"code": "stale_read", "pointer": pointer, "message": message, "diff": diff, "found": "n".repeat(200)});
+    let stale = |pointer: &str, message: &str, diff: Value| json!({"code": "stale_read", "pointer": pointer, "message": message, "stale": {"read_at": 0, "now": 1, "changed_by": "other", "seq": 3}, "diff": diff, "found": "n".repeat(200)});
     let refusal = json!({"stage": "freshness", "code": "stale_read", "violations": [
-        stale("/a", "changed (by other)", json!({"at": 3, "removed": "fox", "added": "cat"})),
-        stale("/b", "changed (by other)", json!({"at": 3, "removed": "", "added": "cat"})),
-        stale("/c", "changed (by other)", json!({"at": 3, "removed": "fox", "added": ""})),
-        stale("/d", "taken away (by other)", json!({"was": {"t": 1}})),
-        stale("/e", "changed (by other)", json!({"was": "o".repeat(200)})),
+        stale("/a", "changed", json!({"at": 3, "removed": "fox", "added": "cat"})),
+        stale("/b", "changed", json!({"at": 3, "removed": "", "added": "cat"})),
+        stale("/c", "changed", json!({"at": 3, "removed": "fox", "added": ""})),
+        stale("/d", "taken away", json!({"was": {"t": 1}})),
+        stale("/e", "changed", json!({"was": "o".repeat(200)})),
     ]});
     let view = view(&extractor(), &json!({}), &start(), &[refusal], 4000);
     assert_eq!(

@@ -1,0 +1,43 @@
+use serde_json::json;
+
+use super::*;
+use crate::id::{Seq, Version};
+use crate::rejection::Stale;
+
+/// A violation of freshness as it is before it is concealed.
+fn stale(code: Code, place: &str, message: &str) -> Violation {
+    let mut violation = Violation::new(code, place, message);
+    violation.found = Some(json!("now"));
+    violation.diff = Some(json!({"was": "before"}));
+    violation.stale = Some(Stale { read_at: Version(0), now: Version(1), changed_by: "rival".into(), seq: Seq(7) });
+    violation
+}
+
+#[test]
+fn what_changed_is_told_as_far_as_the_worker_may_read() {
+    let worker = json!({"agent": "script", "reads": ["/shown", "/list/*/text"], "writes": [{"path": "/out"}]});
+    let worker = serde_json::from_value(worker).expect("a worker");
+    let contract = Contract::compile(&worker, &json!({})).expect("a contract");
+    let mut violations = [
+        stale(Code::StaleRead, "/shown", "it was changed"),
+        stale(Code::StaleRead, "/list/0", "it is at another index now"),
+        stale(Code::StaleTarget, "/list/0/secret", "it was changed"),
+        stale(Code::Reserved, "/out", "it is kept for rival"),
+    ];
+    conceal(&mut violations, &contract, &[]);
+    let told: Vec<String> = violations.iter().map(|violation| violation.told().into_owned()).collect();
+    assert_eq!(
+        told,
+        [
+            "it was changed (by rival)",
+            // Its text is read: that it moved is no secret, what else is in it is.
+            "it is at another index now",
+            "it is not as it was when you were asked",
+            "this place is kept for somebody else for a moment",
+        ]
+    );
+    for (index, violation) in violations.iter().enumerate() {
+        let shows = [violation.found.is_some(), violation.diff.is_some(), violation.stale.is_some()];
+        assert_eq!(shows, [index == 0; 3], "{violation:?}");
+    }
+}
