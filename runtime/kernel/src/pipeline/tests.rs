@@ -1,3 +1,5 @@
+//! What a refusal may show: conflicts as far as their worker may read.
+
 use serde_json::json;
 
 use super::*;
