@@ -338,6 +338,13 @@ const FIXTURES: &[Fixture] = &[
     change(
         "costly_schema",
         &[(
+            "claims: {type: array, items: {$ref: \"#/$defs/claim\"}}",
+            "claims: {type: array, items: {$ref: \"#/$defs/claim\"}, uniqueItems: true}",
+        )],
+    ),
+    change(
+        "costly_schema",
+        &[(
             "      answer: {type: string}",
             "      answer: {type: string}\n    if: {properties: {claims: {items: {required: [status]}}}}\n    then: {required: [claims]}",
         )],
