@@ -197,6 +197,29 @@ fn what_could_not_be_applied_shifts_nothing() {
     assert_eq!(rejection.stage, Stage::Application, "{rejection:?}");
 }
 
+/// A move of an element that is not there any more was traced as if it made room: it was refused for the place behind
+/// the one it names.
+#[test]
+fn a_move_of_nothing_shifts_nothing() {
+    let mut case = Case::new(list());
+    case.ask("aim");
+    case.meanwhile(json!([{"op": "remove", "path": "/list/3"}, {"op": "remove", "path": "/list/2"}]));
+    let rejection = refused(case.answer("aim", json!([{"op": "move", "from": "/list/2", "path": "/list/3"}])));
+    let places: Vec<&str> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
+    assert_eq!((rejection.code, places), (Code::StaleTarget, vec!["/list/2", "/list/3"]), "{rejection:?}");
+}
+
+/// What came and went while a worker was thinking is not in the way of what it adds.
+#[test]
+fn a_place_that_is_vacant_again_is_vacant() {
+    let mut case = Case::new(list());
+    case.ask("aim");
+    case.meanwhile(json!([{"op": "add", "path": "/map/new", "value": 1}]));
+    case.meanwhile(json!([{"op": "remove", "path": "/map/new"}]));
+    let added = case.answer("aim", json!([{"op": "add", "path": "/map/new", "value": 2}]));
+    assert!(matches!(added, Outcome::Committed { .. }), "{added:?}");
+}
+
 /// A move onto a member whose name begins the name of the moved one ended the process.
 #[test]
 fn a_name_that_begins_with_another_is_not_below_it() {

@@ -363,9 +363,10 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
     assert_eq!(reserved.invocation.0, invocation, "{}", told(oracle, decision));
     assert!(!reserved.places.is_empty() && reserved.places.len() <= PLACES, "{}: {reserved:?}", told(oracle, decision));
     let targets = trace::targets(oracle.history.now(), decision.question.ops);
+    // What ends with this decision is nobody's any more once it is made.
     let others: Vec<Place> = oracle
         .held_at(decision.question.at)
-        .filter(|(other, _)| *other != invocation)
+        .filter(|(other, held)| *other != invocation && held.decisions > oracle.decisions + 1)
         .flat_map(|(_, held)| held.places.clone())
         .collect();
     for place in reserved.places.iter().map(|place| Place::parse(place)) {

@@ -148,7 +148,9 @@ impl Oracle {
             }
             Target::New(place) => {
                 let (above, _) = place.split()?;
-                let version = last(&|event| event.changes(&above) || event.at == *place);
+                // What came and went meanwhile left the place as vacant as it was.
+                let is_other = place.is_in(base) || place.is_in(now);
+                let version = last(&|event| event.changes(&above) || (is_other && event.at == *place));
                 (version.is_some() || came(&above), version)
             }
             Target::Insert { array, before } => {

@@ -108,7 +108,9 @@ impl Targets {
 
     fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
         self.add(index, from, Action::Removes);
+        // What is not there cannot be taken away, and shifts nothing.
         let array = from.parent().filter(|parent| candidate.get(parent).is_some_and(|node| node.as_array().is_some()));
+        let array = array.filter(|_| candidate.get(from).is_some());
         let element = array.and_then(|array| Some((array.to_buf(), from.back()?.decoded().parse().ok()?)));
         self.own.push(match element {
             Some((array, element)) => Own::Removed(array, element),
