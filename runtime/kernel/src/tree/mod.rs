@@ -18,6 +18,7 @@ mod convert;
 mod digest;
 mod edit;
 mod latest;
+mod named;
 mod object;
 mod restore;
 mod since;
