@@ -55,6 +55,9 @@ pub enum Fault {
         /// Why.
         reason: String,
     },
+    /// What is noted of the snapshots that are kept is not what they are. The records themselves are sound, and enough.
+    #[error("what is noted of snapshots cannot be trusted: {0}")]
+    Noted(String),
     /// The list of boards does not say of this one what its records say.
     #[error("the list of boards does not agree with the records: {0}")]
     Summary(String),
@@ -70,6 +73,7 @@ impl Fault {
             Self::Record { .. } => "bad_record",
             Self::Head { .. } => "wrong_head",
             Self::Snapshot { .. } => "bad_snapshot",
+            Self::Noted(_) => "bad_snapshot_list",
             Self::Summary(_) => "bad_summary",
             Self::Journal(error) => error.code(),
         }
@@ -87,7 +91,11 @@ const PAGE: usize = 256;
 pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
     // Read first: a board that is being worked on may go on while its records are read, but not back.
     let listed = journal.summary(board)?;
-    let kept = journal.snapshots(board)?;
+    // Told last: whatever else is wrong matters more.
+    let (kept, unreadable) = match journal.snapshots(board) {
+        Err(JournalError::Corrupt { what, .. }) => (Vec::new(), Some(what)),
+        kept => (kept?, None),
+    };
     let mut walk = Walk::new(journal, board, expected_head, &kept);
     let mut limit = PAGE;
     loop {
@@ -132,6 +140,9 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         && walk.expected_at.is_none()
     {
         return Err(Fault::Head { expected, head });
+    }
+    if let Some(what) = unreadable {
+        return Err(Fault::Noted(what));
     }
     Ok(Verified {
         head,

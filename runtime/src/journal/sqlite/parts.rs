@@ -12,7 +12,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::snapshot::Part;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::append::bad_batch;
 use super::fault::sql_fault;
@@ -218,7 +218,8 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
     if !format::has_snapshots(connection)? {
         return Ok(Vec::new());
     }
-    let wrong = || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board}") };
+    let wrong =
+        || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board} cannot be read") };
     listed(connection, board)?.into_iter().map(|(_, kept)| kept.ok_or_else(wrong)).collect()
 }
 
@@ -227,13 +228,20 @@ fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<K
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
         .map_err(sql_fault)?;
-    let rows =
-        statement.query_map([board.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(sql_fault)?;
-    let read = |(seq, digest, record): (i64, String, i64)| {
-        let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
-        Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
-    };
-    rows.map(|row| row.map(|row: (i64, String, i64)| (row.0, read(row))).map_err(sql_fault)).collect()
+    let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
+    let mut listed = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        let seq: i64 = row.get(0).map_err(sql_fault)?;
+        listed.push((seq, kept_snapshot(seq, row)));
+    }
+    Ok(listed)
+}
+
+fn kept_snapshot(seq: i64, row: &Row<'_>) -> Option<KeptSnapshot> {
+    // A text that is none must not keep the sweep from taking it out.
+    let (digest, record): (String, i64) = (row.get(1).ok()?, row.get(2).ok()?);
+    let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
+    Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
 }
 
 /// The text of a part.

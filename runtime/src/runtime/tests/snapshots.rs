@@ -252,12 +252,21 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
-    let newest = sound(&journal, &id)[0];
-    let spoilt = shell(&dir)
-        .execute("UPDATE snapshots SET digest = 'x' || substr(digest, 2) WHERE seq = ?1", [newest.of.0.cast_signed()]);
-    assert_eq!(spoilt, Ok(1));
-    let fault = audit::verify(&journal, &id, None).expect_err("it is found");
-    assert!(fault.to_string().contains("list of snapshots"), "{fault}");
+    let [newest, older] = sound(&journal, &id)[..] else { panic!("two are kept") };
+    let spoil = |value: &str, seq: Seq| {
+        let sql = format!("UPDATE snapshots SET {value} WHERE seq = {}", seq.0);
+        assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1, "{sql}");
+    };
+    for value in ["digest = CAST(x'ff' AS TEXT)", "digest = 'x' || substr(digest, 2)"] {
+        spoil(value, newest.of);
+        let fault = audit::verify(&journal, &id, None).expect_err("it is found");
+        assert_eq!(fault.code(), "bad_snapshot_list", "{value}");
+        assert!(fault.to_string().contains("list of snapshots") && !fault.to_string().contains("backup"), "{fault}");
+        spoil(&format!("digest = '{}'", newest.digest), newest.of);
+        sound(&journal, &id);
+    }
+    spoil("digest = CAST(x'ff' AS TEXT)", newest.of);
+    spoil("record = -1", older.of);
     let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
     assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
     let runtime = kept_by(journal.clone(), every(100)).await;
