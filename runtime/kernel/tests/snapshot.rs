@@ -9,7 +9,7 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, names};
 use serde_json::{Value, json};
 
 fn genesis(salt: Salt) -> Genesis {
@@ -45,6 +45,7 @@ fn small() -> (Board, Vec<Record>) {
 fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
     let mut parts = BTreeMap::new();
     let Ok(stored) = board.store(true, &mut |part| {
+        assert_eq!(names(&part.text).as_ref(), Some(&part.names), "{}", part.text);
         parts.insert(part.hash, part.text.to_string());
         Ok::<_, Infallible>(())
     });
@@ -75,6 +76,27 @@ fn the_bytes_of_a_snapshot_are_these() {
     let rest: Digest = manifest[begin.len() + 1..begin.len() + 65].parse().expect("a hash");
     assert_eq!(manifest[begin.len()..], format!(r#""{rest}"]}}"#));
     assert!(parts[&rest].starts_with(r#"["b",0,0,["bases","#), "{}", parts[&rest]);
+}
+
+#[test]
+fn what_a_text_names_is_read_from_it() {
+    let hash = sha256(b"a part");
+    let none: &[Digest] = &[];
+    for (text, expected) in [
+        (r#""HASH""#, Some(none)),
+        (r#"["l",1,1,["HASH",["t","HASH"]]]"#, Some(&[hash])),
+        (r#"["b",1,1,["HASH","HASH","k",["a",1,0,"HASH"]]]"#, Some(&[hash])),
+        (r#"["i",1,["HASH",["l",1,1,[["o",1,0,"HASH"]]]]]"#, Some(&[hash, hash])),
+        (r#"["s",1,["HASH",null]]"#, Some(&[hash])),
+        (r#"{"layout":1,"trees":[[1,"HASH",["t","HASH"]]],"rest":["o",0,0,"HASH"]}"#, Some(&[hash, hash])),
+        (r#"{"layout":2,"trees":[],"rest":["o",0,0,"HASH"]}"#, None),
+        (r#"["x","HASH"]"#, None),
+        ("[]", None),
+        ("HASH", None),
+        ("1", None),
+    ] {
+        assert_eq!(names(&text.replace("HASH", &hash.to_string())).as_deref(), expected, "{text}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ use crate::digest::Digest;
 pub use array::{Array, Elements};
 pub use edit::Edit;
 pub use latest::{Latest, Parts, Step, Ties};
+pub(crate) use named::of_text as names_of;
 pub use object::{Members, Object};
 pub(crate) use restore::Reader;
 pub use since::Since;

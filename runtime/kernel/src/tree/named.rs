@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::digest::Digest;
+use crate::snapshot::LAYOUT;
 
 /// What a part is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,33 @@ pub(crate) fn of_value(value: &Value, names: &mut Vec<Name>) {
         (Some("o"), [_, _, _, node]) => of_node(Kind::Trie, node, names),
         _ => {}
     }
+}
+
+/// The parts that a stored text names, in the order in which they are written, whether it is a manifest or a part; none
+/// if it is neither.
+pub(crate) fn of_text(text: &str) -> Option<Vec<Digest>> {
+    let mut names = Vec::new();
+    match serde_json::from_str(text).ok()? {
+        Value::Object(manifest) => {
+            if manifest.get("layout")?.as_u64() != Some(u64::from(LAYOUT)) {
+                return None;
+            }
+            for tree in manifest.get("trees")?.as_array()? {
+                of_value(tree.get(2)?, &mut names);
+            }
+            of_value(manifest.get("rest")?, &mut names);
+        }
+        Value::String(_) => {}
+        node => {
+            let kind = match node.get(0)?.as_str()? {
+                "l" | "i" => Kind::Chunk,
+                "b" | "s" => Kind::Trie,
+                _ => return None,
+            };
+            of_part(kind, &node, &mut names);
+        }
+    }
+    Some(names.into_iter().map(|name| name.hash).collect())
 }
 
 /// The same of a part.
