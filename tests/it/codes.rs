@@ -43,17 +43,17 @@ fn page() -> String {
     section(&mut page, "Failures", "Why an attempt ended without a proposal.");
     table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
     section(&mut page, "Ends", "How a board ends.");
-    table(&mut page, "runtime/kernel/src/record.rs", "End", End::ALL, End::as_str);
+    table(&mut page, "runtime/kernel/src/record/body.rs", "End", End::ALL, End::as_str);
     section(&mut page, "Causes", "Why a board ended.");
-    table(&mut page, "runtime/kernel/src/record.rs", "Cause", Cause::ALL, Cause::as_str);
+    table(&mut page, "runtime/kernel/src/record/body.rs", "Cause", Cause::ALL, Cause::as_str);
     section(&mut page, "Records", "The kinds of records in a journal.");
-    table(&mut page, "runtime/kernel/src/record.rs", "Kind", Kind::ALL, Kind::as_str);
+    table(&mut page, "runtime/kernel/src/record/body.rs", "Kind", Kind::ALL, Kind::as_str);
     section(&mut page, "Breaker moves", "What happened to a branch.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Change", Change::ALL, Change::as_str);
     section(&mut page, "Breaker reasons", "Why a breaker moved.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
     section(&mut page, "Resources", "What a budget counts.");
-    table(&mut page, "runtime/kernel/src/record.rs", "Resource", Resource::ALL, Resource::as_str);
+    table(&mut page, "runtime/kernel/src/record/body.rs", "Resource", Resource::ALL, Resource::as_str);
     section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
     page.push_str("| code | severity | meaning |\n|---|---|---|\n");
     for (code, severity, meaning) in lint::CODES {
