@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "hash": view.hash(),
             "text": view.text,
             "reads": view.reads,
-            "summarised": view.summarised,
+            "summarised": view.summarised.pointers(),
         }))?;
     } else {
         output.line(clean(&view.text).trim_end_matches('\n'))?;

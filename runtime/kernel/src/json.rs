@@ -142,7 +142,12 @@ pub fn size(value: &Value) -> u64 {
 
 /// Length of a string as JSON, quotes and escapes included, in bytes.
 pub(crate) fn text_size(text: &str) -> u64 {
-    serialised_size(text)
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\x08' | b'\t' | b'\n' | b'\x0c' | b'\r' => 1,
+        0..=0x1f => 5,
+        _ => 0,
+    };
+    2 + text.len() as u64 + text.bytes().map(escaped).sum::<u64>()
 }
 
 /// Length of a number as JSON, in bytes.
@@ -530,6 +535,14 @@ mod tests {
         {
             let read: f64 = serde_json::from_str(text).expect("a number");
             assert_eq!(read.to_bits(), float.to_bits(), "`float_roundtrip` must stay on");
+        }
+    }
+
+    #[test]
+    fn the_size_of_every_character_is_known() {
+        for character in ('\0'..='\u{2ff}').chain(['\u{2028}', '\u{ffff}', '\u{1f600}']) {
+            let text = format!("a{character}b");
+            assert_eq!(text_size(&text), serialised_size(text.as_str()), "{character:?}");
         }
     }
 

@@ -272,35 +272,38 @@ impl Pattern {
         positions >> self.tokens.len() & 1 == 1
     }
 
-    /// Whether some path leads both patterns into a pair of positions that `wanted` accepts: a search of the product of
-    /// the two automata, at most 33 × 33 pairs.
+    /// Whether some path leads both patterns into a pair of positions that `wanted` accepts: a walk over the product of
+    /// the two automata, at most 33 × 33 pairs. No step leads back, so one pass in order reaches every pair there is.
     fn any_pair(&self, other: &Self, appended: bool, wanted: impl Fn(usize, usize) -> bool) -> bool {
-        let mut seen = vec![0; self.tokens.len() + 1];
-        let mut pending = vec![(0, 0)];
-        while let Some((ours, theirs)) = pending.pop() {
-            let bit: Positions = 1 << theirs;
-            if seen[ours] & bit != 0 {
-                continue;
+        let mut reached: [Positions; TOKENS_MAX + 2] = [0; TOKENS_MAX + 2];
+        reached[0] = 1;
+        for ours in 0..=self.tokens.len() {
+            if reached[ours] == 0 {
+                return false;
             }
-            seen[ours] |= bit;
-            if wanted(ours, theirs) {
-                return true;
-            }
-            let (our_token, their_token) = (self.tokens.get(ours), other.tokens.get(theirs));
-            let (our_deep, their_deep) =
-                (our_token == Some(&PatternToken::Deep), their_token == Some(&PatternToken::Deep));
-            // A `**` may be over.
-            if our_deep {
-                pending.push((ours + 1, theirs));
-            }
-            if their_deep {
-                pending.push((ours, theirs + 1));
-            }
-            // Both take one token; if both are `**`, nothing has changed.
-            if let (Some(one), Some(another)) = (our_token, their_token)
-                && share_a_token(one, another, appended)
-            {
-                pending.push((ours + usize::from(!our_deep), theirs + usize::from(!their_deep)));
+            for theirs in 0..=other.tokens.len() {
+                if reached[ours] >> theirs & 1 == 0 {
+                    continue;
+                }
+                if wanted(ours, theirs) {
+                    return true;
+                }
+                let (our_token, their_token) = (self.tokens.get(ours), other.tokens.get(theirs));
+                let (our_deep, their_deep) =
+                    (our_token == Some(&PatternToken::Deep), their_token == Some(&PatternToken::Deep));
+                // A `**` may be over.
+                if our_deep {
+                    reached[ours + 1] |= 1 << theirs;
+                }
+                if their_deep {
+                    reached[ours] |= 1 << (theirs + 1);
+                }
+                // Both take one token; if both are `**`, nothing has changed.
+                if let (Some(one), Some(another)) = (our_token, their_token)
+                    && share_a_token(one, another, appended)
+                {
+                    reached[ours + usize::from(!our_deep)] |= 1 << (theirs + usize::from(!their_deep));
+                }
             }
         }
         false

@@ -20,8 +20,8 @@ use crate::json;
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
-use crate::state::{Candidate, Effect, ResultLimits, State};
-use crate::tree::{Edit, Node, Since};
+use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
+use crate::tree::Since;
 
 pub(crate) use reply::fingerprint;
 pub use reply::{Reply, ReplyBody};
@@ -224,41 +224,14 @@ fn apply(
     limits: ResultLimits,
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
-    let taken = match op {
-        Op::Move { from: taken, .. } | Op::Remove { path: taken } => Some((*taken, candidate.get(taken).cloned())),
-        Op::Add { .. } | Op::Replace { .. } | Op::Copy { .. } | Op::Test { .. } => None,
-    };
-    let overwritten = match effect.kind {
-        Some(crate::blueprint::GrantOp::Replace) => candidate.get(&effect.lands_at).cloned(),
-        _ => None,
-    };
-    candidate.apply(op, limits)?;
-    // What is moved out of what it then overwrites has its own change.
-    let overwritten = match (&taken, overwritten) {
-        (Some((from, _)), Some(value)) => Some(without(value, from, &effect.lands_at, candidate.edit())),
-        (_, overwritten) => overwritten,
-    };
-    if let Some((path, before)) = taken {
-        changes.push(Change { path: path.to_buf(), before, after: None });
+    let Applied { taken, over, made } = candidate.apply(op, limits)?;
+    if let (Op::Move { from: path, .. } | Op::Remove { path }, Some(before)) = (op, taken) {
+        changes.push(Change { path: path.to_buf(), before: Some(before), after: None });
     }
-    if !matches!(op, Op::Test { .. } | Op::Remove { .. }) {
-        let after = candidate.get(&effect.lands_at).cloned();
-        changes.push(Change { path: effect.lands_at.into_owned(), before: overwritten, after });
+    if made.is_some() {
+        changes.push(Change { path: effect.lands_at.into_owned(), before: over, after: made });
     }
     Ok(())
-}
-
-/// `value`, which stood at `place`, without what stood at `from`, if that lies below.
-fn without(mut value: Node, from: &jsonptr::Pointer, place: &jsonptr::Pointer, edit: &Edit) -> Node {
-    // `strip_prefix` alone would find `/a/1` in `/a/10`.
-    if from.starts_with(place)
-        && let Some(below) = from.strip_prefix(place)
-        && !below.is_root()
-        && value.get(below).is_some()
-    {
-        value.remove(below, edit);
-    }
-    value
 }
 
 /// Takes out of violations what their worker may not see: it may see what it may read, and what it wrote itself

@@ -114,6 +114,17 @@ pub struct ResultLimits {
     pub depth: u32,
 }
 
+/// What an operation did: the values that went and came.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// What was taken away at `path`, or at `from` of a `move`.
+    pub taken: Option<Node>,
+    /// What was written over; of a `move`, as it was without what it took.
+    pub over: Option<Node>,
+    /// What is now where something was put.
+    pub made: Option<Node>,
+}
+
 /// What an operation would do to the document it meets (SPEC section 3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effect<'a> {
@@ -146,11 +157,6 @@ impl Candidate {
     /// Length of the document as it stands, as compact JSON, in bytes.
     pub fn bytes(&self) -> u64 {
         self.root.bytes()
-    }
-
-    /// What its changes are made with.
-    pub(crate) const fn edit(&self) -> &Edit {
-        &self.edit
     }
 
     /// What the operation would do here, even where it would fail: what cannot be placed counts as an `add` at the
@@ -199,34 +205,46 @@ impl Candidate {
     /// # Errors
     /// `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large`, pointing at the place. The candidate
     /// is then as it was. Never panics, whatever the operation.
-    pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<(), Violation> {
+    pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<Applied, Violation> {
         if let Op::Test { path, value } = op {
-            return self.test(path, value, limits);
+            return self.test(path, value, limits).map(|()| Applied::default());
         }
         let arriving = self.check(op, limits)?;
-        if let Op::Move { from, .. } | Op::Remove { path: from } = op {
-            self.root.remove(from, &self.edit);
-        }
-        if let Some(value) = arriving {
-            self.put(op, value);
-        }
-        Ok(())
+        let taken = match op {
+            Op::Move { from, .. } | Op::Remove { path: from } => Some(self.root.remove(from, &self.edit)),
+            _ => None,
+        };
+        Ok(match arriving {
+            Some(value) => Applied { taken, ..self.put(op, value) },
+            None => Applied { taken, ..Applied::default() },
+        })
     }
 
     /// Puts a value where there is room for it: in place of what is there, or into a new place.
-    fn put(&mut self, op: &Op<'_>, value: Node) {
+    fn put(&mut self, op: &Op<'_>, value: Node) -> Applied {
         let path = op.path();
-        let container = path.parent().and_then(|parent| self.get(parent));
-        let is_new = container.is_some_and(|node| node.as_array().is_some()) && !matches!(op, Op::Replace { .. });
-        match self.get(path) {
-            Some(there) if !is_new => {
-                // Writing what is there already is no change (SPEC section 5).
-                if *there != value {
-                    self.root.replace(path, value, &self.edit);
-                }
+        let there = match path.split_back() {
+            None => Some(&self.root),
+            Some((container, token)) => match self.get(container) {
+                // Elements make room.
+                Some(Node::Array(_)) if !matches!(op, Op::Replace { .. }) => None,
+                container => container.and_then(|container| container.child(&token.decoded())),
+            },
+        };
+        let over = there.cloned();
+        let made = match &over {
+            // Writing what is there already is no change (SPEC section 5).
+            Some(there) if *there == value => there.clone(),
+            Some(_) => {
+                self.root.replace(path, value.clone(), &self.edit);
+                value
             }
-            _ => self.root.insert(path, value, &self.edit),
-        }
+            None => {
+                self.root.insert(path, value.clone(), &self.edit);
+                value
+            }
+        };
+        Applied { taken: None, over, made: Some(made) }
     }
 
     /// Whether an operation other than `test` can be applied within the limits, and what it then puts at its path.

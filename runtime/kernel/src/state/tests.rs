@@ -25,7 +25,7 @@ fn apply(candidate: &mut Candidate, mut operation: Value, limits: ResultLimits) 
     json::normalise(&mut operation);
     let patch = json!([operation]);
     let ops = patch::parse(&patch, &PatchLimits::default()).expect("a well-formed patch");
-    candidate.apply(&ops[0], limits)
+    candidate.apply(&ops[0], limits).map(drop)
 }
 
 fn check_effect(document: &Value, operation: Value, kind: Option<GrantOp>, granted_at: &str, lands_at: &str) {
@@ -276,10 +276,10 @@ proptest! {
         let mut theirs = document.clone();
         let verdict = json_patch::patch_unsafe(&mut theirs, std::slice::from_ref(&operation));
         match ours.apply(&op, ROOMY) {
-            Ok(()) => {
+            Ok(applied) => {
                 prop_assert!(verdict.is_ok(), "{:?}", verdict);
                 prop_assert_eq!(ours.root(), &theirs);
-                check_kind(&effect, &op, &document, &ours.root().to_value())?;
+                check_effect_of(&effect, &applied, &op, &document, &ours.root().to_value())?;
             }
             Err(violation) => {
                 prop_assert!(verdict.is_err(), "{:?}", violation);
@@ -310,8 +310,20 @@ proptest! {
     }
 }
 
-/// An effect that was foretold must be the one that came.
-fn check_kind(effect: &Effect<'_>, op: &Op<'_>, before: &Value, after: &Value) -> Result<(), TestCaseError> {
+/// An effect that was foretold must be the one that came, and what went and came must be told.
+fn check_effect_of(
+    effect: &Effect<'_>,
+    applied: &Applied,
+    op: &Op<'_>,
+    before: &Value,
+    after: &Value,
+) -> Result<(), TestCaseError> {
+    let told = |node: &Option<Node>| node.as_ref().map(Node::to_value);
+    let taken = match op {
+        Op::Move { from, .. } | Op::Remove { path: from } => from.resolve(before).ok(),
+        _ => None,
+    };
+    prop_assert_eq!(told(&applied.taken), taken.cloned());
     let arrived = match *op {
         Op::Add { value, .. } | Op::Replace { value, .. } => value,
         Op::Copy { from, .. } | Op::Move { from, .. } => from.resolve(before).expect("it was there"),
@@ -325,6 +337,7 @@ fn check_kind(effect: &Effect<'_>, op: &Op<'_>, before: &Value, after: &Value) -
         }
     };
     prop_assert_eq!(effect.lands_at.resolve(after).ok(), Some(arrived));
+    prop_assert_eq!(told(&applied.made), Some(arrived.clone()));
     let mut without = before.clone();
     if let Op::Move { from, .. } = op {
         let removal = PatchOperation::Remove(json_patch::RemoveOperation { path: from.to_buf() });
@@ -338,6 +351,8 @@ fn check_kind(effect: &Effect<'_>, op: &Op<'_>, before: &Value, after: &Value) -
         (_, false, _) => GrantOp::Add,
     };
     prop_assert_eq!(effect.kind, Some(kind));
+    let over = (kind == GrantOp::Replace).then(|| effect.lands_at.resolve(&without).ok()).flatten();
+    prop_assert_eq!(told(&applied.over), over.cloned());
     let appends = kind == GrantOp::Add && array.is_some();
     let granted_at = effect.granted_at.as_str();
     prop_assert_eq!(granted_at.ends_with("/-"), appends || op.path().as_str().ends_with("/-"));

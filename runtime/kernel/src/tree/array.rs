@@ -18,7 +18,7 @@ pub struct Array(Form);
 enum Form {
     /// Without elements, as this version made it.
     Empty(At),
-    /// A few scalars as one version made them. Their digest is not kept: it costs less than a third of a microsecond.
+    /// A few scalars as one version made them. Their digest is not kept: working it out again costs a few blocks of SHA-256.
     Few(ThinArc<Few, Node>),
     /// Any other.
     Tree(Arc<Tree>),

@@ -1,9 +1,9 @@
 //! The parts of a container, in the order of the document or by how lately they changed; the latter is found by the
 //! sums of its nodes and not by looking at all.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::collections::binary_heap::PeekMut;
 
 use super::array::Top;
 use super::array::chunk::{self, Chunk};
@@ -60,64 +60,122 @@ pub struct Latest<'a> {
     best: BinaryHeap<Candidate<'a>>,
     floor: At,
     ties: Ties,
+    /// How many bytes all keys begin with together, at least.
+    shared: usize,
 }
 
-/// A part, or a node with parts in it: none of them changed later or, at the same time, comes before what it names.
-#[derive(Clone, Debug)]
+/// Parts, or nodes with parts in them: none of them changed later or, at the same time, comes before what it names.
+///
+/// Small, because a heap moves them about.
+#[derive(Clone, Copy, Debug)]
 struct Candidate<'a> {
     changed: At,
-    order: Order<'a>,
+    ties: Ties,
+    /// Which of its parts are left: neighbours that changed last at one time. They are not looked at to be sorted,
+    /// because their order is known.
+    run: Run,
+    /// See [`What::number`].
+    number: u64,
     what: What<'a>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Order<'a> {
-    First(Reverse<Step<'a>>),
-    Last(Step<'a>),
-}
-
-#[derive(Clone, Debug)]
-enum What<'a> {
-    Part(Step<'a>, &'a Node, Stamp),
-    /// With the index of its first element.
-    Chunk(&'a Chunk, usize),
-    Trie(&'a Trie),
-    /// Parts of a leaf that are all of one age, and which of them are left: they need not be looked at to be sorted.
-    Run(Leaf<'a>, Range<usize>),
-}
-
-/// A node that has parts and no nodes below it.
 #[derive(Clone, Copy, Debug)]
-enum Leaf<'a> {
-    /// With the index of the first element.
-    Array(&'a [Node], &'a Stamps, usize),
-    /// As one version made them.
+enum What<'a> {
+    /// Elements that one version made.
     Few(&'a [Node], At),
-    Object(&'a [(Key, Node)], &'a Stamps),
+    /// Items or children of an array's node, with the index of the node's first element.
+    Elements(&'a Chunk, usize),
+    /// Entries of a bucket.
+    Members(&'a Trie),
+    /// A node of the trie; its children are in no order of keys.
+    Trie(&'a Trie),
 }
 
-impl<'a> Leaf<'a> {
-    const fn len(&self) -> usize {
-        match self {
-            Self::Array(items, ..) | Self::Few(items, _) => items.len(),
-            Self::Object(entries, _) => entries.len(),
+/// Which of a node's parts are left; a node has at most 32.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    from: u8,
+    to: u8,
+}
+
+impl Run {
+    /// # Panics
+    /// Never: no node has 256 parts.
+    fn new(from: usize, to: usize) -> Self {
+        let short = |index: usize| u8::try_from(index).expect("a node has at most 32 parts");
+        Self { from: short(from), to: short(to) }
+    }
+
+    /// The index that comes first, and the others.
+    const fn split(self, ties: Ties) -> (usize, Self) {
+        match ties {
+            Ties::First => (self.from as usize, Self { from: self.from + 1, to: self.to }),
+            Ties::Last => (self.to as usize - 1, Self { from: self.from, to: self.to - 1 }),
         }
     }
 
-    fn step(&self, index: usize) -> Step<'a> {
+    const fn is_empty(self) -> bool {
+        self.from == self.to
+    }
+}
+
+impl<'a> What<'a> {
+    /// What the first, or the last, of those left is called: by a number in which most names differ. It is the index,
+    /// or the eight bytes of the key behind the `shared` ones that all keys begin with, zeros where it is shorter;
+    /// where that is the same of two, their keys decide.
+    fn number(self, run: Run, ties: Ties, shared: usize) -> u64 {
+        let (index, _) = run.split(ties);
         match self {
-            Self::Array(_, _, first) => Step::Index(first + index),
-            Self::Few(..) => Step::Index(index),
-            Self::Object(entries, _) => Step::Key(&entries[index].0),
+            Self::Few(..) => return index as u64,
+            Self::Elements(chunk, first) => {
+                let start = start_of(chunk, first, index);
+                return match ties {
+                    Ties::First => start as u64,
+                    Ties::Last => (start + len_of(chunk, index) - 1) as u64,
+                };
+            }
+            Self::Members(_) | Self::Trie(_) => {}
         }
+        let mut number = [0; 8];
+        let rest = self.key(run, ties).as_bytes().get(shared..).unwrap_or_default();
+        let len = rest.len().min(number.len());
+        number[..len].copy_from_slice(&rest[..len]);
+        u64::from_be_bytes(number)
     }
 
-    fn part(&self, index: usize) -> (&'a Node, Stamp) {
-        match self {
-            Self::Array(items, stamps, _) => (&items[index], stamps.get(index)),
-            Self::Few(items, at) => (&items[index], Stamp::new(*at)),
-            Self::Object(entries, stamps) => (&entries[index].1, stamps.get(index)),
-        }
+    /// The key of the first, or the last, of those left; none of elements.
+    fn key(self, run: Run, ties: Ties) -> &'a str {
+        let key = match (self, ties) {
+            (Self::Few(..) | Self::Elements(..), _) => None,
+            (Self::Members(trie), _) => entries(trie).0.get(run.split(ties).0).map(|(key, _)| key),
+            (Self::Trie(trie), Ties::First) => trie.first(),
+            (Self::Trie(trie), Ties::Last) => trie.last(),
+        };
+        key.map_or("", Key::as_str)
+    }
+}
+
+/// What is in a bucket; nothing where it is none.
+fn entries(trie: &Trie) -> (&[(Key, Node)], Option<&Stamps>) {
+    match &trie.body {
+        trie::Body::Bucket { entries, stamps } => (entries, Some(stamps)),
+        trie::Body::Split(_) => (&[], None),
+    }
+}
+
+/// The index of the first element of an item or child of a node that begins at `first`. All children but the last are
+/// full.
+fn start_of(chunk: &Chunk, first: usize, index: usize) -> usize {
+    match &chunk.body {
+        chunk::Body::Leaf { .. } => first + index,
+        chunk::Body::Inner(children) => first + index * children[0].sum().len(),
+    }
+}
+
+fn len_of(chunk: &Chunk, index: usize) -> usize {
+    match &chunk.body {
+        chunk::Body::Leaf { .. } => 1,
+        chunk::Body::Inner(children) => children[index].sum().len(),
     }
 }
 
@@ -137,7 +195,14 @@ impl PartialOrd for Candidate<'_> {
 
 impl Ord for Candidate<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.changed.cmp(&other.changed).then_with(|| self.order.cmp(&other.order))
+        let key = |candidate: &Self| candidate.what.key(candidate.run, candidate.ties);
+        self.changed.cmp(&other.changed).then_with(|| {
+            let by_name = self.number.cmp(&other.number).then_with(|| key(self).cmp(key(other)));
+            match self.ties {
+                Ties::First => by_name.reverse(),
+                Ties::Last => by_name,
+            }
+        })
     }
 }
 
@@ -163,18 +228,35 @@ impl Node {
         }
     }
 
+    /// Its elements or members in the order of the document, of which only the first few are asked for; nothing for a
+    /// scalar.
+    pub fn first_parts(&self) -> impl Iterator<Item = (Step<'_>, &Self)> {
+        // After this all are of one age.
+        self.latest(At::MAX, Ties::First).map(|(step, node, _)| (step, node))
+    }
+
     /// Its elements or members, that which changed last first, with their stamps; nothing for a scalar.
     ///
     /// A part changed when something was last put in its place or in it, but not before version `floor`, by which its
     /// container came to where it is ([`Stamp::under`]).
     pub fn latest(&self, floor: At, ties: Ties) -> Latest<'_> {
-        let mut latest = Latest { best: BinaryHeap::new(), floor, ties };
+        /// What two levels of a way down take.
+        const CANDIDATES: usize = 32;
+        let best = BinaryHeap::with_capacity(self.part_count().min(CANDIDATES));
+        let mut latest = Latest { best, floor, ties, shared: 0 };
         match self {
             Self::Array(array) => match array.top() {
-                Top::Few(items, at) => latest.enter_leaf(Leaf::Few(items, at), at),
+                Top::Few(items, at) => latest.push_runs(What::Few(items, at), items.len(), at, |_| at),
                 Top::Chunk(root) => latest.enter_chunk(root, 0),
             },
-            Self::Object(object) => object.root().into_iter().for_each(|root| latest.enter_trie(root)),
+            Self::Object(object) => {
+                if let Some(trie) = object.root() {
+                    if let (Some(first), Some(last)) = (trie.first(), trie.last()) {
+                        latest.shared = first.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count();
+                    }
+                    latest.enter_trie(trie);
+                }
+            }
             _ => {}
         }
         latest
@@ -188,44 +270,46 @@ impl<'a> Latest<'a> {
         self.best.len()
     }
 
-    fn push(&mut self, changed: At, first: Step<'a>, last: Step<'a>, what: What<'a>) {
-        let order = match self.ties {
-            Ties::First => Order::First(Reverse(first)),
-            Ties::Last => Order::Last(last),
-        };
-        self.best.push(Candidate { changed: changed.max(self.floor), order, what });
+    fn candidate(&self, changed: At, run: Run, what: What<'a>) -> Candidate<'a> {
+        let number = what.number(run, self.ties, self.shared);
+        Candidate { changed, ties: self.ties, run, number, what }
     }
 
-    fn push_run(&mut self, leaf: Leaf<'a>, left: Range<usize>) {
-        if !left.is_empty() {
-            self.push(self.floor, leaf.step(left.start), leaf.step(left.end - 1), What::Run(leaf, left));
-        }
+    fn push(&mut self, changed: At, run: Run, what: What<'a>) {
+        let candidate = self.candidate(changed, run, what);
+        self.best.push(candidate);
     }
 
-    fn enter_leaf(&mut self, leaf: Leaf<'a>, touched: At) {
+    /// Takes in a node's parts, none of which changed after `touched`, as runs of those that changed at one time.
+    fn push_runs(&mut self, what: What<'a>, len: usize, touched: At, changed: impl Fn(usize) -> At) {
         if touched <= self.floor {
-            return self.push_run(leaf, 0..leaf.len());
+            if len > 0 {
+                self.push(self.floor, Run::new(0, len), what);
+            }
+            return;
         }
-        for index in 0..leaf.len() {
-            let (step, (node, stamp)) = (leaf.step(index), leaf.part(index));
-            let changed = stamp.changed.max(node.touched());
-            self.push(changed, step, step, What::Part(step, node, stamp.under(self.floor)));
+        let mut from = 0;
+        let mut next = (len > 0).then(|| changed(0).max(self.floor));
+        while let Some(at) = next {
+            let mut to = from;
+            while next == Some(at) {
+                to += 1;
+                next = (to < len).then(|| changed(to).max(self.floor));
+            }
+            self.push(at, Run::new(from, to), what);
+            from = to;
         }
     }
 
     fn enter_chunk(&mut self, chunk: &'a Chunk, first: usize) {
+        let (what, touched) = (What::Elements(chunk, first), chunk.sum().touched);
         match &chunk.body {
             chunk::Body::Leaf { items, stamps } => {
-                self.enter_leaf(Leaf::Array(items, stamps, first), chunk.sum().touched);
+                let changed = |index: usize| stamps.get(index).changed.max(items[index].touched());
+                self.push_runs(what, items.len(), touched, changed);
             }
             chunk::Body::Inner(children) => {
-                let mut from = first;
-                for child in children {
-                    let to = from + child.sum().len();
-                    let what = What::Chunk(child, from);
-                    self.push(child.sum().touched, Step::Index(from), Step::Index(to - 1), what);
-                    from = to;
-                }
+                self.push_runs(what, children.len(), touched, |index| children[index].sum().touched);
             }
         }
     }
@@ -233,12 +317,15 @@ impl<'a> Latest<'a> {
     fn enter_trie(&mut self, trie: &'a Trie) {
         match &trie.body {
             trie::Body::Bucket { entries, stamps } => {
-                self.enter_leaf(Leaf::Object(entries, stamps), trie.sum().touched);
+                let changed = |index: usize| stamps.get(index).changed.max(entries[index].1.touched());
+                self.push_runs(What::Members(trie), entries.len(), trie.sum().touched, changed);
             }
             trie::Body::Split(split) => {
                 for child in split.children.iter().flatten() {
-                    if let (Some(first), Some(last)) = (child.first(), child.last()) {
-                        self.push(child.sum().touched, Step::Key(first), Step::Key(last), What::Trie(child));
+                    match &child.body {
+                        // All of one age: it is a run already.
+                        trie::Body::Bucket { .. } if child.sum().touched <= self.floor => self.enter_trie(child),
+                        _ => self.push(child.sum().touched.max(self.floor), Run::new(0, 1), What::Trie(child)),
                     }
                 }
             }
@@ -251,18 +338,33 @@ impl<'a> Iterator for Latest<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.best.pop()?.what {
-                What::Part(step, node, stamp) => return Some((step, node, stamp)),
-                What::Chunk(chunk, first) => self.enter_chunk(chunk, first),
+            let Candidate { changed, run, what, .. } = *self.best.peek()?;
+            let (index, rest) = run.split(self.ties);
+            // What is left of a run often is the best again: then it need not move.
+            let rest = (!rest.is_empty()).then(|| self.candidate(changed, rest, what));
+            match (rest, self.best.peek_mut()) {
+                (Some(rest), Some(mut best)) => *best = rest,
+                (None, Some(best)) => drop(PeekMut::pop(best)),
+                (_, None) => {}
+            }
+            match what {
                 What::Trie(trie) => self.enter_trie(trie),
-                What::Run(leaf, left) => {
-                    let (index, left) = match self.ties {
-                        Ties::First => (left.start, left.start + 1..left.end),
-                        Ties::Last => (left.end - 1, left.start..left.end - 1),
-                    };
-                    self.push_run(leaf, left);
-                    let (node, stamp) = leaf.part(index);
-                    return Some((leaf.step(index), node, stamp.under(self.floor)));
+                What::Few(items, at) => {
+                    return Some((Step::Index(index), &items[index], Stamp::new(at).under(self.floor)));
+                }
+                What::Members(trie) => {
+                    let (entries, stamps) = entries(trie);
+                    let ((key, node), stamps) = entries.get(index).zip(stamps)?;
+                    return Some((Step::Key(key), node, stamps.get(index).under(self.floor)));
+                }
+                What::Elements(chunk, first) => {
+                    let first = start_of(chunk, first, index);
+                    match &chunk.body {
+                        chunk::Body::Inner(children) => self.enter_chunk(&children[index], first),
+                        chunk::Body::Leaf { items, stamps } => {
+                            return Some((Step::Index(first), &items[index], stamps.get(index).under(self.floor)));
+                        }
+                    }
                 }
             }
         }

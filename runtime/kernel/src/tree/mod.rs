@@ -29,10 +29,12 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use jsonptr::{Pointer, Token};
+use jsonptr::Pointer;
 use once_cell::race::OnceBox;
 use serde_json::Number;
 use smol_str::SmolStr;
+
+use crate::pattern::is_index;
 use triomphe::Arc;
 
 use self::array::Top;
@@ -301,8 +303,5 @@ impl std::ops::Index<usize> for Node {
 
 /// The array index that a decoded token is.
 fn index(token: &str) -> Option<usize> {
-    match Token::new(token).to_index() {
-        Ok(jsonptr::index::Index::Num(index)) => Some(index),
-        _ => None,
-    }
+    is_index(token).then(|| token.parse().ok()).flatten()
 }

@@ -4,12 +4,15 @@
 //! can be seen and parts can be left out. Only what the read patterns cover enters the tree, so nothing after this can
 //! show more.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{self, At, Step};
 
-use super::search::{self, Found};
+use super::search::{Found, push_step, push_steps};
 use super::text;
 
 /// The longest value, in characters of JSON, that is kept on one line although it has parts.
@@ -32,74 +35,133 @@ pub(super) enum Kind {
     Line,
 }
 
-/// A node of the tree.
+/// The way to a node from the one above it: one step, or below a pattern those from the root. In the document's order.
+#[derive(Clone, Debug)]
+pub(super) enum Way<'a> {
+    Step(Step<'a>),
+    Steps(Box<[Step<'a>]>),
+}
+
+impl<'a> Way<'a> {
+    pub(super) fn steps(&self) -> &[Step<'a>] {
+        match self {
+            Self::Step(step) => std::slice::from_ref(step),
+            Self::Steps(steps) => steps,
+        }
+    }
+}
+
+impl<'a> Borrow<[Step<'a>]> for Way<'a> {
+    fn borrow(&self) -> &[Step<'a>] {
+        self.steps()
+    }
+}
+
+impl PartialEq for Way<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.steps() == other.steps()
+    }
+}
+
+impl Eq for Way<'_> {}
+
+impl PartialOrd for Way<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Way<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.steps().cmp(other.steps())
+    }
+}
+
+/// A node of the tree. It has no text of its own: most are laid out only to find that they do not fit.
 pub(super) struct Node<'a> {
     pub(super) kind: Kind,
-    /// JSON Pointer of the value; for a pattern, its text.
-    pub(super) label: String,
+    way: Way<'a>,
     /// The value; absent for a pattern.
     pub(super) value: Option<&'a tree::Node>,
+    /// How many characters of JSON that is, where it was counted.
+    pub(super) length: Option<usize>,
     /// When it came where it is.
     pub(super) floor: At,
     pub(super) parent: Option<usize>,
-    /// Those laid out so far, by the way from here (below a pattern: from the root), so in the document's order.
-    pub(super) children: BTreeMap<Vec<Step<'a>>, usize>,
+    /// Those laid out so far, in the document's order.
+    pub(super) children: BTreeMap<Way<'a>, usize>,
 }
 
 /// What a worker may see, as far as it is laid out.
 pub(super) struct Layout<'a> {
+    reads: &'a [Pattern],
     /// Parents come before their children; first, one for each pattern.
     pub(super) nodes: Vec<Node<'a>>,
 }
 
 impl<'a> Layout<'a> {
     /// Lays out the patterns themselves.
-    pub(super) fn new(reads: &[Pattern]) -> Self {
+    pub(super) fn new(reads: &'a [Pattern]) -> Self {
+        /// What is laid out of most states.
+        const NODES: usize = 64;
         let root = |pattern: &Pattern| Node {
             kind: if is_place(pattern) { Kind::Place } else { Kind::Pattern },
-            label: pattern.to_string(),
+            way: Way::Steps(Box::default()),
             value: None,
+            length: None,
             floor: 0,
             parent: None,
             children: BTreeMap::new(),
         };
-        Self { nodes: reads.iter().map(root).collect() }
+        let mut nodes = Vec::with_capacity(reads.len() + NODES);
+        nodes.extend(reads.iter().map(root));
+        Self { reads, nodes }
     }
 
     /// Lays out a place that belongs to the pattern `root`, unless it is there already.
     pub(super) fn top(&mut self, root: usize, found: Found<'a>) -> usize {
-        if let Some(there) = self.nodes[root].children.get(&found.path) {
-            return *there;
-        }
-        let Found { label, path, value, floor } = found;
-        self.push(root, path, label, value, floor, true)
+        let Found { path, value, floor } = found;
+        self.below(root, Way::Steps(path.into()), value, floor)
     }
 
     /// Lays out a part of a value, unless it is there already.
     pub(super) fn child(&mut self, parent: usize, step: Step<'a>, value: &'a tree::Node, floor: At) -> usize {
-        if let Some(there) = self.nodes[parent].children.get(&[step][..]) {
-            return *there;
-        }
-        let mut label = self.nodes[parent].label.clone();
-        search::push_step(&mut label, step);
-        self.push(parent, vec![step], label, value, floor, false)
+        self.below(parent, Way::Step(step), value, floor)
     }
 
-    fn push(
-        &mut self,
-        parent: usize,
-        path: Vec<Step<'a>>,
-        label: String,
-        value: &'a tree::Node,
-        floor: At,
-        is_top: bool,
-    ) -> usize {
-        let kind = kind_of(value, is_top);
-        let children = BTreeMap::new();
+    fn below(&mut self, parent: usize, way: Way<'a>, value: &'a tree::Node, floor: At) -> usize {
+        let is_top = matches!(way, Way::Steps(_));
         let node = self.nodes.len();
-        self.nodes.push(Node { kind, label, value: Some(value), floor, parent: Some(parent), children });
-        self.nodes[parent].children.insert(path, node);
+        match self.nodes[parent].children.entry(way.clone()) {
+            Entry::Occupied(there) => return *there.get(),
+            Entry::Vacant(vacant) => vacant.insert(node),
+        };
+        let (kind, length) = form_of(value, is_top);
+        let (value, parent, children) = (Some(value), Some(parent), BTreeMap::new());
+        self.nodes.push(Node { kind, way, value, length, floor, parent, children });
         node
+    }
+
+    /// JSON Pointer of a value; for a pattern, its text.
+    pub(super) fn label(&self, node: usize) -> String {
+        /// Bytes that most labels do with.
+        const BYTES: usize = 32;
+        let mut label = String::with_capacity(BYTES);
+        self.push_label(&mut label, node);
+        label
+    }
+
+    /// Writes that behind `out`.
+    pub(super) fn push_label(&self, out: &mut String, node: usize) {
+        let Node { parent, way, .. } = &self.nodes[node];
+        match (parent, way) {
+            (None, _) => out.push_str(&self.reads[node].to_string()),
+            (Some(parent), Way::Step(step)) => {
+                self.push_label(out, *parent);
+                push_step(out, *step);
+            }
+            (Some(_), Way::Steps(steps)) => push_steps(out, steps),
+        }
     }
 
     /// All nodes, pattern by pattern and below them in document order: a node before what is below it.
@@ -138,25 +200,30 @@ pub(super) fn is_place(pattern: &Pattern) -> bool {
 
 /// How a value is shown. The root of what may be read is split as soon as it has parts worth a line.
 pub(super) fn kind_of(value: &tree::Node, is_top: bool) -> Kind {
+    form_of(value, is_top).0
+}
+
+/// The same, and how many characters of JSON it is, if that was counted.
+fn form_of(value: &tree::Node, is_top: bool) -> (Kind, Option<usize>) {
     #[cfg(test)]
     super::tests::visit();
-    let fits = || text::fits(value, LINE_MAX);
+    // Whether it fits first: what does is short, and so is the look at all that is in it.
+    let line_unless = |kind: Kind, must_split: &dyn Fn() -> bool| {
+        let (fits, length) = if text::is_short(value, LINE_MAX) {
+            (true, None)
+        } else {
+            let length = text::length(value, LINE_MAX);
+            (length.is_some(), length)
+        };
+        (if fits && !must_split() { Kind::Line } else { kind }, length)
+    };
     match value {
-        tree::Node::Array(elements) if elements.is_empty() => Kind::Line,
-        tree::Node::Array(elements) => {
-            // Whether it fits first: what does is short, and so is the look at all of its elements.
-            let is_line = !is_top && fits() && !elements.iter().any(tree::Node::has_parts);
-            if is_line { Kind::Line } else { Kind::Array }
-        }
-        tree::Node::Object(members) if members.is_empty() => Kind::Line,
-        tree::Node::Object(_) => {
-            if fits() && !holds_a_collection(value) {
-                Kind::Line
-            } else {
-                Kind::Object
-            }
-        }
-        _ => Kind::Line,
+        tree::Node::Array(elements) if elements.is_empty() => (Kind::Line, None),
+        tree::Node::Array(_) if is_top => (Kind::Array, None),
+        tree::Node::Array(elements) => line_unless(Kind::Array, &|| elements.iter().any(tree::Node::has_parts)),
+        tree::Node::Object(members) if members.is_empty() => (Kind::Line, None),
+        tree::Node::Object(_) => line_unless(Kind::Object, &|| holds_a_collection(value)),
+        _ => (Kind::Line, None),
     }
 }
 

@@ -4,7 +4,8 @@
 //! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
 //! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
 //! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
-//! not, `summary`, `render` and `text` say how; `prompt` puts the instructions before it.
+//! not, `summary`, `render` and `text` say how; `summarised` keeps what was only counted; `prompt` puts the instructions
+//! before it.
 //!
 //! What a view costs is bounded by its budget and its contract, not by the state.
 
@@ -13,6 +14,7 @@ mod layout;
 mod prompt;
 mod render;
 mod search;
+mod summarised;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use crate::tree::Node;
 use budget::{Bounds, Shown};
 pub use prompt::Prompt;
 use render::Detail;
+pub use summarised::Summarised;
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
 pub const COMPILER: u32 = 2;
@@ -75,9 +78,9 @@ pub struct View {
     /// at or below one of `reads`. No more than `text` has lines, and the 256 highest that patterns with wildcards went
     /// through.
     pub members: Vec<String>,
-    /// JSON Pointers of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of
-    /// them: whether a readable place was shown wholly is for `reads` to say.
-    pub summarised: Vec<String>,
+    /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them: whether
+    /// a readable place was shown wholly is for `reads` to say.
+    pub summarised: Summarised,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
 }
@@ -111,6 +114,8 @@ pub struct Fixed {
     grants: String,
     /// The last line.
     reminder: String,
+    /// Where the worker may append.
+    appends: Vec<Pattern>,
     unit: Unit,
 }
 
@@ -121,7 +126,9 @@ impl Fixed {
     }
 
     fn with(worker: &Worker, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+        let adds = worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
         Self {
+            appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
             grants: render::grants(&worker.writes, fragment, Detail::Full),
             reminder: render::reminder(&worker.writes),
@@ -212,9 +219,11 @@ impl Parts<'_> {
 
     /// As much of the state as fits.
     fn choose(&self, limit: usize, trigger: Option<&str>) -> Shown {
-        let adds = self.worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
-        let appends: Vec<Pattern> = adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect();
+        let appends = &self.fixed.appends;
         let may_append = |array: &str| {
+            if appends.is_empty() {
+                return false;
+            }
             let path = jsonptr::PointerBuf::parse(format!("{array}/-"));
             path.is_ok_and(|path| appends.iter().any(|pattern| pattern.matches(&path)))
         };

@@ -27,24 +27,49 @@ pub(super) enum Order {
 }
 
 /// A covered place; none above it is covered.
+#[derive(Clone)]
 pub(super) struct Found<'a> {
-    /// JSON Pointer.
-    pub(super) label: String,
     /// The way from the root.
     pub(super) path: Vec<Step<'a>>,
     pub(super) value: &'a Node,
-    /// When it came there; 0 if found in the order of the document.
+    /// When it came there; of what a `*` or `**` led to, 0 if found in the order of the document.
     pub(super) floor: At,
+}
+
+impl Found<'_> {
+    /// JSON Pointer.
+    pub(super) fn label(&self) -> String {
+        let mut label = String::new();
+        push_steps(&mut label, &self.path);
+        label
+    }
+}
+
+/// Read patterns, and what is worked out once of how they stand to each other.
+pub(super) struct Reads<'a> {
+    pub(super) patterns: &'a [Pattern],
+    /// Of each pattern, indices of others to which a place that it covers could belong.
+    rivals: Vec<Vec<usize>>,
+}
+
+impl<'a> Reads<'a> {
+    pub(super) fn new(patterns: &'a [Pattern]) -> Self {
+        let rivals_of = |(which, this): (usize, &Pattern)| {
+            let is_rival = |(index, other): &(usize, &Pattern)| {
+                *index != which && (other.lies_above(this) || (*index < which && other.overlaps(this)))
+            };
+            patterns.iter().enumerate().filter(is_rival).map(|(index, _)| index).collect()
+        };
+        Self { patterns, rivals: patterns.iter().enumerate().map(rivals_of).collect() }
+    }
 }
 
 /// A search for the places that belong to one pattern.
 pub(super) struct Search<'a> {
-    reads: &'a [Pattern],
+    reads: &'a Reads<'a>,
     /// The pattern's index.
     which: usize,
     order: Order,
-    /// Indices of other patterns to which a place that this one covers could belong.
-    rivals: Vec<usize>,
     /// Where the pattern's first `**` is; up to there, a token of the pattern is one of the path.
     deep: usize,
     /// The way to the place reached.
@@ -84,17 +109,13 @@ impl<'a> Rest<'a> {
 
 impl<'a> Search<'a> {
     /// Looks in the whole document, with at most `steps` steps.
-    pub(super) fn new(state: &'a Node, reads: &'a [Pattern], which: usize, order: Order, steps: usize) -> Self {
-        let this = &reads[which];
-        let is_rival = |(index, other): &(usize, &Pattern)| {
-            *index != which && (other.lies_above(this) || (*index < which && other.overlaps(this)))
-        };
+    pub(super) fn new(state: &'a Node, reads: &'a Reads<'a>, which: usize, order: Order, steps: usize) -> Self {
+        let this = &reads.patterns[which];
         let deep = this.tokens().iter().position(|token| *token == PatternToken::Deep);
         Self {
             reads,
             which,
             order,
-            rivals: reads.iter().enumerate().filter(is_rival).map(|(index, _)| index).collect(),
             deep: deep.unwrap_or(usize::MAX),
             path: Vec::new(),
             open: Vec::new(),
@@ -124,17 +145,18 @@ impl<'a> Search<'a> {
 
     /// Whether the place reached belongs to the pattern; if not, its container is opened where more may be below.
     fn visit(&mut self, value: &'a Node, floor: At) -> bool {
-        let this = &self.reads[self.which];
+        let this = &self.reads.patterns[self.which];
         let depth = self.path.len();
         let is_covered = if self.deep == usize::MAX {
             depth == this.tokens().len()
         } else {
             self.may_end_here() && this.covers(&self.place())
         };
-        if !self.rivals.is_empty() {
+        let rivals = &self.reads.rivals[self.which];
+        if !rivals.is_empty() {
             let place = self.place();
-            let has = |rival: &usize| (!is_covered || *rival < self.which) && self.reads[*rival].covers(&place);
-            if self.rivals.iter().any(has) {
+            let covers = |rival: usize| self.reads.patterns[rival].covers(&place);
+            if rivals.iter().any(|rival| (!is_covered || *rival < self.which) && covers(*rival)) {
                 return false;
             }
         }
@@ -166,7 +188,7 @@ impl<'a> Search<'a> {
 
     /// Whether the last token is one that the pattern can end with.
     fn may_end_here(&self) -> bool {
-        match (self.reads[self.which].tokens().last(), self.path.last()) {
+        match (self.reads.patterns[self.which].tokens().last(), self.path.last()) {
             (Some(PatternToken::Literal(name)), Some(Step::Key(key))) => name == key.as_str(),
             (Some(PatternToken::Literal(_)), None) => false,
             _ => true,
@@ -175,7 +197,7 @@ impl<'a> Search<'a> {
 
     fn label(&self) -> String {
         let mut label = String::new();
-        self.path.iter().for_each(|step| push_step(&mut label, *step));
+        push_steps(&mut label, &self.path);
         label
     }
 
@@ -184,7 +206,7 @@ impl<'a> Search<'a> {
     }
 
     fn found(&self, value: &'a Node, floor: At) -> Found<'a> {
-        Found { label: self.label(), path: self.path.clone(), value, floor }
+        Found { path: self.path.clone(), value, floor }
     }
 }
 
@@ -228,6 +250,11 @@ impl<'a> Iterator for Search<'a> {
     }
 }
 
+/// The JSON Pointer of a way from the root.
+pub(super) fn push_steps(label: &mut String, steps: &[Step<'_>]) {
+    steps.iter().for_each(|step| push_step(label, *step));
+}
+
 /// The token of a JSON Pointer that names a part, with the slash before it.
 pub(super) fn push_step(label: &mut String, step: Step<'_>) {
     label.push('/');
@@ -237,17 +264,12 @@ pub(super) fn push_step(label: &mut String, step: Step<'_>) {
     }
 }
 
-/// A part's name as it is, without escapes.
-pub(super) fn name_of(step: Step<'_>) -> String {
-    match step {
-        Step::Index(index) => index.to_string(),
-        Step::Key(key) => key.to_string(),
+/// A number as `write!` has it, which takes several times as long.
+pub(super) fn push_index(label: &mut String, index: usize) {
+    if index >= 10 {
+        push_index(label, index / 10);
     }
-}
-
-fn push_index(label: &mut String, index: usize) {
-    use std::fmt::Write as _;
-    write!(label, "{index}").expect("writing to a String cannot fail");
+    label.extend(char::from_digit((index % 10) as u32, 10));
 }
 
 /// A pattern that covers the parts of one container and nothing else: what belongs to it is known without looking.

@@ -2,15 +2,19 @@
 //!
 //! Owns their wording and their bounds, and the counting of what a pattern matches, which ends after a bounded look.
 
-use crate::pattern::Pattern;
 use crate::tree::{Node, Step};
 
-use super::layout;
-use super::search::{self, Found, Members, Order, Search};
+use super::layout::Layout;
+use super::search::{self, Found, Members, Order, Reads, Search};
+use super::summarised::Summarised;
 use super::text;
 
 /// Characters of a list of what is not shown.
 const HIDDEN_MAX: usize = 120;
+/// Room that a list keeps for the count of the rest.
+const COUNT_MAX: usize = 30;
+/// Characters between two names of a list.
+const SEPARATOR_CHARS: usize = 2;
 /// Characters of the fixed words of a line about a collection.
 const WORDS_MAX: usize = 80;
 /// Characters of a line about a collection, its name aside.
@@ -46,8 +50,8 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) fn of(state: &'a Node, reads: &'a [Pattern], which: usize, steps: usize) -> Self {
-        if let Some(members) = Members::of(state, reads, which) {
+    pub(super) fn of(state: &'a Node, reads: &'a Reads<'a>, which: usize, steps: usize) -> Self {
+        if let Some(members) = Members::of(state, reads.patterns, which) {
             let is_container = matches!(members.container, Node::Array(_) | Node::Object(_));
             let containers = is_container.then(|| members.label.clone()).into_iter().collect();
             return Self { members: Some(members), containers, ..Self::default() };
@@ -149,29 +153,35 @@ enum Item<'a> {
 impl<'a> Hidden<'a> {
     /// `is_shown` says of a node whether something of it is shown; at least `wanted` of the pointers are kept.
     pub(super) fn of(
-        node: &layout::Node<'a>,
+        layout: &Layout<'a>,
+        node: usize,
         tally: Option<&Tally<'a>>,
         is_shown: &dyn Fn(usize) -> bool,
         wanted: usize,
     ) -> Self {
-        let shown = node.children.iter().filter(|(_, child)| is_shown(**child));
-        let shown_parts = shown.filter_map(|(path, _)| path.last().copied());
-        match (node.value, tally) {
-            (Some(value), _) => Self::parts(&node.label, value, shown_parts.collect(), wanted),
+        let laid_out = &layout.nodes[node];
+        let shown = laid_out.children.iter().filter(|(_, child)| is_shown(**child));
+        let shown_parts = shown.filter_map(|(way, _)| way.steps().last().copied());
+        match (laid_out.value, tally) {
+            (Some(value), _) => Self::parts(layout.label(node), value, shown_parts.collect(), wanted),
             (None, Some(Tally { members: Some(members), .. })) => {
                 let mut excluded: Vec<Step<'a>> = shown_parts.chain(members.foreign.iter().copied()).collect();
                 excluded.sort_unstable();
-                Self::parts(&members.label, members.container, excluded, wanted)
+                Self::parts(members.label.clone(), members.container, excluded, wanted)
             }
-            (None, Some(tally)) => Self::places(node, tally, is_shown),
+            (None, Some(tally)) => {
+                let is_shown = |path: &[Step<'a>]| laid_out.children.get(path).is_some_and(|child| is_shown(*child));
+                Self::places(&layout.label(node), tally, &is_shown)
+            }
             (None, None) => Self { container: String::new(), items: Vec::new(), total: 0, is_cut: false },
         }
     }
 
     /// The parts of a container but for some, which are in the order of the document.
-    fn parts(label: &str, container: &'a Node, excluded: Vec<Step<'a>>, wanted: usize) -> Self {
+    fn parts(container: String, value: &'a Node, excluded: Vec<Step<'a>>, wanted: usize) -> Self {
         let mut items = Vec::new();
-        if let Node::Array(elements) = container {
+        let total = value.part_count() - excluded.len();
+        if let Node::Array(elements) = value {
             let mut from = 0;
             let indices = excluded.iter().filter_map(|step| match step {
                 Step::Index(index) => Some(*index),
@@ -184,89 +194,96 @@ impl<'a> Hidden<'a> {
                 from = index + 1;
             }
         } else {
-            let count = excluded.len();
-            let mut excluded = excluded.iter().peekable();
-            let is_hidden = |step: &Step<'a>| {
-                #[cfg(test)]
-                super::tests::visit();
-                excluded.next_if_eq(&step).is_none()
-            };
-            let parts = container.parts().map(|(step, _)| step).filter(is_hidden);
             // If not all can be kept, no more are looked for than a list of them shows.
             let most = wanted.max(NAMES_MAX);
-            let most = if container.part_count() - count > most { NAMES_MAX } else { most };
-            items.extend(parts.take(most).map(Item::Part));
+            let most = if total > most { NAMES_MAX } else { most };
+            let mut excluded = excluded.iter().peekable();
+            let mut listed = 0;
+            for (step, _) in value.first_parts() {
+                #[cfg(test)]
+                super::tests::visit();
+                if excluded.next_if_eq(&&step).is_some() {
+                    continue;
+                }
+                let is_list_full = listed > HIDDEN_MAX - COUNT_MAX + SEPARATOR_CHARS;
+                if items.len() >= most || (is_list_full && items.len() >= wanted) {
+                    break;
+                }
+                if let Step::Key(name) = step {
+                    listed += text::chars(name) + SEPARATOR_CHARS;
+                }
+                items.push(Item::Part(step));
+            }
         }
-        let total = container.part_count() - excluded.len();
-        Self { container: label.to_owned(), items, total, is_cut: false }
+        Self { container, items, total, is_cut: false }
     }
 
     /// The places of a pattern; by index where they are the parts of one container.
-    fn places(node: &layout::Node<'a>, tally: &Tally<'a>, is_shown: &dyn Fn(usize) -> bool) -> Self {
-        let container = node.label.strip_suffix("/*").filter(|container| !container.contains('*'));
+    fn places(pattern: &str, tally: &Tally<'a>, is_shown: &dyn Fn(&[Step<'a>]) -> bool) -> Self {
+        let container = pattern.strip_suffix("/*").filter(|container| !container.contains('*'));
         let mut hidden = Self {
             container: container.unwrap_or_default().to_owned(),
             items: Vec::new(),
             total: 0,
             is_cut: tally.end != End::Whole,
         };
-        for Found { path, label, .. } in &tally.found {
-            if node.children.get(path).is_some_and(|child| is_shown(*child)) {
+        for found in &tally.found {
+            if is_shown(&found.path) {
                 continue;
             }
             hidden.total += 1;
-            match (container.and(path.last()), hidden.items.last_mut()) {
+            match (container.and(found.path.last()), hidden.items.last_mut()) {
                 (Some(Step::Index(index)), Some(Item::Range(_, last))) if *last + 1 == *index => *last = *index,
                 (Some(Step::Index(index)), _) => hidden.items.push(Item::Range(*index, *index)),
                 (Some(step), _) => hidden.items.push(Item::Part(*step)),
-                (None, _) => hidden.items.push(Item::Place(label.clone())),
+                (None, _) => hidden.items.push(Item::Place(found.label())),
             }
         }
         hidden
     }
 
-    /// The first `max` pointers.
-    pub(super) fn pointers(&self, max: usize) -> impl Iterator<Item = String> {
-        let part = |step| {
-            let mut pointer = self.container.clone();
-            search::push_step(&mut pointer, step);
-            pointer
-        };
-        let pointers = self.items.iter().flat_map(move |item| {
-            let (from, to) = match item {
-                Item::Range(from, to) => (*from, *to + 1),
-                Item::Part(_) | Item::Place(_) => (0, 1),
-            };
-            (from..to).map(move |index| match item {
-                Item::Range(..) => part(Step::Index(index)),
-                Item::Part(step) => part(*step),
-                Item::Place(label) => label.clone(),
-            })
-        });
-        pointers.take(max)
+    /// Notes what is hidden, as far as there is room.
+    pub(super) fn note(&self, summarised: &mut Summarised) {
+        for item in &self.items {
+            match item {
+                Item::Range(from, to) => summarised.push_elements(&self.container, *from..*to + 1),
+                Item::Part(Step::Index(index)) => summarised.push_elements(&self.container, *index..*index + 1),
+                Item::Part(Step::Key(name)) => summarised.push_member(&self.container, name),
+                Item::Place(label) => summarised.push(label),
+            }
+        }
     }
 
     /// What is hidden, by name within its container or by pointer, under a limit of characters: `0 to 8, 11`. What
     /// does not fit is counted. None if nothing is hidden.
     pub(super) fn list(&self) -> Option<String> {
-        /// Room that is kept for the count of the rest.
-        const COUNT_MAX: usize = 30;
-        let (mut out, mut more) = (String::new(), self.total);
+        let (mut out, mut more) = (String::with_capacity(HIDDEN_MAX), self.total);
         for item in &self.items {
-            let (item, count) = match item {
-                Item::Place(label) => (text::name(label), 1),
-                Item::Part(step) => (text::name(&search::name_of(*step)), 1),
-                Item::Range(from, to) if from == to => (from.to_string(), 1),
-                Item::Range(from, to) => (format!("{from} to {to}"), to - from + 1),
-            };
-            if text::chars(&out) + text::chars(&item) + 2 + COUNT_MAX > HIDDEN_MAX {
-                break;
-            }
-            if !out.is_empty() {
+            let end = out.len();
+            if end > 0 {
                 out.push_str(", ");
             }
-            out.push_str(&item);
-            more -= count;
+            match item {
+                Item::Place(label) => text::push_name(&mut out, label),
+                Item::Part(Step::Key(name)) => text::push_name(&mut out, name),
+                Item::Part(Step::Index(index)) => search::push_index(&mut out, *index),
+                Item::Range(from, to) => {
+                    search::push_index(&mut out, *from);
+                    if from < to {
+                        out.push_str(" to ");
+                        search::push_index(&mut out, *to);
+                    }
+                }
+            }
+            let separator = if end > 0 { 0 } else { SEPARATOR_CHARS };
+            if text::chars(&out) + separator + COUNT_MAX > HIDDEN_MAX {
+                out.truncate(end);
+                break;
+            }
+            more -= match item {
+                Item::Range(from, to) => to - from + 1,
+                Item::Part(_) | Item::Place(_) => 1,
+            };
         }
         match (out.is_empty(), more, self.is_cut) {
             (true, 0, _) => None,

@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
+use super::search::push_index;
 use crate::tree::{Array, Node};
 
 /// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
@@ -26,15 +27,15 @@ const fn is_unsafe(c: char) -> bool {
 }
 
 /// Text under a limit of characters (Unicode scalar values); none is kept if only its length matters.
-struct Writer {
-    text: Option<String>,
+struct Writer<'o> {
+    text: Option<&'o mut String>,
     left: usize,
 }
 
 /// The limit is reached.
 struct Full;
 
-impl Writer {
+impl Writer<'_> {
     fn char(&mut self, c: char) -> Result<(), Full> {
         self.left = self.left.checked_sub(1).ok_or(Full)?;
         if let Some(text) = &mut self.text {
@@ -44,20 +45,43 @@ impl Writer {
     }
 
     fn str(&mut self, text: &str) -> Result<(), Full> {
-        self.left = self.left.checked_sub(chars(text)).ok_or(Full)?;
+        self.counted(text, chars(text))
+    }
+
+    /// Text that has so many characters.
+    fn counted(&mut self, text: &str, chars: usize) -> Result<(), Full> {
+        self.left = self.left.checked_sub(chars).ok_or(Full)?;
         if let Some(mine) = &mut self.text {
             mine.push_str(text);
         }
         Ok(())
     }
 
+    /// A number as it prints itself, without a text in between.
+    fn number(&mut self, number: &Number) -> Result<(), Full> {
+        match number.as_u64().map(usize::try_from) {
+            Some(Ok(number)) => {
+                self.left = self.left.checked_sub(number.checked_ilog10().unwrap_or(0) as usize + 1).ok_or(Full)?;
+                if let Some(text) = &mut self.text {
+                    push_index(text, number);
+                }
+                Ok(())
+            }
+            Some(Err(_)) | None => write!(self, "{number}").map_err(|_| Full),
+        }
+    }
+
+    /// A JSON Pointer or a member's name, see [`name`].
+    fn name(&mut self, text: &str) -> Result<(), Full> {
+        if is_plain_name(text) { self.str(text) } else { self.string(text) }
+    }
+
     fn string(&mut self, text: &str) -> Result<(), Full> {
         self.char('"')?;
         // What is plain, which is nearly all, is taken over in one piece.
-        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-        let plain = text.bytes().take_while(|byte| is_plain(byte)).count();
-        let (plain, rest) = text.split_at(plain);
-        self.str(plain)?;
+        let plain = plain_bytes(text.as_bytes());
+        let (text, rest) = text.split_at(plain);
+        self.counted(text, plain)?;
         for c in rest.chars() {
             match c {
                 '"' => self.str("\\\"")?,
@@ -81,7 +105,7 @@ impl Writer {
         match node {
             Node::Null => self.str("null"),
             Node::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
-            Node::Number(number) => self.str(&number.to_string()),
+            Node::Number(number) => self.number(number),
             Node::Short(_) | Node::Long(_) => self.string(node.as_str().unwrap_or_default()),
             Node::Array(elements) => {
                 self.char('[')?;
@@ -110,7 +134,9 @@ impl Writer {
 
     fn value(&mut self, value: &Value) -> Result<(), Full> {
         match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => self.str(&value.to_string()),
+            Value::Null => self.str("null"),
+            Value::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
+            Value::Number(number) => self.number(number),
             Value::String(text) => self.string(text),
             Value::Array(elements) => {
                 self.char('[')?;
@@ -138,12 +164,54 @@ impl Writer {
     }
 }
 
+impl std::fmt::Write for Writer<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.str(text).map_err(|Full| std::fmt::Error)
+    }
+}
+
+/// How many bytes there are before the first that is not written as it stands.
+fn plain_bytes(text: &[u8]) -> usize {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') & (*byte != b'"') & (*byte != b'\\');
+    // Without a way out of the middle of a piece: so several bytes are looked at with one instruction.
+    let pieces = text.chunks_exact(16).take_while(|piece| piece.iter().fold(true, |all, byte| all & is_plain(byte)));
+    let from = pieces.count() * 16;
+    from + text[from..].iter().take_while(|byte| is_plain(byte)).count()
+}
+
+/// Whether all texts in it are such that a character is written for each byte of compact JSON.
+fn is_ascii(node: &Node) -> bool {
+    let is_ascii = |text: &str| text.bytes().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'));
+    match node {
+        Node::Array(elements) => elements.iter().all(self::is_ascii),
+        Node::Object(members) => members.iter().all(|(name, member)| is_ascii(name) && self::is_ascii(member)),
+        Node::Short(_) | Node::Long(_) => is_ascii(node.as_str().unwrap_or_default()),
+        Node::Null | Node::Bool(_) | Node::Number(_) => true,
+    }
+}
+
 /// Whether a part of the state has at most `limit` characters as compact JSON. Costs no more than the limit.
 pub(super) fn fits(node: &Node, limit: usize) -> bool {
+    is_short(node, limit) || length(node, limit).is_some()
+}
+
+/// Whether that is certain without a look at it.
+pub(super) fn is_short(node: &Node, limit: usize) -> bool {
     /// The most characters that are written for a byte of compact JSON: U+00AD has two and is written in six.
     const CHARS_PER_BYTE: u64 = 3;
-    let is_short = || node.bytes().saturating_mul(CHARS_PER_BYTE) <= limit as u64;
-    is_short() || (may_fit(node, limit) && Writer { text: None, left: limit }.node(node).is_ok())
+    node.bytes().saturating_mul(CHARS_PER_BYTE) <= limit as u64
+}
+
+/// How many characters it has as compact JSON, if no more than `limit`. Costs no more than the limit.
+pub(super) fn length(node: &Node, limit: usize) -> Option<usize> {
+    if !may_fit(node, limit) {
+        return None;
+    }
+    if is_ascii(node) {
+        return usize::try_from(node.bytes()).ok().filter(|length| *length <= limit);
+    }
+    let mut writer = Writer { text: None, left: limit };
+    writer.node(node).ok().map(|()| limit - writer.left)
 }
 
 /// Whether it need not have more than `limit` characters: one has at most four bytes.
@@ -151,26 +219,34 @@ fn may_fit(node: &Node, limit: usize) -> bool {
     node.bytes() <= (limit as u64).saturating_mul(4)
 }
 
-/// The line of a value, line feed included, if it has at most `limit` characters; `appendable` says of a pointer
-/// whether the worker may append to the array there.
-pub(super) fn line(label: &str, value: &Node, limit: usize, appendable: &dyn Fn(&str) -> bool) -> Option<String> {
+/// Writes the line of a value behind `out`, line feed included, if it has at most `limit` characters; how many it has.
+/// `appendable` says of a pointer whether the worker may append to the array there.
+pub(super) fn push_line(
+    out: &mut String,
+    label: &str,
+    value: &Node,
+    limit: usize,
+    appendable: &dyn Fn(&str) -> bool,
+) -> Option<usize> {
     if !may_fit(value, limit) {
         return None;
     }
-    let mut writer = Writer { text: Some(name(label)), left: limit };
-    writer.left = writer.left.checked_sub(writer.text.as_deref().map_or(0, chars))?;
-    if let Some(text) = &mut writer.text {
-        // No more than four bytes for a character that may be written, so what is set aside is bounded by the limit.
-        text.reserve(usize::try_from(value.bytes()).map_or(0, |bytes| bytes + 3));
-    }
+    let start = out.len();
     let hint = value.as_array().is_some_and(Array::is_empty).then(|| append_hint(label, appendable));
+    let mut writer = Writer { text: Some(out), left: limit };
     let mut write = || {
+        writer.name(label)?;
         writer.str(": ")?;
         writer.node(value)?;
         writer.str(hint.unwrap_or_default())?;
         writer.char('\n')
     };
-    write().ok().and(writer.text)
+    let is_written = write().is_ok();
+    let length = limit - writer.left;
+    if !is_written {
+        out.truncate(start);
+    }
+    is_written.then_some(length)
 }
 
 /// The line above an array's elements.
@@ -180,8 +256,15 @@ pub(super) fn elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> b
 
 /// How many elements an array has.
 pub(super) fn count_of_elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
-    let unit = if count == 1 { "element" } else { "elements" };
-    format!("{}: {count} {unit}{}", name(label), append_hint(label, appendable))
+    /// Bytes of what is said beside the name.
+    const WORDS_BYTES: usize = 64;
+    let mut out = String::with_capacity(label.len() + WORDS_BYTES);
+    push_name(&mut out, label);
+    out.push_str(": ");
+    push_index(&mut out, count);
+    out.push_str(if count == 1 { " element" } else { " elements" });
+    out.push_str(append_hint(label, appendable));
+    out
 }
 
 fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
@@ -190,8 +273,9 @@ fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
 
 /// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
-    let mut writer = Writer { text: Some(String::new()), left: limit };
-    writer.value(value).ok().and(writer.text)
+    let mut text = String::new();
+    let is_whole = Writer { text: Some(&mut text), left: limit }.value(value).is_ok();
+    is_whole.then_some(text)
 }
 
 /// The same, whatever its length; for values that are bounded elsewhere.
@@ -201,9 +285,30 @@ pub(super) fn whole_json(value: &Value) -> String {
 
 /// A JSON Pointer or a member's name as it stands, or as a JSON string where it could be misread.
 pub(super) fn name(text: &str) -> String {
-    let plain =
-        !text.is_empty() && !text.contains(['"', ':', ';', ',']) && !text.contains(is_unsafe) && text.trim() == text;
-    if plain { text.to_owned() } else { whole_json(&Value::from(text)) }
+    let mut name = String::with_capacity(text.len());
+    push_name(&mut name, text);
+    name
+}
+
+/// Writes that behind `out`.
+pub(super) fn push_name(out: &mut String, text: &str) {
+    // Nothing has so many characters.
+    let _ = Writer { text: Some(out), left: usize::MAX }.name(text);
+}
+
+/// How many characters that has.
+pub(super) fn name_chars(text: &str) -> usize {
+    let mut writer = Writer { text: None, left: usize::MAX };
+    let _ = writer.name(text);
+    usize::MAX - writer.left
+}
+
+fn is_plain_name(text: &str) -> bool {
+    let could_be_misread = |byte: &u8| matches!(byte, b'"' | b':' | b';' | b',') | !matches!(byte, b' '..=b'~');
+    if text.bytes().all(|byte| !could_be_misread(&byte)) {
+        return !text.is_empty() && !text.starts_with(' ') && !text.ends_with(' ');
+    }
+    !text.contains(['"', ':', ';', ',']) && !text.contains(is_unsafe) && text.trim() == text
 }
 
 /// Prose on one line, at most `limit` characters; what is cut off is marked.
@@ -221,7 +326,7 @@ pub(super) fn prose(text: &str, limit: usize) -> String {
 
 /// Characters, as budgets count them.
 pub(super) fn chars(text: &str) -> usize {
-    text.chars().count()
+    if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
 /// The text's first `limit` characters.

@@ -1,11 +1,10 @@
 //! The text of everything that may be read, where it fits.
 
-use crate::pattern::Pattern;
 use crate::tree::{Node, Step};
 
 use super::budget::Shown;
 use super::layout::{Kind, kind_of};
-use super::search::{Found, Order, Search, push_step};
+use super::search::{Found, Order, Reads, Search, push_step};
 use super::summary::Tally;
 use super::text;
 
@@ -13,7 +12,7 @@ use super::text;
 /// every pattern's search; the tallies are those of the patterns.
 pub(super) fn show<'a>(
     state: &'a Node,
-    reads: &'a [Pattern],
+    reads: &'a Reads<'a>,
     tallies: &[Tally<'a>],
     limit: usize,
     steps: usize,
@@ -29,7 +28,7 @@ pub(super) fn show<'a>(
     let (mut shown, mut containers) = (Vec::new(), Vec::new());
     for (which, tally) in tallies.iter().enumerate() {
         let mut show = |place: &Found<'_>| {
-            let mut label = place.label.clone();
+            let mut label = place.label();
             whole.value(place.value, &mut label, true)?;
             shown.push(label);
             Some(())
@@ -77,8 +76,8 @@ impl Whole<'_> {
         }
         match kind_of(value, is_top) {
             Kind::Line => {
-                let line = text::line(label, value, self.left, self.appendable)?;
-                self.push(&line)
+                self.left -= text::push_line(&mut self.text, label, value, self.left, self.appendable)?;
+                Some(())
             }
             Kind::Array => {
                 self.push(&text::elements(label, value.part_count(), self.appendable))?;

@@ -63,7 +63,7 @@ fn a_view_looks_at_no_more_than_its_budget_holds() {
                 let bounds = Bounds::of(limit);
                 // What to show is laid out once to see whether all fits, and once by what is wanted; patterns are
                 // searched for what there is and for what changed last; then come the names of what is hidden.
-                let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * budget::SUMMARISED_MAX;
+                let most = 2 * bounds.laid_out + 3 * bounds.steps * reads.len() + 2 * summarised::SUMMARISED_MAX;
                 assert!(visited <= most, "{visited} values at {limit} characters of {reads:?}");
                 let is_direct = reads.iter().all(|read| read.ends_with('*') && read.matches('*').count() == 1);
                 assert!(

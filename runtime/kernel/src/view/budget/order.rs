@@ -1,0 +1,197 @@
+//! What is tried, most wanted first: what the trigger points at, short fields, the few parts of every collection that
+//! changed last, long fields, and the rest of the collections, latest change first.
+//!
+//! A collection that is not shown wholly says so in one line that is paid for beforehand.
+
+use jsonptr::{Pointer, PointerBuf};
+
+use super::super::layout::Kind;
+use super::super::search::{Found, Order, Search};
+use super::super::text;
+use super::Choice;
+use crate::tree::{Latest, Step, Ties};
+
+/// The most a field may measure to be kept before collections are.
+const SMALL_FIELD_MAX: usize = 200;
+/// How many parts of every collection come before the rest of any.
+const NEWEST: usize = 3;
+
+/// A collection none other lies above, and what of it was not yet tried.
+struct Collection<'a> {
+    node: usize,
+    /// The pattern it lies under.
+    root: usize,
+    rest: Rest<'a>,
+    /// See [`Choice::shortest`].
+    shortest: usize,
+    /// Lines in a row that did not fit.
+    misses: usize,
+    is_over: bool,
+}
+
+enum Rest<'a> {
+    Parts(Latest<'a>),
+    Places(Box<Search<'a>>),
+}
+
+impl<'a> Collection<'a> {
+    const fn new(node: usize, root: usize, rest: Rest<'a>, shortest: usize) -> Self {
+        Self { node, root, rest, shortest, misses: 0, is_over: false }
+    }
+}
+
+impl<'a> Choice<'a, '_> {
+    /// Takes what is on one line with the trigger: it, what it is in, or what is in it.
+    pub(super) fn take_at(&mut self, trigger: &Pointer) {
+        let (mut value, mut floor, mut path) = (self.state, 0, Vec::new());
+        let mut tokens = trigger.tokens();
+        let mut place = PointerBuf::new();
+        loop {
+            if let Some(root) = self.reads.patterns.iter().position(|pattern| pattern.covers(&place)) {
+                let mut node = self.layout.top(root, Found { path, value, floor });
+                for token in tokens {
+                    if self.layout.nodes[node].kind == Kind::Line {
+                        break;
+                    }
+                    let Some((step, child, stamp)) = value.part(&token.decoded()) else { return };
+                    (value, floor) = (child, stamp.under(floor).changed);
+                    node = self.layout.child(node, step, value, floor);
+                }
+                self.expand(node, &mut 0);
+                return;
+            }
+            let Some(token) = tokens.next() else { break };
+            let token = token.decoded();
+            let Some((step, child, stamp)) = value.part(&token) else { return };
+            (value, floor) = (child, stamp.under(floor).changed);
+            path.push(step);
+            place.push_back(token.as_ref());
+        }
+        // No more than parts of it may be read.
+        for which in 0..self.reads.patterns.len() {
+            if self.reads.patterns[which].reaches_below(trigger) {
+                let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
+                let search = Box::new(search.below(path.clone(), value, floor));
+                let mut below = Collection::new(which, which, Rest::Places(search), self.shortest(which));
+                while !below.is_over {
+                    self.advance(&mut below);
+                }
+            }
+        }
+    }
+
+    /// Takes what fits, most wanted first.
+    pub(super) fn take_by_rank(&mut self) {
+        let (mut long, mut collections) = (Vec::new(), Vec::new());
+        for top in self.tops() {
+            let root = self.layout.above(top).last().unwrap_or(top);
+            self.take_fields(top, root, &mut long, &mut collections);
+        }
+        for _ in 0..NEWEST {
+            collections.iter_mut().for_each(|collection| self.advance(collection));
+        }
+        for field in long {
+            self.take(field);
+        }
+        for of_one_root in collections.chunk_by_mut(|a, b| a.root == b.root) {
+            while of_one_root.iter().any(|collection| !collection.is_over) {
+                of_one_root.iter_mut().for_each(|collection| self.advance(collection));
+            }
+        }
+    }
+
+    /// Takes the short values that are in no collection; notes the long ones and the collections.
+    fn take_fields(&mut self, node: usize, root: usize, long: &mut Vec<usize>, collections: &mut Vec<Collection<'a>>) {
+        let layout = &self.layout.nodes[node];
+        let Some(value) = layout.value else {
+            let search = Search::new(self.state, self.reads, node, Order::Latest, self.bounds.steps);
+            return collections.push(Collection::new(node, root, Rest::Places(Box::new(search)), self.shortest(node)));
+        };
+        if self.layout.is_collection(node) {
+            let parts = value.latest(layout.floor, Ties::Last);
+            return collections.push(Collection::new(node, root, Rest::Parts(parts), self.shortest(node)));
+        }
+        if layout.kind == Kind::Line {
+            if text::fits(value, SMALL_FIELD_MAX) {
+                self.take(node);
+            } else {
+                long.push(node);
+            }
+            return;
+        }
+        for child in self.fields(node) {
+            self.take_fields(child, root, long, collections);
+        }
+    }
+
+    /// Lays out the members of an object that is no collection.
+    fn fields(&mut self, node: usize) -> Vec<usize> {
+        let Some(value) = self.layout.nodes[node].value else { return Vec::new() };
+        let floor = self.layout.nodes[node].floor;
+        let mut fields = Vec::new();
+        for (step, member) in value.parts() {
+            if self.is_worn_out() {
+                break;
+            }
+            let Step::Key(key) = step else { continue };
+            let changed = value.part(key).map_or(0, |(_, _, stamp)| stamp.changed);
+            fields.push(self.layout.child(node, step, member, changed.max(floor)));
+        }
+        fields
+    }
+
+    /// Characters of the shortest line there can be about a part of the value: a slash, a colon, a space, a value and a
+    /// line feed beside its label.
+    fn shortest(&mut self, node: usize) -> usize {
+        let label = if self.layout.nodes[node].kind == Kind::Pattern { 0 } else { text::chars(self.label(node)) };
+        label + 5
+    }
+
+    /// Takes what fits of the next part of a collection.
+    fn advance(&mut self, collection: &mut Collection<'a>) {
+        if collection.is_over || self.left < collection.shortest || self.is_worn_out() {
+            collection.is_over = true;
+            return;
+        }
+        let floor = self.layout.nodes[collection.node].floor;
+        let next = match &mut collection.rest {
+            Rest::Parts(parts) => parts.next().map(|(step, value, stamp)| {
+                self.layout.child(collection.node, step, value, stamp.under(floor).changed)
+            }),
+            Rest::Places(places) => places.next().map(|found| self.layout.top(collection.node, found)),
+        };
+        match next {
+            Some(part) => self.expand(part, &mut collection.misses),
+            None => collection.is_over = true,
+        }
+        collection.is_over |= collection.misses >= self.bounds.misses;
+    }
+
+    /// Takes what fits of a value. `misses` counts the lines in a row that did not fit.
+    fn expand(&mut self, node: usize, misses: &mut usize) {
+        let layout = &self.layout.nodes[node];
+        let (Some(value), floor) = (layout.value, layout.floor) else { return };
+        if layout.kind == Kind::Line {
+            *misses = if self.take(node) { 0 } else { *misses + 1 };
+        } else if self.layout.is_collection(node) {
+            let is_outermost = !self.layout.above(node).any(|above| self.layout.is_collection(above));
+            // Within a part of a collection ties go as the document does, so that it reads from its beginning.
+            let ties = if is_outermost { Ties::Last } else { Ties::First };
+            let shortest = self.shortest(node);
+            for (step, part, stamp) in value.latest(floor, ties) {
+                if *misses >= self.bounds.misses || self.left < shortest || self.is_worn_out() {
+                    break;
+                }
+                let child = self.layout.child(node, step, part, stamp.changed);
+                self.expand(child, misses);
+            }
+        } else {
+            for child in self.fields(node) {
+                if *misses >= self.bounds.misses {
+                    break;
+                }
+                self.expand(child, misses);
+            }
+        }
+    }
+}
