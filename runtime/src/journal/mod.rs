@@ -159,7 +159,8 @@ pub trait Journal: Send + Sync + 'static {
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError>;
 
     /// Gives up all snapshots of a board but the newest `keep` and those in `unusable`, which go first, and removes
-    /// parts that no other names; what parts name is read from them, and notes that say otherwise are mended. Must not run while parts of a snapshot are being stored. Blocks.
+    /// parts that no other names; what parts name is read from them, and notes that say otherwise are mended. Must not run
+    /// while parts of a snapshot are being stored. Blocks.
     ///
     /// # Errors
     /// [`JournalError::Fenced`]; storage.

@@ -538,6 +538,22 @@ fn an_invariant_that_costs_what_a_patch_touches_is_not_reported() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test may read files")]
+fn the_shipped_blueprints_have_no_finding_of_costs() {
+    for path in ["blueprints/evidence-review.yaml", "examples/word_count.yaml"] {
+        let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        let text = std::fs::read_to_string(text).expect("it is there");
+        let findings = lint::check(&Source::read(path, &text).expect("it is YAML")).findings;
+        let rendered: String = findings.iter().map(render).collect();
+        assert!(!rendered.contains("costly"), "{path}:\n{rendered}");
+        // Its invariants look at lists, which are short because the board ends before they are long.
+        let longer = text.replace("limits: {commits: 60,", "limits: {commits: 600,");
+        let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
+        assert_eq!(findings.iter().any(|finding| finding.code == "costly_invariant"), longer != text, "{path}");
+    }
+}
+
+#[test]
 fn what_an_expression_may_look_at_is_not_reported() {
     for expr in [
         "value.text != \"\" && has(value.status)",
