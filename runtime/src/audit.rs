@@ -9,7 +9,7 @@ use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record, RecordError, Snapshot};
-use patchboard_kernel::snapshot::SnapshotError;
+use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
 
@@ -55,6 +55,9 @@ pub enum Fault {
         /// Why.
         reason: String,
     },
+    /// What is noted of the snapshots that are kept is not what they are. The records themselves are sound, and enough.
+    #[error("what is noted of snapshots cannot be trusted: {0}")]
+    Noted(String),
     /// The list of boards does not say of this one what its records say.
     #[error("the list of boards does not agree with the records: {0}")]
     Summary(String),
@@ -70,6 +73,7 @@ impl Fault {
             Self::Record { .. } => "bad_record",
             Self::Head { .. } => "wrong_head",
             Self::Snapshot { .. } => "bad_snapshot",
+            Self::Noted(_) => "bad_snapshot_list",
             Self::Summary(_) => "bad_summary",
             Self::Journal(error) => error.code(),
         }
@@ -87,7 +91,11 @@ const PAGE: usize = 256;
 pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
     // Read first: a board that is being worked on may go on while its records are read, but not back.
     let listed = journal.summary(board)?;
-    let kept = journal.snapshots(board)?;
+    // Told last: whatever else is wrong matters more.
+    let (kept, unreadable) = match journal.snapshots(board) {
+        Err(JournalError::Corrupt { what, .. }) => (Vec::new(), Some(what)),
+        kept => (kept?, None),
+    };
     let mut walk = Walk::new(journal, board, expected_head, &kept);
     let mut limit = PAGE;
     loop {
@@ -133,6 +141,10 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     {
         return Err(Fault::Head { expected, head });
     }
+    let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
+    if let Some(what) = unreadable.or_else(|| walk.misnoted.map(misnoted)) {
+        return Err(Fault::Noted(what));
+    }
     Ok(Verified {
         head,
         records: walk.records,
@@ -160,6 +172,8 @@ struct Walk<'a> {
     named: BTreeMap<Seq, Snapshot>,
     /// Hash and state at the records that kept snapshots end with.
     moments: BTreeMap<Seq, Option<(Digest, Digest)>>,
+    /// A part of a kept snapshot that is noted to name other parts than it does.
+    misnoted: Option<Digest>,
 }
 
 impl<'a> Walk<'a> {
@@ -178,6 +192,7 @@ impl<'a> Walk<'a> {
             state: Digest([0; 32]),
             named: BTreeMap::new(),
             moments: kept.iter().map(|kept| (kept.of, None)).collect(),
+            misnoted: None,
         }
     }
 
@@ -241,7 +256,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks a snapshot that is kept: every part, and that the board it makes is the one that the records say.
-    fn snapshot(&self, kept: KeptSnapshot) -> Result<(), Fault> {
+    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<(), Fault> {
         let of = kept.of;
         let fault = |reason: String| Err(Fault::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
@@ -250,8 +265,17 @@ impl<'a> Walk<'a> {
         else {
             return fault("no record names it".to_owned());
         };
-        let mut fetch =
-            |hash| self.journal.part(self.board, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
+        let storage = |error: JournalError| SnapshotError::Storage(error.to_string());
+        let mut noted_wrong = None;
+        let mut fetch = |hash| {
+            let text = self.journal.part(self.board, hash).map_err(storage)?;
+            if noted_wrong.is_none()
+                && !text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text)).map_err(storage)?
+            {
+                noted_wrong = Some(hash);
+            }
+            Ok(text)
+        };
         let restored = match Board::restore(first, kept.digest, &mut fetch, &Own) {
             Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
             Ok(board) if board.state().digest() != state => {
@@ -262,11 +286,22 @@ impl<'a> Walk<'a> {
             Err(SnapshotError::OtherLayout(_)) => Ok(()),
             Err(error) => fault(error.to_string()),
         };
+        self.misnoted = self.misnoted.or(noted_wrong);
         // A board that is being worked on may have given it up meanwhile.
         if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
             return Ok(());
         }
         restored
+    }
+
+    /// Whether storage knows of a part which ones it names; no hash covers that.
+    fn is_noted(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
+        match self.journal.noted_names(self.board, hash) {
+            Ok(Some(noted)) => Ok(snapshot::names(text).is_none_or(|names| names == noted)),
+            Ok(None) => Ok(true),
+            Err(JournalError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Checks a text that the next record names.

@@ -77,6 +77,9 @@ fn told(fault: Fault) -> Failure {
         Fault::Snapshot { of, .. } => failure
             .help("the records are sound, and enough: the board starts without the snapshot and gives it up")
             .detail("of", of.0.into()),
+        Fault::Noted(_) => failure.help(
+            "restore nothing: the records are sound, and enough; a run of the board mends this after its next snapshot",
+        ),
         Fault::Summary(_) => failure,
         Fault::Journal(error) => storage(error),
     }

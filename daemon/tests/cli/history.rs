@@ -169,6 +169,26 @@ fn an_altered_record_is_named_by_verify() {
 }
 
 #[test]
+fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
+    let sandbox = finished();
+    let journal = || Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    let sql = "INSERT INTO snapshots (board, seq, digest, record) SELECT board, 5, 'no digest', 6 FROM boards";
+    assert_eq!(journal().execute(sql, ()).expect("a row can be made"), 1);
+    let ran = sandbox.ask("verify", &[]).exits(1);
+    let found = ran.error();
+    assert_eq!(found["code"], "bad_snapshot_list", "{found}");
+    assert!(!found.to_string().contains("backup"), "{found}");
+    assert!(found["help"].as_str().is_some_and(|help| help.contains("records are sound")), "{found}");
+    assert_eq!((&ran.json()["ok"], &ran.json()["code"]), (&json!(false), &json!("bad_snapshot_list")));
+    // What it advises is true: the records are enough, and a record that was altered as well is what is told.
+    sandbox.ask("state", &[]).exits(0);
+    sandbox.ask("replay", &[]).exits(0);
+    let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
+    assert_eq!(journal().execute(sql, ()).expect("the record can be altered"), 1);
+    assert_eq!(sandbox.ask("verify", &[]).exits(1).error()["code"], "bad_record");
+}
+
+#[test]
 fn a_replay_that_differs_is_told_as_a_result() {
     let sandbox = finished();
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");

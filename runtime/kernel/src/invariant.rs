@@ -63,11 +63,10 @@ pub fn may_be_done(done: &Expr, state: &Since<'_>) -> bool {
     is_touched(done, state)
 }
 
-/// What lets an invariant with `for` be evaluated for every instance when it changes: all that it refers to outside of
-/// the instance. `before` and `patch` change with every commit. Empty for an invariant that is evaluated once.
-pub fn shared_references(invariant: &Invariant) -> impl Iterator<Item = &Reference> {
-    let references = invariant.expr.references().iter();
-    references.filter(|reference| invariant.each.is_some() && reference.variable != INSTANCE)
+/// What lets an invariant with `for` and this expression be evaluated for every instance when it changes: all that it
+/// refers to outside of the instance. `before` and `patch` change with every commit.
+pub fn shared_references(expr: &Expr) -> impl Iterator<Item = &Reference> {
+    expr.references().iter().filter(|reference| reference.variable != INSTANCE)
 }
 
 fn check_up_to<'i>(

@@ -65,6 +65,12 @@ pub struct Part {
     pub names: Vec<Digest>,
 }
 
+/// The parts that the text of a part or of a manifest names, in order, as in [`Part::names`]; `None` if it is not one of
+/// this layout. Whether the text is the one with its hash is not looked at.
+pub fn names(text: &str) -> Option<Vec<Digest>> {
+    crate::tree::names_of(text)
+}
+
 /// Why a stored snapshot cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SnapshotError {

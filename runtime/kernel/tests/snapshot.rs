@@ -9,7 +9,7 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
+use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, names};
 use serde_json::{Value, json};
 
 fn genesis(salt: Salt) -> Genesis {
@@ -45,6 +45,7 @@ fn small() -> (Board, Vec<Record>) {
 fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
     let mut parts = BTreeMap::new();
     let Ok(stored) = board.store(true, &mut |part| {
+        assert_eq!(names(&part.text).as_ref(), Some(&part.names), "{}", part.text);
         parts.insert(part.hash, part.text.to_string());
         Ok::<_, Infallible>(())
     });
@@ -75,6 +76,27 @@ fn the_bytes_of_a_snapshot_are_these() {
     let rest: Digest = manifest[begin.len() + 1..begin.len() + 65].parse().expect("a hash");
     assert_eq!(manifest[begin.len()..], format!(r#""{rest}"]}}"#));
     assert!(parts[&rest].starts_with(r#"["b",0,0,["bases","#), "{}", parts[&rest]);
+}
+
+#[test]
+fn what_a_text_names_is_read_from_it() {
+    let hash = sha256(b"a part");
+    let none: &[Digest] = &[];
+    for (text, expected) in [
+        (r#""HASH""#, Some(none)),
+        (r#"["l",1,1,["HASH",["t","HASH"]]]"#, Some(&[hash])),
+        (r#"["b",1,1,["HASH","HASH","k",["a",1,0,"HASH"]]]"#, Some(&[hash])),
+        (r#"["i",1,["HASH",["l",1,1,[["o",1,0,"HASH"]]]]]"#, Some(&[hash, hash])),
+        (r#"["s",1,["HASH",null]]"#, Some(&[hash])),
+        (r#"{"layout":1,"trees":[[1,"HASH",["t","HASH"]]],"rest":["o",0,0,"HASH"]}"#, Some(&[hash, hash])),
+        (r#"{"layout":2,"trees":[],"rest":["o",0,0,"HASH"]}"#, None),
+        (r#"["x","HASH"]"#, None),
+        ("[]", None),
+        ("HASH", None),
+        ("1", None),
+    ] {
+        assert_eq!(names(&text.replace("HASH", &hash.to_string())).as_deref(), expected, "{text}");
+    }
 }
 
 #[test]
@@ -128,24 +150,88 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
     assert!(error.contains("another board"), "{error}");
 }
 
+/// What a thread has if nobody asks for more.
+fn on_a_small_stack(test: fn()) {
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(test).expect("a thread");
+    thread.join().expect("it did not fail");
+}
+
 #[test]
 fn a_snapshot_that_is_nested_without_end_is_refused_before_the_stack_is() {
+    on_a_small_stack(|| {
+        let (board, records) = small();
+        let (digest, parts) = store(&board);
+        // Arrays in arrays, and levels of one array; the document lies in one node more.
+        for (inner, levels, why) in [
+            (false, 100, "digest"),
+            (false, 510, "digest"),
+            (false, 511, "too deep"),
+            (false, 5000, "too deep"),
+            (true, 5000, "too deep"),
+        ] {
+            let mut parts = parts.clone();
+            let mut node = r#"["l",1,1,["one"]]"#.to_owned();
+            for _ in 0..levels {
+                let hash = sha256(node.as_bytes());
+                parts.insert(hash, node);
+                node =
+                    if inner { format!(r#"["i",1,["{hash}"]]"#) } else { format!(r#"["l",1,1,[["a",1,0,"{hash}"]]]"#) };
+            }
+            let manifest = parts[&digest].replacen(r#"["l",1,1,["one"]]"#, &node, 1);
+            let digest = sha256(manifest.as_bytes());
+            parts.insert(digest, manifest);
+            let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();
+            assert!(error.contains(why), "{levels}: {error}");
+        }
+    });
+}
+
+#[test]
+fn an_object_whose_members_are_split_more_often_than_a_key_has_nibbles_is_refused() {
     let (board, records) = small();
     let (digest, parts) = store(&board);
-    for levels in [100, 500, 5000] {
+    for (levels, why) in [(63, "digest"), (64, "shape"), (200, "shape")] {
         let mut parts = parts.clone();
-        let mut node = r#"["l",1,1,["one"]]"#.to_owned();
+        let bucket = |keys: std::ops::Range<usize>| {
+            let members: Vec<_> = keys.map(|key| format!(r#""{key:02}",1"#)).collect();
+            format!(r#"["b",1,1,[{}]]"#, members.join(","))
+        };
+        let mut node = format!(r#"["s",1,[{},{}{}]]"#, bucket(0..20), bucket(20..40), ",null".repeat(14));
         for _ in 0..levels {
             let hash = sha256(node.as_bytes());
             parts.insert(hash, node);
-            node = format!(r#"["l",1,1,[["a",1,0,"{hash}"]]]"#);
+            node = format!(r#"["s",1,["{hash}"{}]]"#, ",null".repeat(15));
         }
-        let manifest = parts[&digest].replacen(r#"["l",1,1,["one"]]"#, &node, 1);
+        let manifest = parts[&digest].replacen(r#"["l",1,1,["one"]]"#, &format!(r#"["l",1,1,[["o",1,0,{node}]]]"#), 1);
         let digest = sha256(manifest.as_bytes());
         parts.insert(digest, manifest);
         let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();
-        assert!(error.contains("digest") || error.contains("too deep"), "{levels}: {error}");
+        assert!(error.contains(why), "{levels}: {error}");
     }
+}
+
+#[test]
+fn a_board_as_deep_as_boards_get_is_restored_on_a_small_stack() {
+    on_a_small_stack(|| {
+        // The document is an object, and 63 containers lie in it.
+        for is_array in [true, false] {
+            let mut value = json!("deep");
+            for _ in 0..63 {
+                let many = (0..300_u32).map(|number| if number == 150 { value.take() } else { json!(number) });
+                value = match is_array {
+                    true => many.collect(),
+                    false => (0..).zip(many).map(|(key, value)| (format!("k{key}"), value)).collect(),
+                };
+            }
+            let mut genesis = genesis(Salt::ZERO);
+            genesis.blueprint.state.initial = json!({"list": [], "deep": value});
+            let (board, Step { records, .. }) = Board::create(genesis, &Own).expect("as deep as may be");
+            let (digest, parts) = store(&board);
+            let restored = restore(&records[0], digest, &parts).expect("restored");
+            assert_eq!(restored.state().digest(), board.state().digest());
+            assert_eq!(store(&restored), (digest, parts));
+        }
+    });
 }
 
 #[test]

@@ -141,6 +141,15 @@ pub trait Journal: Send + Sync + 'static {
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError>;
 
+    /// Which parts storage has noted that a part of a board's snapshots names, in order, so that it knows without reading
+    /// it; `None` if it has noted nothing.
+    ///
+    /// # Errors
+    /// Storage; [`JournalError::Corrupt`] if the note cannot be read.
+    fn noted_names(&self, _board: &BoardId, _hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        Ok(None)
+    }
+
     /// Stores parts, all or none; they are durable with the next append. Those already stored are left as they are.
     /// Returns how many bytes are new. Blocks, and keeps appends waiting while it writes: hand over few at a time.
     ///
@@ -150,7 +159,8 @@ pub trait Journal: Send + Sync + 'static {
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError>;
 
     /// Gives up all snapshots of a board but the newest `keep` and those in `unusable`, which go first, and removes
-    /// parts that no other names. Must not run while parts of a snapshot are being stored. Blocks.
+    /// parts that no other names; what parts name is read from them, and notes that say otherwise are mended. Must not run
+    /// while parts of a snapshot are being stored. Blocks.
     ///
     /// # Errors
     /// [`JournalError::Fenced`]; storage.

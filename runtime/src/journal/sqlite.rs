@@ -178,6 +178,10 @@ impl Journal for SqliteJournal {
         parts::text(&self.files.read(), board, hash)
     }
 
+    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        parts::noted(&self.files.read(), board, hash)
+    }
+
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
         self.files.with_parts(|writer, turn| writer.store(turn, board, epoch, parts))
     }

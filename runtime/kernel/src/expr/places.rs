@@ -5,7 +5,7 @@
 //! who knows the schema.
 
 use super::Expr;
-use super::lower::{Fold, Node};
+use super::lower::{Binary, Fold, Node};
 
 /// A step from a value into it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Look {
     pub(crate) steps: Vec<Step>,
     /// Whether a loop goes over it.
     pub(crate) is_range: bool,
+    /// Whether all of it may be gone through: by a loop, or by `in` if it is a list.
+    pub(crate) is_searched: bool,
 }
 
 impl Look {
@@ -72,7 +74,7 @@ impl Walk {
         match node {
             Node::Path(variable, path) => {
                 let steps = path.iter().cloned().map(Step::Member).collect();
-                Some(Look { variable, steps, is_range: false })
+                Some(Look { variable, steps, is_range: false, is_searched: false })
             }
             Node::Local(depth) => self.locals.get(*depth)?.clone(),
             Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
@@ -105,7 +107,7 @@ impl Walk {
                 self.visit(of, true, looks);
             }
             Node::Loop(_, range, condition, body) => {
-                looks.extend(self.place(range).map(|place| Look { is_range: true, ..place }));
+                looks.extend(self.place(range).map(|place| Look { is_range: true, is_searched: true, ..place }));
                 self.visit(range, true, looks);
                 self.enter(range);
                 if let Some(condition) = condition {
@@ -113,6 +115,11 @@ impl Walk {
                 }
                 self.visit(body, false, looks);
                 self.locals.pop();
+            }
+            Node::Binary(Binary::In, of, list) => {
+                self.visit(of, false, looks);
+                looks.extend(self.place(list).map(|place| Look { is_searched: true, ..place }));
+                self.visit(list, true, looks);
             }
             _ => parts(node).into_iter().for_each(|part| self.visit(part, false, looks)),
         }

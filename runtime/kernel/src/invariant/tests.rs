@@ -123,8 +123,8 @@ fn instances_are_evaluated_when_they_are_touched_or_new() {
     let shared = invariant("/tasks/*", "self.n in state.evidence || self.n < 9");
     assert_eq!(evaluated(&shared, &before, put("/evidence/-", json!(3))), all);
     assert_eq!(evaluated(&shared, &before, put("/tasks/2/n", json!(3))), ["/tasks/2"]);
-    assert_eq!(shared_references(&shared).map(|one| one.path.join("/")).collect::<Vec<_>>(), ["evidence"]);
-    assert_eq!(shared_references(&own).count(), 0);
+    assert_eq!(shared_references(&shared.expr).map(|one| one.path.join("/")).collect::<Vec<_>>(), ["evidence"]);
+    assert_eq!(shared_references(&own.expr).count(), 0);
     let outside = invariant("/tasks/*", "state.evidence == [1]");
     assert_eq!(evaluated(&outside, &before, put("/tasks/-", json!(3))), ["/tasks/3"], "it was asked for the others");
     assert_eq!(evaluated(&outside, &before, put("/tasks/1/n", json!(3))), [""; 0]);

@@ -38,6 +38,12 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("unknown_member", Warning, "An expression looks at a place that can never be there."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
     ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),
+    (
+        "costly_invariant",
+        Warning,
+        "An invariant is evaluated for every instance when what they share changes, or looks through a whole collection \
+         without a bound.",
+    ),
     // Paths.
     ("bad_pattern", Error, "A text that is no path pattern."),
     ("unknown_path", Error, "A path that is no location of the schema."),

@@ -56,6 +56,7 @@ impl Check<'_> {
                 reported.push(message);
             }
         }
+        self.expressions = expressions;
     }
 
     /// Reports a condition that never holds, whatever the state is.
@@ -150,7 +151,7 @@ impl Check<'_> {
 }
 
 /// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
-fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
+pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
     let mut path = match (look.variable, owner) {
         ("state" | "before", _) => String::new(),
         ("request", _) => "/request".to_owned(),

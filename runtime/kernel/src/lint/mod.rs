@@ -3,7 +3,7 @@
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
 //! (what expressions look at), `flow` (what wakes what), `fields` (who writes what)
-//! and `costs` (what makes a write slow). A blueprint without an error is one that a board can be made of. Whether
+//! `costs` and `invariants` (what makes a write slow). A blueprint without an error is one that a board can be made of. Whether
 //! the operator has the models and programs it names is not known here.
 
 mod codes;
@@ -13,6 +13,7 @@ mod document;
 mod fields;
 mod flow;
 mod form;
+mod invariants;
 mod names;
 mod paths;
 
@@ -223,6 +224,7 @@ impl<'a> Check<'a> {
             self.fields();
             self.costs();
             self.shifts();
+            self.invariants();
         }
         self.findings
     }

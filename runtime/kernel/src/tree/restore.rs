@@ -3,6 +3,9 @@
 //! Every part is checked against its hash before it is read, and its shape before a tree is made of it; that the
 //! members of a large object are where their keys lead is left to the state digest. Parts that are named twice are
 //! built once and shared.
+//!
+//! A part is built after those it names, so recursion is only as deep as one part is nested. Parts wait for those they
+//! name in a list, because on a thread's stack there is no room for the deepest documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc as StdArc;
@@ -11,16 +14,20 @@ use serde_json::Value;
 use triomphe::Arc;
 
 use super::array::chunk::{self, Chunk};
+use super::named::{self, Kind, Name};
 use super::object::trie::Trie;
 use super::stamp::{At, Loss, Losses, Stamp, Stamps};
 use super::{Array, Key, Long, Node, Object, SHORT_BYTES_MAX, Sum};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::snapshot::SnapshotError;
 
-/// How many nodes may be nested. The deepest documents with long arrays on every level may have more; a board of such a
-/// one is made from its records, because on a thread's stack of two megabytes there is not room for many more in an
-/// unoptimised build.
-const LEVELS_MAX: usize = 128;
+/// How many nodes may be nested. A document is at most 64 deep, what a board holds beside it a little deeper, and an
+/// array or object that is eight nodes deep fills a disk. Bounds the recursion of whoever walks the tree.
+const LEVELS_MAX: usize = 512;
+
+/// How many splits of an object may be nested: a key's hash has 64 nibbles, and at each of them members are split at most
+/// once.
+const SPLITS_MAX: usize = 64;
 
 /// More than any document has, in bytes of JSON; keeps sums of such numbers from overflowing.
 const BYTES_MAX: u64 = 1 << 40;
@@ -33,10 +40,28 @@ pub(crate) struct Reader<'f> {
     hasher: StdArc<Hasher>,
     /// No stamp can be later.
     latest: At,
-    chunks: BTreeMap<Digest, Arc<Chunk>>,
-    tries: BTreeMap<Digest, Arc<Trie>>,
+    chunks: BTreeMap<Digest, Built<Arc<Chunk>>>,
+    tries: BTreeMap<Digest, Built<(Arc<Trie>, usize)>>,
     texts: BTreeMap<Digest, Arc<Long>>,
+    /// Nodes around the one that is being built, in its part.
+    around: usize,
+    /// How many nodes have been found nested in the part that is being built, parts below it included.
+    nested: usize,
+}
+
+/// A part that was built.
+struct Built<T> {
+    node: T,
+    /// How many nodes are nested in it.
     levels: usize,
+}
+
+/// A part that waits for those it names.
+struct Waiting {
+    name: Name,
+    form: Value,
+    /// What the part that named it still waits for.
+    others: Vec<Name>,
 }
 
 impl<'f> Reader<'f> {
@@ -46,11 +71,11 @@ impl<'f> Reader<'f> {
         latest: At,
     ) -> Self {
         let (chunks, tries, texts) = Default::default();
-        Self { fetch, hasher: StdArc::clone(hasher), latest, chunks, tries, texts, levels: 0 }
+        Self { fetch, hasher: StdArc::clone(hasher), latest, chunks, tries, texts, around: 0, nested: 0 }
     }
 
     /// The text stored under a hash.
-    pub(crate) fn text(&mut self, hash: Digest) -> Result<String> {
+    fn text(&mut self, hash: Digest) -> Result<String> {
         let text = (self.fetch)(hash)?.ok_or(SnapshotError::Missing(hash))?;
         if sha256(text.as_bytes()) != hash {
             return Err(SnapshotError::Altered(hash));
@@ -60,6 +85,73 @@ impl<'f> Reader<'f> {
 
     /// Builds a value.
     pub(crate) fn value(&mut self, value: Value) -> Result<Node> {
+        let mut names = Vec::new();
+        named::of_value(&value, &mut names);
+        self.parts(names)?;
+        (self.around, self.nested) = (0, 0);
+        self.read(value)
+    }
+
+    /// Builds the parts that are named and those that they name.
+    fn parts(&mut self, mut names: Vec<Name>) -> Result<()> {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        loop {
+            if let Some(name) = names.pop() {
+                if self.is_built(&name) {
+                    continue;
+                }
+                // As many nodes at least would be nested.
+                if waiting.len() >= LEVELS_MAX {
+                    return Err(too_deep());
+                }
+                let form = serde_json::from_str(&self.text(name.hash)?).map_err(not_json)?;
+                let mut below = Vec::new();
+                named::of_part(name.kind, &form, &mut below);
+                waiting.push(Waiting { name, form, others: std::mem::replace(&mut names, below) });
+            } else if let Some(Waiting { name, form, others }) = waiting.pop() {
+                self.build(&name, form)?;
+                names = others;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_built(&self, Name { kind, hash }: &Name) -> bool {
+        match kind {
+            Kind::Text => self.texts.contains_key(hash),
+            Kind::Chunk => self.chunks.contains_key(hash),
+            Kind::Trie => self.tries.contains_key(hash),
+        }
+    }
+
+    /// Builds a part; those that it names are there.
+    fn build(&mut self, &Name { kind, hash }: &Name, form: Value) -> Result<()> {
+        (self.around, self.nested) = (0, 0);
+        match kind {
+            Kind::Text => {
+                let Some(Node::Long(long)) = form.as_str().map(Node::text) else {
+                    let what = format!("a part is no text of more than {SHORT_BYTES_MAX} bytes");
+                    return Err(SnapshotError::unreadable(what));
+                };
+                drop(long.part.set(Box::new(hash)));
+                self.texts.insert(hash, long);
+            }
+            Kind::Chunk => {
+                let chunk = self.chunk_of(form)?;
+                drop(chunk.part.set(Box::new(hash)));
+                self.chunks.insert(hash, Built { node: Arc::new(chunk), levels: self.nested });
+            }
+            Kind::Trie => {
+                let (trie, splits) = self.trie_of(form)?;
+                drop(trie.part.set(Box::new(hash)));
+                self.tries.insert(hash, Built { node: (Arc::new(trie), splits), levels: self.nested });
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, value: Value) -> Result<Node> {
         match value {
             Value::Null => Ok(Node::Null),
             Value::Bool(truth) => Ok(Node::Bool(truth)),
@@ -76,7 +168,8 @@ impl<'f> Reader<'f> {
             "t" => {
                 let hash = fields.hash()?;
                 fields.end()?;
-                self.long(hash).map(Node::Long)
+                let long = self.texts.get(&hash).ok_or_else(|| misshapen("a text"))?;
+                Ok(Node::Long(Arc::clone(long)))
             }
             "a" => {
                 let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
@@ -87,7 +180,7 @@ impl<'f> Reader<'f> {
             }
             "o" => {
                 let (members, losses) = (self.at(&mut fields)?, self.losses(&mut fields)?);
-                let root = self.trie(fields.next()?, 0)?;
+                let (root, _) = self.trie(fields.next()?)?;
                 fields.end()?;
                 Ok(Node::Object(Object::restored(members, losses, Trie::unshared(root))))
             }
@@ -95,30 +188,11 @@ impl<'f> Reader<'f> {
         }
     }
 
-    fn long(&mut self, hash: Digest) -> Result<Arc<Long>> {
-        if let Some(known) = self.texts.get(&hash) {
-            return Ok(Arc::clone(known));
-        }
-        let text: String = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
-        let Node::Long(long) = Node::text(&text) else {
-            return Err(SnapshotError::unreadable(format!("a text of at most {SHORT_BYTES_MAX} bytes is a part")));
-        };
-        drop(long.part.set(Box::new(hash)));
-        self.texts.insert(hash, Arc::clone(&long));
-        Ok(long)
-    }
-
     fn chunk(&mut self, node: Value) -> Result<Arc<Chunk>> {
         let Value::String(hash) = &node else { return self.chunk_of(node).map(Arc::new) };
-        let hash = hash_of(hash)?;
-        if let Some(known) = self.chunks.get(&hash) {
-            return Ok(Arc::clone(known));
-        }
-        let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
-        let chunk = self.chunk_of(part)?;
-        drop(chunk.part.set(Box::new(hash)));
-        let chunk = Arc::new(chunk);
-        self.chunks.insert(hash, Arc::clone(&chunk));
+        let Built { node, levels } = self.chunks.get(&hash_of(hash)?).ok_or_else(|| misshapen("a node of an array"))?;
+        let (chunk, levels) = (Arc::clone(node), *levels);
+        self.nest(levels)?;
         Ok(chunk)
     }
 
@@ -130,7 +204,7 @@ impl<'f> Reader<'f> {
         let chunk = match tag.as_str() {
             "l" => {
                 let stamps = fields.next()?;
-                let items = fields.list()?.into_iter().map(|item| self.value(item)).collect::<Result<Box<[_]>>>()?;
+                let items = fields.list()?.into_iter().map(|item| self.read(item)).collect::<Result<Box<[_]>>>()?;
                 let stamps = self.stamps(stamps, items.len())?;
                 Chunk::restored(chunk::Body::Leaf { items, stamps }, touched)
             }
@@ -141,30 +215,28 @@ impl<'f> Reader<'f> {
             }
             _ => return Err(SnapshotError::unreadable("a node of an array of an unknown kind")),
         };
-        self.levels -= 1;
+        self.around -= 1;
         fields.end()?;
         chunk.filter(|chunk| is_sound(&chunk.sum(), touched)).ok_or_else(|| misshapen("a node of an array"))
     }
 
-    fn trie(&mut self, node: Value, depth: usize) -> Result<Arc<Trie>> {
-        let Value::String(hash) = &node else { return self.trie_of(node, depth).map(Arc::new) };
-        let hash = hash_of(hash)?;
-        if let Some(known) = self.tries.get(&hash) {
-            return Ok(Arc::clone(known));
-        }
-        let part = serde_json::from_str(&self.text(hash)?).map_err(not_json)?;
-        let trie = self.trie_of(part, depth)?;
-        drop(trie.part.set(Box::new(hash)));
-        let trie = Arc::new(trie);
-        self.tries.insert(hash, Arc::clone(&trie));
+    /// A node of an object, and how many splits are nested in it.
+    fn trie(&mut self, node: Value) -> Result<(Arc<Trie>, usize)> {
+        let Value::String(hash) = &node else {
+            return self.trie_of(node).map(|(trie, splits)| (Arc::new(trie), splits));
+        };
+        let Built { node, levels } = self.tries.get(&hash_of(hash)?).ok_or_else(|| misshapen("a node of an object"))?;
+        let (trie, levels) = (node.clone(), *levels);
+        self.nest(levels)?;
         Ok(trie)
     }
 
-    fn trie_of(&mut self, node: Value, depth: usize) -> Result<Trie> {
+    fn trie_of(&mut self, node: Value) -> Result<(Trie, usize)> {
         let mut fields = Fields::of(node)?;
         let tag = fields.tag()?;
         let touched = self.at(&mut fields)?;
         self.enter()?;
+        let mut splits = 0;
         let trie = match tag.as_str() {
             "b" => {
                 let stamps = fields.next()?;
@@ -174,33 +246,45 @@ impl<'f> Reader<'f> {
                     let (Value::String(key), Some(value)) = (key, rest.next()) else {
                         return Err(SnapshotError::unreadable("a member without a key or a value"));
                     };
-                    entries.push((Key::from(key), self.value(value)?));
+                    entries.push((Key::from(key), self.read(value)?));
                 }
                 let stamps = self.stamps(stamps, entries.len())?;
                 Trie::restored_bucket(entries.into(), stamps, touched)
             }
-            // A key's hash has 64 nibbles, and at each of them members are split at most once.
-            "s" if depth < 64 => {
+            "s" => {
                 let mut children = Vec::with_capacity(16);
                 for child in fields.list()? {
-                    children.push(if child.is_null() { None } else { Some(self.trie(child, depth + 1)?) });
+                    let child = if child.is_null() { None } else { Some(self.trie(child)?) };
+                    children.push(child.map(|(child, below)| {
+                        splits = splits.max(below);
+                        child
+                    }));
+                }
+                splits += 1;
+                if splits > SPLITS_MAX {
+                    return Err(misshapen("a node of an object"));
                 }
                 let children = <[_; 16]>::try_from(children).map_err(|_| misshapen("a node of an object"))?;
                 Trie::restored_split(children, &self.hasher, touched)
             }
             _ => return Err(SnapshotError::unreadable("a node of an object of an unknown kind")),
         };
-        self.levels -= 1;
+        self.around -= 1;
         fields.end()?;
-        trie.filter(|trie| is_sound(&trie.sum(), touched)).ok_or_else(|| misshapen("a node of an object"))
+        let trie =
+            trie.filter(|trie| is_sound(&trie.sum(), touched)).ok_or_else(|| misshapen("a node of an object"))?;
+        Ok((trie, splits))
     }
 
     fn enter(&mut self) -> Result<()> {
-        self.levels += 1;
-        if self.levels > LEVELS_MAX {
-            return Err(SnapshotError::unreadable("it is nested too deep"));
-        }
-        Ok(())
+        self.around += 1;
+        self.nest(0)
+    }
+
+    /// Here so many nodes are nested.
+    fn nest(&mut self, levels: usize) -> Result<()> {
+        self.nested = self.nested.max(self.around + levels);
+        if self.nested > LEVELS_MAX { Err(too_deep()) } else { Ok(()) }
     }
 
     fn at(&self, fields: &mut Fields) -> Result<At> {
@@ -297,6 +381,10 @@ fn is_sound(sum: &Sum, touched: At) -> bool {
 
 fn hash_of(text: &str) -> Result<Digest> {
     text.parse().map_err(|_| misshapen("a hash"))
+}
+
+fn too_deep() -> SnapshotError {
+    SnapshotError::unreadable("it is nested too deep")
 }
 
 fn misshapen(what: &str) -> SnapshotError {

@@ -353,6 +353,24 @@ const FIXTURES: &[Fixture] = &[
         "costly_shift",
         &[("{path: /claims/*/status}", "{path: /claims/*/status}\n      - {path: /claims/*, ops: [remove]}")],
     ),
+    change(
+        "costly_invariant",
+        &[(
+            "done:",
+            "  - {name: no-claim-is-the-answer, for: /claims/*, expr: '!has(state.answer) || self.text != state.answer'}\ndone:",
+        )],
+    ),
+    change(
+        "costly_invariant",
+        &[("done:", "  - {name: all-have-text, expr: 'state.claims.all(c, size(c.text) > 0)'}\ndone:")],
+    ),
+    change(
+        "costly_invariant",
+        &[(
+            "done:",
+            "  - {name: no-text-twice, for: /claims/*, expr: 'state.claims.exists_one(c, c.text == self.text)'}\n  - {name: a-text-stays, expr: 'before.claims.all(c, c in state.claims)'}\ndone:",
+        )],
+    ),
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",
@@ -467,6 +485,79 @@ fn grants_that_only_append_do_not_overwrite_each_other() {
         []
     );
     assert_eq!(found(&[APPEND, ("- {path: /claims/*/status}", "- {path: /claims/*}")]), []);
+}
+
+/// The findings of a blueprint with one more invariant, its schema and limits changed as well.
+fn of_invariant(invariant: &str, others: &[(&str, &str)]) -> Vec<(&'static str, String)> {
+    let text = SOUND.replacen("done:", &format!("  - {{name: more, {invariant}}}\ndone:"), 1);
+    let text = others.iter().fold(text, |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "{from:?} is there once");
+        text.replace(from, to)
+    });
+    let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+    findings.into_iter().map(|finding| (finding.code, finding.message)).collect()
+}
+
+#[test]
+fn an_invariant_that_costs_what_a_patch_touches_is_not_reported() {
+    const SHORT: (&str, &str) = ("claims: {type: array,", "claims: {type: array, maxItems: 100,");
+    const FEW_COMMITS: (&str, &str) = (END, "done: {when: has(state.answer)}\nlimits: {commits: 16}\n");
+    const MORE_COMMITS: (&str, &str) = (END, "done: {when: has(state.answer)}\nlimits: {commits: 17}\n");
+    const NOTES: (&str, &str) =
+        ("      answer: {type: string}", "      answer: {type: string}\n      notes: {type: array}");
+    const WRITES_NOTES: (&str, &str) =
+        ("- {path: /answer, ops: [add]}", "- {path: /answer, ops: [add]}\n      - {path: /notes}");
+    const WRITES_A_NOTE: (&str, &str) = (
+        "- {path: /answer, ops: [add]}",
+        "- {path: /answer, ops: [add]}\n      - {path: /notes}\n      - {path: /notes/-, ops: [add]}",
+    );
+    let all = "expr: 'state.claims.all(c, size(c.text) > 0)'";
+    let twice = "for: /claims/*, expr: 'state.claims.exists_one(c, c.text == self.text)'";
+    let answer = "for: /claims/*, expr: '!has(state.answer) || self.text != state.answer'";
+    let asked = "for: /claims/*, expr: 'self.text != request.question'";
+    let notes = "expr: '!has(state.notes) || !(\"\" in state.notes)'";
+    let is_costly = |invariant, others: &[_]| {
+        let found = of_invariant(invariant, others);
+        assert!(found.iter().all(|(code, _)| *code == "costly_invariant"), "{found:?}");
+        !found.is_empty()
+    };
+    for (invariant, others, expected) in [
+        (all, &[] as &[_], true),
+        (all, &[SHORT], false),
+        // Eight operations each make 128 claims at most.
+        (all, &[FEW_COMMITS], false),
+        (all, &[MORE_COMMITS], true),
+        (twice, &[], true),
+        (twice, &[SHORT], false),
+        (answer, &[], true),
+        (answer, &[SHORT], false),
+        // Nobody writes the request.
+        (asked, &[], false),
+        ("expr: 'size(state.claims) < 1000'", &[], false),
+        ("for: /answer, expr: 'size(self) > 0'", &[], false),
+        ("for: /answer, expr: 'size(self) < size(state.claims)'", &[], false),
+        // Where a list is only written as a whole, that costs as much.
+        (notes, &[NOTES, WRITES_NOTES], false),
+        (notes, &[NOTES, WRITES_A_NOTE], true),
+    ] {
+        assert_eq!(is_costly(invariant, others), expected, "{invariant} {others:?}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test may read files")]
+fn the_shipped_blueprints_have_no_finding_of_costs() {
+    for path in ["blueprints/evidence-review.yaml", "examples/word_count.yaml"] {
+        let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        let text = std::fs::read_to_string(text).expect("it is there");
+        let findings = lint::check(&Source::read(path, &text).expect("it is YAML")).findings;
+        let rendered: String = findings.iter().map(render).collect();
+        assert!(!rendered.contains("costly"), "{path}:\n{rendered}");
+        // Its invariants look at lists, which are short because the board ends before they are long.
+        let longer = text.replace("limits: {commits: 60,", "limits: {commits: 600,");
+        let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
+        assert_eq!(findings.iter().any(|finding| finding.code == "costly_invariant"), longer != text, "{path}");
+    }
 }
 
 #[test]

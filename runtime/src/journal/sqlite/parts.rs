@@ -1,18 +1,19 @@
 //! Snapshots in the file: their parts, which of them are kept, and how the rest is removed.
 //!
 //! Parts belong to a board and not to `blobs`, so that what no snapshot names any more can be found without knowing
-//! what views and prompts name. `names` lists the parts that a part names, so that they are found without reading it.
+//! what views and prompts name. `names` lists the parts that a part names, for whoever looks with `sqlite3`. No hash
+//! covers that column, so nothing is removed because of what it says.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use patchboard_kernel::digest::Digest;
+use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::snapshot::Part;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use patchboard_kernel::snapshot::{self, Part};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::append::bad_batch;
 use super::fault::sql_fault;
@@ -31,6 +32,14 @@ pub(super) struct Writer {
     connection: Connection,
     /// Bytes written since the log was last folded.
     unfolded: u64,
+}
+
+/// What must stay.
+#[derive(Default)]
+struct Live {
+    parts: HashSet<String>,
+    /// Those of them that are noted to name other parts than they do, with those that they do.
+    misnoted: Vec<(String, String)>,
 }
 
 impl Writer {
@@ -92,13 +101,16 @@ impl Writer {
             Ok(())
         })?;
         let live = self.live(board, useful.iter().map(|snapshot| snapshot.digest.to_string()))?;
+        for page in live.misnoted.chunks(PAGE) {
+            self.transact(turn, board, epoch, |transaction| note_names(transaction, board, page))?;
+        }
         let mut removed = 0;
         let mut last = String::new();
         loop {
             let page = self.hashes(board, &last)?;
             let Some(end) = page.last() else { break };
             last.clone_from(end);
-            let dead: Vec<_> = page.into_iter().filter(|hash| !live.contains(hash)).collect();
+            let dead: Vec<_> = page.into_iter().filter(|hash| !live.parts.contains(hash)).collect();
             if dead.is_empty() {
                 continue;
             }
@@ -114,25 +126,43 @@ impl Writer {
             })?;
         }
         self.fold_log()?;
-        Ok(Swept { kept: live.len() as u64, removed })
+        Ok(Swept { kept: live.parts.len() as u64, removed })
     }
 
     /// What the parts with these hashes are made of, themselves included.
-    fn live(&self, board: &BoardId, roots: impl Iterator<Item = String>) -> Result<HashSet<String>, JournalError> {
+    fn live(&self, board: &BoardId, roots: impl Iterator<Item = String>) -> Result<Live, JournalError> {
         let mut pending: Vec<String> = roots.collect();
-        let mut live = HashSet::new();
-        let mut names = self
+        let mut live = Live::default();
+        let mut statement = self
             .connection
-            .prepare_cached("SELECT names FROM parts WHERE board = ?1 AND hash = ?2")
+            .prepare_cached("SELECT names, bytes FROM parts WHERE board = ?1 AND hash = ?2")
             .map_err(sql_fault)?;
         while let Some(hash) = pending.pop() {
-            if live.contains(&hash) {
+            if live.parts.contains(&hash) {
                 continue;
             }
-            let named: Option<String> =
-                names.query_row((board.as_str(), &hash), |row| row.get(0)).optional().map_err(sql_fault)?;
-            pending.extend(named.iter().flat_map(|names| names.split_ascii_whitespace()).map(str::to_owned));
-            live.insert(hash);
+            let mut rows = statement.query((board.as_str(), &hash)).map_err(sql_fault)?;
+            let Some(row) = rows.next().map_err(sql_fault)? else { continue };
+            let (noted, text) = (bytes(row, 0)?, bytes(row, 1)?);
+            // That is much faster than reading the part, and misses nothing.
+            let quoted = quoted_hashes(text).join(" ");
+            let mut names = quoted.as_str();
+            let exact;
+            if noted != quoted.as_bytes() {
+                exact = names_of(&hash, text);
+                match &exact {
+                    Some(exact) => {
+                        names = exact;
+                        if noted != exact.as_bytes() {
+                            live.misnoted.push((hash.clone(), exact.clone()));
+                        }
+                    }
+                    // Altered, or of another layout: rather keep too much.
+                    None => pending.extend(String::from_utf8_lossy(noted).split_ascii_whitespace().map(str::to_owned)),
+                }
+            }
+            pending.extend(names.split_ascii_whitespace().map(str::to_owned));
+            live.parts.insert(hash);
         }
         Ok(live)
     }
@@ -184,12 +214,49 @@ fn is_stored(connection: &Connection, board: &BoardId, hash: Digest) -> Result<b
 }
 
 fn insert(connection: &Connection, board: &BoardId, part: &Part) -> Result<(), JournalError> {
-    let names: Vec<String> = part.names.iter().map(Digest::to_string).collect();
-    let row = (board.as_str(), part.hash.to_string(), names.join(" "), part.text.as_bytes());
+    let row = (board.as_str(), part.hash.to_string(), noted_as(&part.names), part.text.as_bytes());
     connection
         .prepare_cached("INSERT INTO parts (board, hash, names, bytes) VALUES (?1, ?2, ?3, ?4)")
         .and_then(|mut statement| statement.execute(row))
         .map_err(sql_fault)?;
+    Ok(())
+}
+
+/// The bytes of a column, whatever they are.
+fn bytes<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], JournalError> {
+    let value = row.get_ref(column).map_err(sql_fault)?;
+    value.as_bytes().map_err(|error| JournalError::Corrupt { seq: None, what: error.to_string() })
+}
+
+/// Every text in a part that could be a hash; those it names are among them.
+fn quoted_hashes(text: &[u8]) -> Vec<&str> {
+    let is_hash = |window: &&[u8]| {
+        window[0] == b'"'
+            && window[65] == b'"'
+            && window[1..65].iter().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte))
+    };
+    let found = text.windows(66).filter(is_hash);
+    found.filter_map(|window| std::str::from_utf8(&window[1..65]).ok()).collect()
+}
+
+/// The parts that a part names, as they are noted; none if its text is not the one with its hash, or of another layout.
+fn names_of(hash: &str, text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?;
+    let names = snapshot::names(text).filter(|_| sha256(text.as_bytes()).to_string() == hash)?;
+    Some(noted_as(&names))
+}
+
+fn noted_as(names: &[Digest]) -> String {
+    names.iter().map(Digest::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String)]) -> Result<(), JournalError> {
+    let mut update =
+        connection.prepare_cached("UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2").map_err(sql_fault)?;
+    for (hash, names) in parts {
+        tracing::warn!(%board, hash, "a part of a snapshot was noted to name other parts than it does; mended");
+        update.execute((board.as_str(), hash, names)).map_err(sql_fault)?;
+    }
     Ok(())
 }
 
@@ -218,7 +285,8 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
     if !format::has_snapshots(connection)? {
         return Ok(Vec::new());
     }
-    let wrong = || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board}") };
+    let wrong =
+        || JournalError::Corrupt { seq: None, what: format!("the list of snapshots of board {board} cannot be read") };
     listed(connection, board)?.into_iter().map(|(_, kept)| kept.ok_or_else(wrong)).collect()
 }
 
@@ -227,13 +295,20 @@ fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<K
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
         .map_err(sql_fault)?;
-    let rows =
-        statement.query_map([board.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(sql_fault)?;
-    let read = |(seq, digest, record): (i64, String, i64)| {
-        let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
-        Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
-    };
-    rows.map(|row| row.map(|row: (i64, String, i64)| (row.0, read(row))).map_err(sql_fault)).collect()
+    let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
+    let mut listed = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        let seq: i64 = row.get(0).map_err(sql_fault)?;
+        listed.push((seq, kept_snapshot(seq, row)));
+    }
+    Ok(listed)
+}
+
+fn kept_snapshot(seq: i64, row: &Row<'_>) -> Option<KeptSnapshot> {
+    // A text that is none must not keep the sweep from taking it out.
+    let (digest, record): (String, i64) = (row.get(1).ok()?, row.get(2).ok()?);
+    let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
+    Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
 }
 
 /// The text of a part.
@@ -247,4 +322,23 @@ pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Re
         statement.query_row((board.as_str(), hash.to_string()), |row| row.get(0)).optional().map_err(sql_fault)?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored part {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
+}
+
+/// The parts that a part is noted to name.
+pub(super) fn noted(
+    connection: &Connection,
+    board: &BoardId,
+    hash: Digest,
+) -> Result<Option<Vec<Digest>>, JournalError> {
+    if !format::has_snapshots(connection)? {
+        return Ok(None);
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT names FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_fault)?;
+    let mut rows = statement.query((board.as_str(), hash.to_string())).map_err(sql_fault)?;
+    let Some(row) = rows.next().map_err(sql_fault)? else { return Ok(None) };
+    let names = std::str::from_utf8(bytes(row, 0)?).ok();
+    let names = names.and_then(|names| names.split_ascii_whitespace().map(|name| name.parse().ok()).collect());
+    let what = || format!("what the part {hash} is noted to name cannot be read");
+    names.map(Some).ok_or_else(|| JournalError::Corrupt { seq: None, what: what() })
 }

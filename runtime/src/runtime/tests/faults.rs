@@ -197,6 +197,9 @@ impl Journal for Faulty {
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
         self.inner.part(board, hash)
     }
+    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        self.inner.noted_names(board, hash)
+    }
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
         let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {

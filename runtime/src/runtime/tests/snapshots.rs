@@ -252,12 +252,21 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
-    let newest = sound(&journal, &id)[0];
-    let spoilt = shell(&dir)
-        .execute("UPDATE snapshots SET digest = 'x' || substr(digest, 2) WHERE seq = ?1", [newest.of.0.cast_signed()]);
-    assert_eq!(spoilt, Ok(1));
-    let fault = audit::verify(&journal, &id, None).expect_err("it is found");
-    assert!(fault.to_string().contains("list of snapshots"), "{fault}");
+    let [newest, older] = sound(&journal, &id)[..] else { panic!("two are kept") };
+    let spoil = |value: &str, seq: Seq| {
+        let sql = format!("UPDATE snapshots SET {value} WHERE seq = {}", seq.0);
+        assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1, "{sql}");
+    };
+    for value in ["digest = CAST(x'ff' AS TEXT)", "digest = 'x' || substr(digest, 2)"] {
+        spoil(value, newest.of);
+        let fault = audit::verify(&journal, &id, None).expect_err("it is found");
+        assert_eq!(fault.code(), "bad_snapshot_list", "{value}");
+        assert!(fault.to_string().contains("list of snapshots") && !fault.to_string().contains("backup"), "{fault}");
+        spoil(&format!("digest = '{}'", newest.digest), newest.of);
+        sound(&journal, &id);
+    }
+    spoil("digest = CAST(x'ff' AS TEXT)", newest.of);
+    spoil("record = -1", older.of);
     let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
     assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
     let runtime = kept_by(journal.clone(), every(100)).await;
@@ -267,6 +276,65 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     }
     runtime.shutdown().await;
     assert!(sound(&journal, &id)[0].of > newest.of);
+}
+
+#[tokio::test]
+async fn what_is_noted_of_parts_removes_none_that_is_needed() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(100), 250).await;
+    let kept = sound(&journal, &id);
+    let count = |sql: &str| shell(&dir).query_row(sql, (), |row| row.get::<_, i64>(0)).expect(sql).unsigned_abs();
+    let parts = || count("SELECT count(*) FROM parts");
+    let before = parts();
+    assert!(count("SELECT count(*) FROM parts WHERE names != ''") > 3);
+    for names in ["''", "CAST(x'ff' AS TEXT)", "hash", "names || ' ' || hash", "substr(names, 66)", "upper(names)"] {
+        let sql = format!("UPDATE parts SET names = {names}");
+        assert_eq!(shell(&dir).execute(&sql, ()).expect("altered") as u64, before);
+        if names != "upper(names)" {
+            let fault = audit::verify(&journal, &id, None).expect_err(names);
+            assert_eq!(fault.code(), "bad_snapshot_list", "{names}: {fault}");
+        }
+        let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+        assert_eq!((recovered.from, recovered.unusable), (Some(kept[0].of), Vec::new()), "{names}: it is believed");
+        let swept = journal.sweep(&id, 0, 2, &[]).expect("swept");
+        assert_eq!((swept.kept, swept.removed, parts()), (before, 0, before), "{names}");
+        assert_eq!(sound(&journal, &id), kept, "{names}: the sweep has mended it");
+    }
+    // A text that was altered may name anything: what is noted still counts, and the snapshot is given up for itself.
+    let sql = "UPDATE parts SET bytes = CAST('[]' AS BLOB) WHERE hash = ?1";
+    assert_eq!(shell(&dir).execute(sql, [kept[1].digest.to_string()]).expect("altered"), 1);
+    assert_eq!(journal.sweep(&id, 0, 2, &[]).expect("swept").removed, 0);
+    assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
+    assert!(journal.sweep(&id, 0, 2, &[kept[1].of]).expect("swept").removed > 0);
+    assert_eq!(sound(&journal, &id), kept[..1]);
+}
+
+#[tokio::test]
+async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, every(100), 250).await;
+    let mut board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    let dead = Part { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
+    journal.store_parts(&id, 0, std::slice::from_ref(&dead)).expect("stored");
+    // It is in the document, in a snapshot that is kept, and no part is misnoted because of it.
+    let patch = json!([{"op": "add", "path": "/steps/-", "value": dead.hash.to_string()}]);
+    let from = From::Direct { token: None, base: None };
+    let proposal = Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None };
+    let at = Timestamp(1_700_000_000_000);
+    let (seq, hash) = board.head();
+    let mut records = board.step(at, Input::Propose(proposal)).records;
+    let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
+    records.extend(board.step(at, Input::Snapshot { of: taken.of, digest: taken.digest }).records);
+    let expected = Some(Head { seq, hash });
+    let batch = Batch { board: id.clone(), epoch: 0, expected, records, blobs: Vec::new() };
+    journal.append(batch).await.expect("appended");
+    let is_there = || journal.part(&id, dead.hash).expect("read").is_some();
+    assert!(is_there());
+    journal.sweep(&id, 0, 2, &[]).expect("swept");
+    assert_eq!(sound(&journal, &id)[0].of, taken.of);
+    assert!(!is_there(), "what looks like a name is told from one");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (Part, usize) {
     let mut bytes = 0;
     let mut sink = |part: Part| {
         assert!(part.names.iter().all(|name| parts.contains_key(name)), "a part names what was not handed out");
+        assert_eq!(crate::snapshot::names(&part.text).as_ref(), Some(&part.names));
         bytes += part.text.len();
         parts.insert(part.hash, part);
         Ok::<_, Infallible>(())

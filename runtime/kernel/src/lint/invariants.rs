@@ -1,0 +1,178 @@
+//! What makes an invariant cost more than a patch touches: it is evaluated for every instance although only what they
+//! share has changed, or it looks through a whole collection. What the kernel evaluates when is in [`crate::invariant`].
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::conditions::place;
+use super::paths::request_part;
+use super::{Check, Expression, Owner, Write};
+use crate::blueprint::GrantOp;
+use crate::expr::Reference;
+use crate::invariant::shared_references;
+use crate::pattern::{Pattern, PatternToken};
+use crate::schema::{FEW, Location, Schema};
+use crate::source::push_token;
+
+/// How many places of the initial state are looked at for how large a collection is at first.
+const PLACES_MAX: usize = 1000;
+
+impl Check<'_> {
+    /// Warns of invariants whose evaluation grows with the board.
+    pub(super) fn invariants(&mut self) {
+        let found: Vec<_> = self
+            .expressions
+            .iter()
+            .filter_map(|expression| Some((expression.pointer.clone(), self.costly(expression)?)))
+            .collect();
+        for (pointer, (message, help)) in found {
+            self.find("costly_invariant", &pointer, message, help);
+        }
+    }
+
+    /// Message and help, if it is costly.
+    fn costly(&self, expression: &Expression<'_>) -> Option<(String, String)> {
+        let Owner::Invariant(invariant) = expression.owner else { return None };
+        let expr = &expression.expr;
+        let each = invariant.each.as_deref().and_then(|each| Pattern::parse(each).ok());
+        let every = each.filter(|each| self.has_many(each)).and_then(|each| {
+            let when = self.when(shared_references(expr))?;
+            Some(format!("is evaluated for every `{each}` {when}"))
+        });
+        let is_always = expr.references().iter().any(is_new_each_time);
+        let looks = expr.looks();
+        let searched = looks.iter().filter(|look| look.is_searched).filter_map(|look| place(look, expression.owner));
+        let long: BTreeSet<String> =
+            searched.filter(|place| self.is_long(place, is_always)).map(|place| place.to_string()).collect();
+        let through = format!("looks through the whole of {}", listed(&long, "and"));
+        let name = &invariant.name;
+        let bound = format!("of at most {FEW}");
+        match (every, long.first()) {
+            (None, None) => None,
+            (Some(every), None) => Some((
+                format!("`{name}` {every}; nothing bounds their number"),
+                format!(
+                    "Let it refer to `self` alone, or give the collection a `maxItems` or `maxProperties` {bound}."
+                ),
+            )),
+            (Some(every), Some(_)) => Some((
+                format!("`{name}` {every}, and {through} each time; nothing bounds their number"),
+                format!(
+                    "Let it refer to `self` alone, or give the collections a `maxItems` or `maxProperties` {bound}."
+                ),
+            )),
+            (None, Some(first)) => {
+                let when = if is_always { "at every commit" } else { "whenever something in it changes" };
+                let help =
+                    format!("Say it of each element (`for: {first}/*`), or give the array a `maxItems` {bound}.");
+                Some((format!("`{name}` {through} {when}; nothing bounds its size"), help))
+            }
+        }
+    }
+
+    /// When something changes that is referred to; `None`: never.
+    fn when<'r>(&self, references: impl Iterator<Item = &'r Reference>) -> Option<String> {
+        let mut causes = BTreeSet::new();
+        for reference in references {
+            let place = place_of(reference);
+            if is_new_each_time(reference) || place.is_empty() {
+                return Some("at every commit".to_owned());
+            }
+            let is_changed = |pattern: &Pattern| self.writes().any(|(_, write)| meets(pattern, write));
+            if Pattern::parse(&place).is_ok_and(|pattern| is_changed(&pattern)) {
+                causes.insert(place);
+            }
+        }
+        (!causes.is_empty()).then(|| format!("whenever {} changes", listed(&causes, "or")))
+    }
+
+    /// Whether nothing bounds how many places a pattern matches.
+    fn has_many(&self, each: &Pattern) -> bool {
+        (0..).zip(each.tokens()).any(|(above, token)| match token {
+            PatternToken::Literal(_) => false,
+            PatternToken::Deep => true,
+            PatternToken::Any | PatternToken::Append => {
+                let collection = each.prefix(above);
+                self.schema_of(&collection).is_some_and(|(schema, sought, _)| !keeps_few(schema, &sought))
+                    && !self.stays_few(&collection)
+            }
+        })
+    }
+
+    /// Whether an array may become long and a small write makes an invariant that goes through it be evaluated; each
+    /// write does that `is_always`.
+    fn is_long(&self, array: &Pattern, is_always: bool) -> bool {
+        let Some((schema, sought, _)) = self.schema_of(array) else { return false };
+        // Where it is always written as a whole, the write costs as much.
+        let is_written_into = self.writes().any(|(_, write)| array.lies_above(&write.pattern));
+        schema.may_be_array(&sought)
+            && !keeps_few(schema, &sought)
+            && (is_written_into || is_always)
+            && !self.stays_few(array)
+    }
+
+    /// Whether a collection is small at first, and all commits together cannot make it large.
+    fn stays_few(&self, collection: &Pattern) -> bool {
+        if request_part(&collection.to_string()).is_some() {
+            return false;
+        }
+        let mut growth: u64 = 0;
+        for (worker, write) in self.writes() {
+            if collection.collides(&write.pattern) || write.pattern.lies_above(collection) {
+                return false;
+            }
+            let elements = write.pattern.prefix(write.pattern.tokens().len().saturating_sub(1));
+            if collection.collides(&elements) && adds(write) {
+                let ops = self.blueprint.workers.get(worker).map_or(u32::MAX, |worker| worker.patch.max_ops);
+                growth = growth.max(ops.into());
+            }
+        }
+        let initial = &self.blueprint.state.initial;
+        let places = collection.instances_of_value(initial, PLACES_MAX);
+        let sizes = places.iter().filter_map(|place| initial.pointer(place.as_str())).map(|value| match value {
+            Value::Array(items) => items.len(),
+            Value::Object(members) => members.len(),
+            _ => 0,
+        });
+        let first = sizes.max().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+        growth.saturating_mul(self.blueprint.limits.commits).saturating_add(first) <= FEW
+    }
+}
+
+/// Whether the schema keeps elements or members few, or is not known to allow any.
+fn keeps_few(schema: &Schema, collection: &Pattern) -> bool {
+    let Location::Legal(fragments) = schema.locate(collection) else { return true };
+    fragments.iter().filter_map(|fragment| schema.document().pointer(fragment)).any(|fragment| {
+        let at_most = |keyword: &str| fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= FEW);
+        let is_closed = fragment.get("additionalProperties") == Some(&Value::Bool(false))
+            && fragment.get("patternProperties").is_none();
+        at_most("maxItems") || at_most("maxProperties") || is_closed
+    })
+}
+
+/// What comes with each commit anew.
+fn is_new_each_time(reference: &Reference) -> bool {
+    matches!(reference.variable, "before" | "patch")
+}
+
+/// The place in the document; empty for all of it.
+fn place_of(reference: &Reference) -> String {
+    let mut place = if reference.variable == "request" { "/request".to_owned() } else { String::new() };
+    reference.path.iter().for_each(|name| push_token(&mut place, name));
+    place
+}
+
+/// Whether a write can change something at, above or below a place.
+fn meets(place: &Pattern, write: &Write<'_>) -> bool {
+    place.collides(&write.pattern) || place.lies_above(&write.pattern) || write.pattern.lies_above(place)
+}
+
+fn adds(write: &Write<'_>) -> bool {
+    write.grant.ops.iter().any(|op| matches!(op, GrantOp::Add | GrantOp::Insert | GrantOp::Move | GrantOp::Copy))
+}
+
+fn listed(places: &BTreeSet<String>, last: &str) -> String {
+    let named: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
+    named.join(&format!(" {last} "))
+}

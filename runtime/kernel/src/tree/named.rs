@@ -1,0 +1,91 @@
+//! Finds which parts the form of a stored value names, without building it; the format is in [`crate::snapshot`].
+//!
+//! What has not the form it must have names nothing here; whoever reads it says what is wrong. Recursion is as deep as
+//! one part is nested, which is as deep as JSON is read.
+
+use serde_json::Value;
+
+use crate::digest::Digest;
+use crate::snapshot::LAYOUT;
+
+/// What a part is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A long text.
+    Text,
+    /// A node of an array.
+    Chunk,
+    /// A node of an object.
+    Trie,
+}
+
+/// A part as others name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    pub(crate) kind: Kind,
+    pub(crate) hash: Digest,
+}
+
+/// The parts that a value names, in the order in which they are written.
+pub(crate) fn of_value(value: &Value, names: &mut Vec<Name>) {
+    let Value::Array(fields) = value else { return };
+    match (fields.first().and_then(Value::as_str), fields.as_slice()) {
+        (Some("t"), [_, Value::String(hash)]) => name(Kind::Text, hash, names),
+        (Some("a"), [_, _, _, node]) => of_node(Kind::Chunk, node, names),
+        (Some("o"), [_, _, _, node]) => of_node(Kind::Trie, node, names),
+        _ => {}
+    }
+}
+
+/// The parts that a stored text names, in the order in which they are written, whether it is a manifest or a part; none
+/// if it is neither.
+pub(crate) fn of_text(text: &str) -> Option<Vec<Digest>> {
+    let mut names = Vec::new();
+    match serde_json::from_str(text).ok()? {
+        Value::Object(manifest) => {
+            if manifest.get("layout")?.as_u64() != Some(u64::from(LAYOUT)) {
+                return None;
+            }
+            for tree in manifest.get("trees")?.as_array()? {
+                of_value(tree.get(2)?, &mut names);
+            }
+            of_value(manifest.get("rest")?, &mut names);
+        }
+        Value::String(_) => {}
+        node => {
+            let kind = match node.get(0)?.as_str()? {
+                "l" | "i" => Kind::Chunk,
+                "b" | "s" => Kind::Trie,
+                _ => return None,
+            };
+            of_part(kind, &node, &mut names);
+        }
+    }
+    Some(names.into_iter().map(|name| name.hash).collect())
+}
+
+/// The same of a part.
+pub(crate) fn of_part(kind: Kind, form: &Value, names: &mut Vec<Name>) {
+    if form.is_array() {
+        of_node(kind, form, names);
+    }
+}
+
+fn of_node(kind: Kind, node: &Value, names: &mut Vec<Name>) {
+    let fields = match node {
+        Value::String(hash) => return name(kind, hash, names),
+        Value::Array(fields) => fields,
+        _ => return,
+    };
+    let Some(Value::Array(below)) = fields.last() else { return };
+    match fields.first().and_then(Value::as_str) {
+        Some("l") => below.iter().for_each(|value| of_value(value, names)),
+        Some("b") => below.iter().skip(1).step_by(2).for_each(|value| of_value(value, names)),
+        Some("i" | "s") => below.iter().for_each(|node| of_node(kind, node, names)),
+        _ => {}
+    }
+}
+
+fn name(kind: Kind, hash: &str, names: &mut Vec<Name>) {
+    names.extend(hash.parse().ok().map(|hash| Name { kind, hash }));
+}
