@@ -553,8 +553,9 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
         let findings = lint::check(&Source::read(path, &text).expect("it is YAML")).findings;
         let rendered: String = findings.iter().map(render).collect();
         assert!(!rendered.contains("costly"), "{path}:\n{rendered}");
-        // Its invariants look at lists, which are short because the board ends before they are long.
-        let longer = text.replace("limits: {commits: 60,", "limits: {commits: 600,");
+        // Its invariants look at lists, which are short because the schema and the end of the board keep them so.
+        let longer =
+            text.replace("limits: {commits: 60,", "limits: {commits: 600,").replace("        maxItems: 8\n", "");
         let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
         assert_eq!(findings.iter().any(|finding| finding.code == "costly_invariant"), longer != text, "{path}");
     }
