@@ -113,7 +113,7 @@ pub struct Empty {}
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Created {
-    /// [`FORMAT`].
+    /// [`FORMAT`](super::FORMAT).
     pub format: u32,
     /// The board.
     pub board: BoardId,
