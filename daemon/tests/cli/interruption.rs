@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -269,6 +268,11 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().expect("the binary can be run")
     };
+    // Bytes of the journal's files.
+    let stored = || -> u64 {
+        let files = fs::read_dir(sandbox.path().join(".patchboard")).into_iter().flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+    };
     let mut broken_off = 0;
     for turn in 0..4_u64 {
         let (arguments, awaited): (&[&str], _) = match turn {
@@ -276,10 +280,14 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
             // A snapshot is due, and begun with the first record.
             _ => (&["resume", "last", "--allow-inline"], "invoked mason"),
         };
+        let before = stored();
         let mut child = start(arguments);
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let is_told = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
-        std::thread::sleep(Duration::from_millis(turn * 10));
+        // Each turn is killed when more of the snapshot has been written.
+        while stored() < before + turn * 300_000 && !has_snapshot() {
+            assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
+        }
         child.kill().expect("it can be killed");
         child.wait().expect("it ends");
         assert!(is_told, "{awaited:?} was never told in turn {turn}");
