@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Diagnostic, Report, Severity};
+use patchboard_kernel::lint::{self, Diagnostic, Opaque, Report, Severity};
 use patchboard_kernel::source::{self, Source};
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
                 message: format!("{name} cannot be read: {why}"),
                 help: UNREADABLE_HELP.to_owned(),
             };
-            let report = Report { blueprint: None, findings: vec![finding] };
+            let report = refused(finding);
             Reading { name, texts: BTreeMap::new(), report }
         }
     }
@@ -68,7 +68,6 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
 fn read_text(path: &Path, name: String, text: String) -> Reading {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut texts = BTreeMap::from([(String::new(), text.clone())]);
-    let refused = |finding| Report { blueprint: None, findings: vec![finding] };
     let report = match Source::read(&name, &text) {
         Err(finding) => refused(finding),
         Ok(source) => {
@@ -81,6 +80,11 @@ fn read_text(path: &Path, name: String, text: String) -> Reading {
         }
     };
     Reading { name, texts, report }
+}
+
+/// What is reported of a file that holds no blueprint.
+fn refused(finding: Diagnostic) -> Report {
+    Report { blueprint: None, findings: vec![finding], opaque: Vec::new() }
 }
 
 /// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
@@ -116,19 +120,29 @@ impl Reading {
     /// One finding as text of several lines.
     pub(crate) fn text(&self, finding: &Diagnostic) -> String {
         let text = self.texts.get(finding.file.as_deref().unwrap_or_default());
-        diagnostics::text(finding, &self.file(finding), text.map_or("", String::as_str))
+        diagnostics::text(finding, &self.path(finding.file.as_deref()), text.map_or("", String::as_str))
     }
 
     /// One finding as JSON.
     pub(crate) fn json(&self, finding: &Diagnostic) -> Value {
         let mut value = diagnostics::json(finding);
-        value["file"] = self.file(finding).into();
+        value["file"] = self.path(finding.file.as_deref()).into();
         value
     }
 
-    /// The file a finding is in, as a path the user can open.
-    fn file(&self, finding: &Diagnostic) -> String {
-        match &finding.file {
+    /// One opaque place as a line.
+    pub(crate) fn opaque_text(&self, opaque: &Opaque) -> String {
+        diagnostics::opaque_text(opaque, &self.path(opaque.file.as_deref()))
+    }
+
+    /// One opaque place as JSON.
+    pub(crate) fn opaque_json(&self, opaque: &Opaque) -> Value {
+        diagnostics::opaque_json(opaque, &self.path(opaque.file.as_deref()))
+    }
+
+    /// The file that a fragment is, or the blueprint itself, as a path the user can open.
+    fn path(&self, fragment: Option<&str>) -> String {
+        match fragment {
             None => self.name.clone(),
             Some(fragment) => Path::new(&self.name).with_file_name("").join(fragment).display().to_string(),
         }

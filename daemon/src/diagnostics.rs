@@ -1,7 +1,8 @@
 //! Shows findings about a blueprint the way a compiler shows them: code, place, the line itself, and how to mend it.
 
 use owo_colors::OwoColorize as _;
-use patchboard_kernel::lint::{Diagnostic, Severity};
+use patchboard_kernel::lint::{Diagnostic, Opaque, Severity};
+use patchboard_kernel::schema::FEW;
 use serde_json::{Value, json};
 
 use crate::output::{clean, one_line};
@@ -48,6 +49,46 @@ pub(crate) fn json(finding: &Diagnostic) -> Value {
         "column": finding.position.map(|position| position.column),
         "message": finding.message,
         "help": finding.help,
+    })
+}
+
+/// One opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims …`.
+pub(crate) fn opaque_text(opaque: &Opaque, file: &str) -> String {
+    let at = opaque.position.map_or(String::new(), |position| format!(":{}:{}", position.line, position.column));
+    let named =
+        |place: &str| if place.is_empty() { "the document".to_owned() } else { format!("`{}`", one_line(place)) };
+    let place = named(&opaque.place);
+    let size = match &opaque.grows {
+        Some(collection) if *collection == opaque.place => "nothing bounds its size".to_owned(),
+        Some(collection) => format!("nothing bounds the size of {}", named(collection)),
+        None => format!("every collection this goes through has at most {FEW} elements or members"),
+    };
+    let writers = match opaque.writers.as_slice() {
+        [] => "nobody writes in it".to_owned(),
+        [writer] => format!("{writer} writes in it"),
+        writers => {
+            let names: Vec<&str> = writers.iter().map(|name| name.as_str()).collect();
+            format!("{} write in it", names.join(", "))
+        }
+    };
+    format!(
+        "{}{at}: a write under {place} validates the whole of {place} because of `{}`; {size}; {writers}",
+        one_line(file),
+        opaque.keyword
+    )
+}
+
+/// One opaque place as JSON.
+pub(crate) fn opaque_json(opaque: &Opaque, file: &str) -> Value {
+    json!({
+        "file": file,
+        "place": opaque.place,
+        "keyword": opaque.keyword,
+        "pointer": opaque.pointer,
+        "line": opaque.position.map(|position| position.line),
+        "column": opaque.position.map(|position| position.column),
+        "grows": opaque.grows,
+        "writers": opaque.writers,
     })
 }
 

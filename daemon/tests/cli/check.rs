@@ -52,6 +52,34 @@ fn warnings_pass_unless_they_are_denied() {
 }
 
 #[test]
+fn opaque_places_are_listed_with_what_bounds_them_and_who_writes_there() {
+    let sandbox = Sandbox::new();
+    let array = "        type: array\n";
+    let across = "        contains: {required: [text]}\n        minContains: 0\n        type: array\n";
+    let growing = NOTES.replace(array, across);
+    assert_ne!(growing, NOTES);
+    sandbox.write("bounded.yaml", growing.replace(across, &format!("{across}        maxItems: 9\n")));
+    sandbox.write("growing.yaml", growing);
+    let plain = sandbox.run(&["check", "--costs", "notes.yaml"]).exits(0);
+    assert_eq!(plain.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
+    let line = 1 + NOTES.lines().position(|line| line == "        type: array").expect("a line says it is an array");
+    let because = "a write under `/notes` validates the whole of `/notes` because of `contains`";
+    let bounded = sandbox.run(&["check", "--costs", "bounded.yaml"]).exits(0);
+    assert!(bounded.stdout.starts_with(&format!("bounded.yaml:{line}:")), "{}", bounded.stdout);
+    assert!(bounded.stdout.contains(&format!("{because}; every collection")), "{}", bounded.stdout);
+    let growing = sandbox.run(&["check", "--costs", "growing.yaml"]).exits(0);
+    assert!(growing.stdout.contains(&format!("{because}; nothing bounds its size")), "{}", growing.stdout);
+
+    let files = ["check", "--costs", "--output", "json", "bounded.yaml", "growing.yaml"];
+    let costs = sandbox.run(&files).exits(0).json()["costs"].clone();
+    assert_eq!(costs.as_array().map(Vec::len), Some(2), "{costs}");
+    assert_eq!((&costs[0]["file"], &costs[0]["grows"]), (&"bounded.yaml".into(), &serde_json::Value::Null));
+    assert_eq!((&costs[1]["file"], &costs[1]["grows"]), (&"growing.yaml".into(), &"/notes".into()));
+    assert_eq!(costs[0]["pointer"], "/state/schema/properties/notes/contains");
+    assert!(costs[0]["writers"].as_array().is_some_and(|writers| !writers.is_empty()), "{costs}");
+}
+
+#[test]
 fn a_text_that_is_no_blueprint_and_a_file_that_is_not_there_are_findings() {
     let sandbox = Sandbox::new();
     sandbox.write("broken.yaml", "blueprint: 1\nname: [\n");

@@ -1,30 +1,51 @@
-//! What makes a write cost more than it changes: keywords that look across a collection without a bound.
+//! What makes a write cost more than it changes: keywords that look across a value, and elements that shift.
 
 use std::collections::BTreeMap;
 
 use super::Check;
 use crate::blueprint::GrantOp;
+use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::{Cost, FEW, Location, Schema, StateSchema};
+use crate::source::Position;
+
+/// An opaque place: a write in it validates more than it touches.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Opaque {
+    /// Path pattern of the value that is validated whole at every write in it; empty for the document.
+    pub place: String,
+    /// The keyword because of which it is.
+    pub keyword: String,
+    /// JSON Pointer of the keyword in the blueprint.
+    pub pointer: String,
+    /// Where in the source, if it was read from one.
+    pub position: Option<Position>,
+    /// The fragment that `position` is in; `None` for the blueprint's own file.
+    pub file: Option<String>,
+    /// Path pattern of the first collection that is gone through and that nothing bounds; `None` if all of them have at
+    /// most [`FEW`] elements or members.
+    pub grows: Option<String>,
+    /// The workers who may write there.
+    pub writers: Vec<WorkerName>,
+}
 
 impl Check<'_> {
-    /// Warns of places where a worker may write and where each write makes validation go through a whole collection
-    /// that may grow for ever.
+    /// Lists the opaque places, and warns of those where a worker may write and where each write goes through a
+    /// collection that may grow for ever.
     pub(super) fn costs(&mut self) {
         let state = &self.blueprint.state;
         let Ok(schema) = StateSchema::compile(&state.schema, state.assert_formats) else { return };
+        self.opaque = schema.costs().into_iter().map(|cost| self.opaque(cost)).collect();
         // One finding for all keywords of one schema that go through the same.
-        let mut grouped: BTreeMap<(String, String, String), Vec<Cost>> = BTreeMap::new();
-        for cost in schema.costs() {
-            let Some(collection) = cost.collection.clone() else { continue };
-            if self.is_written(&cost.place) {
-                let owner = cost.pointer.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
-                grouped.entry((cost.place.clone(), collection, owner)).or_default().push(cost);
-            }
+        let mut grouped: BTreeMap<(String, String, String), Vec<Opaque>> = BTreeMap::new();
+        for opaque in self.opaque.iter().filter(|opaque| !opaque.writers.is_empty()) {
+            let Some(collection) = opaque.grows.clone() else { continue };
+            let owner = opaque.pointer.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
+            grouped.entry((opaque.place.clone(), collection, owner)).or_default().push(opaque.clone());
         }
-        for ((place, collection, _), costs) in grouped {
-            let Some(first) = costs.first() else { continue };
-            let mut keywords: Vec<String> = costs.iter().map(|cost| format!("`{}`", cost.keyword)).collect();
+        for ((place, collection, _), places) in grouped {
+            let Some(first) = places.first() else { continue };
+            let mut keywords: Vec<String> = places.iter().map(|opaque| format!("`{}`", opaque.keyword)).collect();
             keywords.dedup();
             let under = if place.is_empty() { "any write".to_owned() } else { format!("a write under `{place}`") };
             let through = if collection.is_empty() { "document".to_owned() } else { format!("`{collection}`") };
@@ -32,8 +53,20 @@ impl Check<'_> {
                 "{under} makes validation go through the whole {through} because of {}; nothing bounds its size",
                 keywords.join(", ")
             );
-            let pointer = format!("/state/schema{}", first.pointer);
-            self.find("costly_schema", &pointer, message, help(&first.keyword));
+            self.find("costly_schema", &first.pointer, message, help(&first.keyword));
+        }
+    }
+
+    fn opaque(&self, cost: Cost) -> Opaque {
+        let pointer = format!("/state/schema{}", cost.pointer);
+        Opaque {
+            writers: self.writers_of(&cost.place),
+            place: cost.place,
+            keyword: cost.keyword,
+            position: self.source.position(&pointer),
+            file: self.source.fragment(&pointer).map(str::to_owned),
+            pointer,
+            grows: cost.collection,
         }
     }
 
@@ -66,10 +99,15 @@ impl Check<'_> {
         }
     }
 
-    /// Whether somebody may write something below a place, or the place.
-    fn is_written(&self, place: &str) -> bool {
-        let Ok(place) = Pattern::parse(place) else { return true };
-        self.writes().any(|(_, write)| place.collides(&write.pattern) || place.lies_above(&write.pattern))
+    /// Who may write something below a place, or the place.
+    fn writers_of(&self, place: &str) -> Vec<WorkerName> {
+        let place = Pattern::parse(place).ok();
+        let reaches =
+            |grant: &Pattern| place.as_ref().is_none_or(|place| place.collides(grant) || place.lies_above(grant));
+        let mut writers: Vec<WorkerName> =
+            self.writes().filter(|(_, write)| reaches(&write.pattern)).map(|(name, _)| name.clone()).collect();
+        writers.dedup();
+        writers
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
-//! (what expressions look at), `flow` (what wakes what), `fields` (who writes what)
-//! `costs` and `invariants` (what makes a write slow). A blueprint without an error is one that a board can be made of. Whether
-//! the operator has the models and programs it names is not known here.
+//! (what expressions look at), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
+//! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
+//! and programs it names is not known here.
 
 mod codes;
 mod conditions;
@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use codes::CODES;
+pub use costs::Opaque;
 
 use crate::blueprint::{Blueprint, Invariant, Rule, Worker, WriteGrant};
 use crate::expr::Expr;
@@ -107,6 +108,8 @@ pub struct Report {
     pub blueprint: Option<Blueprint>,
     /// Errors first, each group in order of position; at most [`FINDINGS_MAX`].
     pub findings: Vec<Diagnostic>,
+    /// Where a write validates more than it touches, by place; empty if there is an error among the findings.
+    pub opaque: Vec<Opaque>,
 }
 
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
@@ -114,11 +117,11 @@ pub fn check(source: &Source) -> Report {
     let mut findings = Vec::new();
     form::check(source, &mut findings);
     form::check_numbers(source, &mut findings);
-    let mut blueprint = None;
+    let (mut blueprint, mut opaque) = (None, Vec::new());
     if findings.is_empty() {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                findings = Check::new(source, &effective(&read)).run();
+                (findings, opaque) = Check::new(source, &effective(&read)).run();
                 blueprint = Some(read);
             }
             // The meta-schema is at least as strict as the model, and a test holds it to that. Should they differ, this
@@ -133,7 +136,7 @@ pub fn check(source: &Source) -> Report {
     findings.sort_by_key(|finding| (finding.severity, source.order(finding)));
     findings.truncate(FINDINGS_MAX);
     let refused = findings.iter().any(|finding| finding.severity == Severity::Error);
-    Report { blueprint: blueprint.filter(|_| !refused), findings }
+    Report { blueprint: blueprint.filter(|_| !refused), findings, opaque }
 }
 
 /// The same blueprint with only the operations that its grants can be used for.
@@ -157,6 +160,7 @@ struct Check<'a> {
     seats: BTreeMap<&'a WorkerName, Seat<'a>>,
     expressions: Vec<Expression<'a>>,
     findings: Vec<Diagnostic>,
+    opaque: Vec<Opaque>,
 }
 
 /// An expression that compiles.
@@ -206,10 +210,11 @@ impl<'a> Check<'a> {
             seats: BTreeMap::new(),
             expressions: Vec::new(),
             findings: Vec::new(),
+            opaque: Vec::new(),
         }
     }
 
-    fn run(mut self) -> Vec<Diagnostic> {
+    fn run(mut self) -> (Vec<Diagnostic>, Vec<Opaque>) {
         self.document();
         self.patterns();
         self.names();
@@ -226,7 +231,7 @@ impl<'a> Check<'a> {
             self.shifts();
             self.invariants();
         }
-        self.findings
+        (self.findings, self.opaque)
     }
 
     fn find(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {

@@ -148,7 +148,8 @@ impl Costing<'_> {
                 let collection = grows(self.document, self.map, &Looked { sure, run: &run }, path);
                 let at = format!("{}/{}", here.pointer, opaque.keyword());
                 let is_there = self.document.pointer(&at).is_some();
-                report(opaque.keyword(), if is_there { at } else { here.pointer.clone() }, collection);
+                let at = if is_there { at } else { opaque.at(self.document).unwrap_or_else(|| here.pointer.clone()) };
+                report(opaque.keyword(), at, collection);
             }
             Inside::Parts(parts) => {
                 let node = self.map.node(here.id);

@@ -37,6 +37,31 @@ impl Opaque {
             Self::Identifier => "$id",
         }
     }
+
+    /// JSON Pointer of the first dynamic reference, if that is the reason.
+    pub(super) fn at(&self, document: &Value) -> Option<String> {
+        if *self != Self::Keyword("$dynamicRef") {
+            return None;
+        }
+        let mut pending = vec![(document, String::new())];
+        while let Some((value, at)) = pending.pop() {
+            match value {
+                Value::Object(members) => {
+                    let is_there = |name: &&&str| members.get(**name).is_some_and(Value::is_string);
+                    if let Some(name) = ["$dynamicRef", "$recursiveRef"].iter().find(is_there) {
+                        return Some(below(&at, name));
+                    }
+                    pending.extend(members.iter().rev().map(|(name, value)| (value, below(&at, name))));
+                }
+                Value::Array(items) => {
+                    let each = items.iter().enumerate().rev();
+                    pending.extend(each.map(|(index, value)| (value, below(&at, &index.to_string()))));
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        None
+    }
 }
 
 /// What a schema object asks, sorted by what it looks at.

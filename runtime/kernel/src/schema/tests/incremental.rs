@@ -197,6 +197,14 @@ fn places_that_cost_more_than_a_write_are_named() {
         json!({"properties": {"a": {"items": {}}}, "unevaluatedProperties": false}),
         &[("", "unevaluatedProperties", Some("/a"))],
     );
+    // The whole document is one opaque place, and the first reference that makes it so is named.
+    let dynamic = json!({
+        "$dynamicAnchor": "n",
+        "properties": {"a": {"items": {"$dynamicRef": "#n"}}},
+        "$defs": {"x": {"$id": "x", "$dynamicAnchor": "n"}}
+    });
+    check(dynamic.clone(), &[("", "$dynamicRef", Some("/a"))]);
+    assert_eq!(compiled(dynamic).costs()[0].pointer, "/properties/a/items/$dynamicRef");
     // Recursive schemas come to an end.
     check(
         json!({"properties": {"next": {"$ref": "#"}}, "oneOf": [{"required": ["next"]}, {"maxProperties": 0}]}),
