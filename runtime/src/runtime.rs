@@ -14,7 +14,7 @@ use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Ended};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::actors::board::Arguments;
 use crate::actors::kernel::{Beginning, Decided};
@@ -25,7 +25,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
 use crate::journal::{Batch, Journal, JournalError};
-use crate::keeping::SnapshotPolicy;
+use crate::keeping::{self, SnapshotPolicy};
 use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
@@ -158,8 +158,12 @@ impl Runtime {
                 }
             }
         };
-        let context =
-            Arc::new(Context { journal: GroupCommit::new(journal, wake), options, plans: SharedPlans::default() });
+        let context = Arc::new(Context {
+            journal: GroupCommit::new(journal, wake),
+            options,
+            plans: SharedPlans::default(),
+            keepers: Semaphore::new(keeping::AT_ONCE),
+        });
         let boards = Arc::new(Boards::default());
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
         let spawned = Actor::spawn(None, Root, arguments).await;

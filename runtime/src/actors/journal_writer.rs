@@ -1,8 +1,12 @@
 //! Appends what is queued, with one commit for all boards.
+//!
+//! On a thread that may block: transactions follow each other closely when many boards commit, and the threads that
+//! serve the boards make the next one ready meanwhile.
 
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::runtime::Handle;
 
 use super::Context;
 
@@ -22,11 +26,6 @@ impl Actor for JournalWriter {
         Ok(context)
     }
 
-    async fn post_start(&self, myself: ActorRef<Message>, _: &mut Arc<Context>) -> Result<(), ActorProcessingErr> {
-        // Whatever was queued while there was no writer.
-        Ok(myself.cast(Message::Flush)?)
-    }
-
     async fn handle(
         &self,
         _: ActorRef<Message>,
@@ -34,7 +33,13 @@ impl Actor for JournalWriter {
         context: &mut Arc<Context>,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Flush => context.journal.flush().await,
+            // Most that queue find a transaction under way that is followed by theirs.
+            Message::Flush if context.journal.has_queued() => {
+                let turn = context.journal.turn().await;
+                let (context, threads) = (Arc::clone(context), Handle::current());
+                tokio::task::spawn_blocking(move || threads.block_on(context.journal.flush(turn))).await?;
+            }
+            Message::Flush => {}
         }
         Ok(())
     }

@@ -291,11 +291,13 @@ async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, R
     })
 }
 
-/// Does work on the journal that may take long, off the threads that serve boards.
+/// Does work on snapshots, off the threads that serve boards, when it is this board's turn.
 async fn beside<T: Send + 'static>(
     context: &Arc<Context>,
     work: impl FnOnce(&dyn Journal) -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
+    // Never closed, so there is always one in the end.
+    let _place = context.keepers.acquire().await;
     let journal = Arc::clone(context.journal.journal());
     let done = tokio::task::spawn_blocking(move || work(&*journal)).await;
     done.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))

@@ -31,6 +31,7 @@ use std::time::Duration;
 use patchboard_kernel::board::Effect;
 use patchboard_kernel::id::Seq;
 use ractor::ActorCell;
+use tokio::sync::Semaphore;
 
 use crate::journal::group::GroupCommit;
 use crate::plans::SharedPlans;
@@ -41,6 +42,9 @@ pub(crate) struct Context {
     pub(crate) journal: GroupCommit,
     pub(crate) options: Options,
     pub(crate) plans: SharedPlans,
+    /// Who stores or sweeps a snapshot holds one of few, so that many boards at once take no more memory and disk than
+    /// some.
+    pub(crate) keepers: Semaphore,
 }
 
 /// What is to be done now that a step is durable.

@@ -97,8 +97,9 @@ impl Actor for Root {
 impl State {
     async fn start_writer(&self, myself: ActorCell) -> Result<(), ActorProcessingErr> {
         let (writer, _) = Actor::spawn_linked(None, JournalWriter, Arc::clone(&self.context), myself).await?;
-        self.writer.store(Some(Arc::new(writer)));
-        Ok(())
+        self.writer.store(Some(Arc::new(writer.clone())));
+        // Whatever was queued while there was no writer.
+        Ok(writer.cast(journal_writer::Message::Flush)?)
     }
 
     /// A board's supervisor has ended. It says why itself, unless it failed.

@@ -1,13 +1,13 @@
 //! Lets the boards share commits to disk.
 //!
 //! Whoever finds the journal free appends at once, on the spot. Whoever finds it busy queues its batch, and the journal
-//! writer (`actors::journal_writer`) then appends all that is queued with one commit. So a lone board pays for no hop,
-//! and many boards pay for one sync together.
+//! writer (`actors::journal_writer`) then appends all that is queued with one commit, on a thread of its own, while
+//! boards go on. So a lone board pays for no hop, and many boards pay for one sync together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
 use super::{Batch, Head, Journal, JournalError};
 
@@ -21,12 +21,15 @@ const GROUP_MAX: usize = 256;
 pub(crate) struct GroupCommit {
     journal: Arc<dyn Journal>,
     /// Held by whoever is appending.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     queue: Mutex<VecDeque<Waiting>>,
     places: Semaphore,
     /// Tells the journal writer that something is queued.
     wake: Box<dyn Fn() + Send + Sync>,
 }
+
+/// Nobody else appends while it is held.
+pub(crate) type Turn = OwnedMutexGuard<()>;
 
 struct Waiting {
     batch: Batch,
@@ -38,7 +41,7 @@ impl GroupCommit {
     pub(crate) fn new(journal: Arc<dyn Journal>, wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             journal,
-            turn: tokio::sync::Mutex::new(()),
+            turn: Arc::default(),
             queue: Mutex::new(VecDeque::new()),
             places: Semaphore::new(QUEUE_MAX),
             wake: Box::new(wake),
@@ -64,17 +67,31 @@ impl GroupCommit {
         let ended = || JournalError::Io("the journal writer has ended".to_owned());
         let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
         let (answer, answered) = oneshot::channel();
-        self.queue().push_back(Waiting { batch, answer });
-        (self.wake)();
+        let is_first = {
+            let mut queue = self.queue();
+            queue.push_back(Waiting { batch, answer });
+            queue.len() == 1
+        };
+        // Whoever queued before has woken the writer, which goes on until nothing is queued.
+        if is_first {
+            (self.wake)();
+        }
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
+    /// Whether something is queued.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.queue().is_empty()
+    }
+
+    /// Waits until nobody is appending, and keeps others from it.
+    pub(crate) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
     /// Appends what is queued, until nothing is.
-    pub(crate) async fn flush(&self) {
-        let _turn = self.turn.lock().await;
+    pub(crate) async fn flush(&self, _turn: Turn) {
         loop {
-            // Boards that are ready to append get to queue before the commit is made, and share it.
-            tokio::task::yield_now().await;
             let (batches, answers) = self.take_group();
             if batches.is_empty() {
                 return;
@@ -115,7 +132,7 @@ mod tests {
         let wake = Arc::clone(&woken);
         let group = Arc::new(GroupCommit::new(journal.clone(), move || wake.notify_one()));
         // As if a slow append were under way.
-        let turn = group.turn.lock().await;
+        let turn = group.turn().await;
         let mut appends = tokio::task::JoinSet::new();
         for number in 0..10 {
             let group = Arc::clone(&group);
@@ -131,8 +148,7 @@ mod tests {
         for (batch, answer) in batches.into_iter().zip(answers) {
             group.queue().push_back(Waiting { batch, answer });
         }
-        drop(turn);
-        group.flush().await;
+        group.flush(turn).await;
         while let Some(append) = appends.join_next().await {
             append.expect("no panic").expect("appended");
         }
