@@ -19,7 +19,7 @@ Usage: cargo xtask COMMAND
 Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
   codes          Write docs/codes.md anew from the enums of the kernel
-  differential   Compare validation of changes with validation of the whole: --cases N (1000000), --seed S (1)
+  differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
   help           Print this
 ";
 
@@ -130,7 +130,7 @@ fn codes() -> ExitCode {
     }
 }
 
-/// Runs the random part of the differential tests, optimised, for as many verdicts as are asked for.
+/// Runs the random differential tests, optimised, for as many verdicts and as many edits as are asked for.
 fn differential(options: &[&str]) -> ExitCode {
     let (mut cases, mut seed) = ("1000000", "1");
     for option in options.chunks(2) {
@@ -143,17 +143,24 @@ fn differential(options: &[&str]) -> ExitCode {
             }
         }
     }
-    let mut command = cargo();
-    command.args(["test", "--release", "--package", "patchboard-tests", "--test", "it", "differential::random"]);
-    command.args(["--", "--nocapture"]).env("DIFFERENTIAL_CASES", cases).env("DIFFERENTIAL_SEED", seed);
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
-            ExitCode::FAILURE
+    let tests = [
+        ["--package", "patchboard-kernel", "--lib", "tree::tests::a_tree_is_the_value_whatever_is_done_to_it"],
+        ["--package", "patchboard-tests", "--test=it", "differential::random"],
+    ];
+    for test in tests {
+        let mut command = cargo();
+        command.args(["test", "--release"]).args(test).args(["--", "--nocapture"]);
+        command.env("DIFFERENTIAL_CASES", cases).env("DIFFERENTIAL_SEED", seed);
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(_) => return ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("error: cargo cannot be run: {error}");
+                return ExitCode::FAILURE;
+            }
         }
     }
+    ExitCode::SUCCESS
 }
 
 /// Runs one step; false if it failed or could not be started.

@@ -260,7 +260,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     sandbox.write("blocks.yaml", BLOCKS);
     // Each text is a part of its own, and another in every block.
     let block: serde_json::Map<_, _> =
-        (0..340).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(220)))).collect();
+        (0..1100).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(220)))).collect();
     sandbox.write("reply.json", json!([{"op": "add", "path": "/blocks/-", "value": block}]).to_string());
     let has_snapshot = || !sandbox.run(&["log", "last", "--kind", "snapshot"]).exits(0).stdout.is_empty();
     let start = |arguments: &[&str]| {
@@ -273,6 +273,8 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         let files = fs::read_dir(sandbox.path().join(".patchboard")).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     };
+    // So long no snapshot takes.
+    let patience = Instant::now() + Duration::from_secs(120);
     let mut broken_off = 0;
     for turn in 0..4_u64 {
         let (arguments, awaited): (&[&str], _) = match turn {
@@ -285,8 +287,9 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let is_told = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
         // Each turn is killed when more of the snapshot has been written.
-        while stored() < before + turn * 300_000 && !has_snapshot() {
+        while stored() < before + turn * 900_000 && !has_snapshot() {
             assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
+            assert!(Instant::now() < patience, "no snapshot is begun");
         }
         child.kill().expect("it can be killed");
         child.wait().expect("it ends");
@@ -299,6 +302,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     let mut child = start(&["resume", "last", "--allow-inline", "-q"]);
     while !has_snapshot() {
         assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
+        assert!(Instant::now() < patience, "no snapshot is stored");
     }
     sandbox.write("go", "");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));

@@ -1,16 +1,26 @@
 //! Who made which version.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smol_str::SmolStr;
 
 use crate::freshness;
 use crate::id::{Seq, Version, WorkerName};
 
+/// So many versions make a block.
+const BLOCK: usize = 1024;
+
 /// The commits of one board, in a few bytes each.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// A block of [`BLOCK`] of them is a text that never changes: copying a board copies a pointer for it, and its part of a
+/// snapshot is one that is stored already. So neither costs what the board has been through.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Commits {
-    /// Version 1 first: the record, and which of the authors.
-    made: Vec<(Seq, u32)>,
+    /// Version 1 first. For each version by how much the record's number is higher than the one before (in a block's
+    /// first: the number itself), and which of the authors: `2 0 5 1 …`.
+    blocks: Vec<SmolStr>,
+    /// Those after the blocks, fewer than make one.
+    latest: Vec<(Seq, u32)>,
     /// In the order of their first commits.
     authors: Vec<WorkerName>,
 }
@@ -24,19 +34,120 @@ impl Commits {
             self.authors.push(author.clone());
             self.authors.len() - 1
         });
-        self.made.push((seq, u32::try_from(number).expect("a blueprint has fewer workers")));
+        self.latest.push((seq, u32::try_from(number).expect("a blueprint has fewer workers")));
+        if self.latest.len() == BLOCK {
+            self.blocks.push(written(&self.latest));
+            self.latest.clear();
+        }
     }
 
     /// How many versions there are after the first.
     pub(super) const fn len(&self) -> usize {
-        self.made.len()
+        self.blocks.len() * BLOCK + self.latest.len()
     }
 }
 
 impl freshness::Commits for Commits {
     fn by(&self, version: Version) -> Option<(Seq, WorkerName)> {
         let index = usize::try_from(version.0).ok()?.checked_sub(1)?;
-        let (seq, author) = self.made.get(index)?;
-        Some((*seq, self.authors.get(*author as usize)?.clone()))
+        let (seq, author) = match self.blocks.get(index / BLOCK) {
+            Some(block) => *read(block)?.get(index % BLOCK)?,
+            None => *self.latest.get(index - self.blocks.len() * BLOCK)?,
+        };
+        Some((seq, self.authors.get(author as usize)?.clone()))
+    }
+}
+
+/// A block as text.
+fn written(block: &[(Seq, u32)]) -> SmolStr {
+    let mut text = String::with_capacity(4 * block.len());
+    let mut previous = 0;
+    for (seq, author) in block {
+        let space = if text.is_empty() { "" } else { " " };
+        text.push_str(&format!("{space}{} {author}", seq.0 - previous));
+        previous = seq.0;
+    }
+    text.into()
+}
+
+/// A block of its text; `None` if it is not the text of one.
+fn read(text: &str) -> Option<Vec<(Seq, u32)>> {
+    let mut block = Vec::with_capacity(BLOCK);
+    let mut words = text.split(' ');
+    let mut seq = 0_u64;
+    while let Some(step) = words.next() {
+        seq = seq.checked_add(step.parse().ok()?)?;
+        block.push((Seq(seq), words.next()?.parse().ok()?));
+    }
+    (block.len() == BLOCK).then_some(block)
+}
+
+/// As it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored<T> {
+    blocks: Vec<T>,
+    latest: Vec<(Seq, u32)>,
+    authors: Vec<WorkerName>,
+}
+
+impl Serialize for Commits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { blocks, latest, authors } = self.clone();
+        Stored { blocks: blocks.iter().map(SmolStr::as_str).collect(), latest, authors }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Commits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Stored { blocks, latest, authors } = Stored::<String>::deserialize(deserializer)?;
+        let commits = Self { blocks: blocks.into_iter().map(SmolStr::from).collect(), latest, authors };
+        let is_block = |text: &SmolStr| read(text).is_some_and(|block| written(&block) == *text);
+        if commits.latest.len() < BLOCK && commits.blocks.iter().all(is_block) {
+            Ok(commits)
+        } else {
+            Err(D::Error::custom("what it says of who made which version cannot be read"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freshness::Commits as _;
+
+    #[test]
+    fn every_version_is_found_before_and_after_being_stored() {
+        let authors = ["writer", "checker", "planner"].map(WorkerName::from);
+        let mut commits = Commits::default();
+        let mut expected = Vec::new();
+        let mut seq = 0;
+        for number in 0..3 * BLOCK + 7 {
+            seq += 1 + (number % 5) as u64;
+            let author = &authors[number * number % 3];
+            commits.push(Seq(seq), author);
+            expected.push((Seq(seq), author.clone()));
+        }
+        assert_eq!((commits.len(), commits.blocks.len()), (expected.len(), 3));
+        let stored = serde_json::to_value(&commits).expect("it is JSON");
+        let restored: Commits = serde_json::from_value(stored).expect("it was just made");
+        assert_eq!(restored, commits);
+        for (version, by) in (1..).zip(&expected) {
+            assert_eq!(restored.by(Version(version)).as_ref(), Some(by), "{version}");
+        }
+        assert_eq!([restored.by(Version(0)), restored.by(Version(expected.len() as u64 + 1))], [None, None]);
+    }
+
+    #[test]
+    fn what_is_no_block_is_refused() {
+        let mut commits = Commits::default();
+        (1..=BLOCK as u64).for_each(|seq| commits.push(Seq(seq), &"writer".into()));
+        let good = serde_json::to_value(&commits).expect("it is JSON");
+        let text = good["blocks"][0].as_str().expect("a block is a text").to_owned();
+        for bad in [String::new(), format!("{text} 1 0"), format!("0{text}"), text.replacen("1 0", "x 0", 1)] {
+            let mut stored = good.clone();
+            stored["blocks"][0] = bad.clone().into();
+            assert!(serde_json::from_value::<Commits>(stored).is_err(), "{bad}");
+        }
     }
 }

@@ -183,29 +183,44 @@ fn parts(tree: &Node, value: &Value) {
     }
 }
 
+/// A number from the environment, for runs that are longer than those of every day.
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
 #[test]
 fn a_tree_is_the_value_whatever_is_done_to_it() {
-    for seed in 0..150 {
+    const EDITS: At = 40;
+    let (cases, first) = (setting("DIFFERENTIAL_CASES", 50_000), setting("DIFFERENTIAL_SEED", 1));
+    let mut again = 0;
+    for seed in first..first + cases.div_ceil(u64::from(EDITS)) {
         let mut dice = Dice(seed);
         let mut value = dice.value(3);
         let mut tree = Node::of(&value, &edit(0));
         let mut kept = Vec::new();
-        for at in 1..40 {
-            if dice.roll(4) == 0 {
+        for at in 1..=EDITS {
+            if dice.roll(8) == 0 {
                 kept.push((tree.clone(), value.clone()));
             }
             change(&mut dice, &mut tree, &mut value, &edit(at));
-            if dice.roll(3) == 0 {
+            if dice.roll(8) == 0 {
                 // Digests that were worked out before the next change must not outlive it.
                 check(&tree, &value, &edit(at));
             }
         }
-        check(&tree, &value, &edit(40));
         assert_eq!(tree, Node::of(&value, &edit(0)), "seed {seed}");
-        for (tree, value) in kept {
-            check(&tree, &value, &edit(0));
+        kept.push((tree, value));
+        let hasher = edit(0).hasher;
+        for (index, (tree, value)) in kept.iter().enumerate() {
+            check(tree, value, &edit(0));
+            for (earlier, other) in &kept[..index] {
+                let is_same = hasher.tree(tree) == hasher.tree(earlier);
+                assert_eq!(is_same, value == other, "seed {seed}: {value} {other}");
+                again += usize::from(is_same);
+            }
         }
     }
+    eprintln!("tree histories from seed {first}: {cases} edits; {again} documents came to be again");
 }
 
 /// The highest places that differ.
