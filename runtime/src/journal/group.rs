@@ -1,12 +1,15 @@
 //! Lets the boards share commits to disk.
 //!
-//! Whoever finds the journal free appends at once, on the spot. Whoever finds it busy queues its batch, and the journal
+//! A board that is alone appends at once, on the spot. Where several append, each queues its batch, and the journal
 //! writer (`actors::journal_writer`) then appends all that is queued with one commit, on a thread of its own, while
-//! boards go on. So a lone board pays for no hop, and many boards pay for one sync together.
+//! boards go on. So a lone board pays for no hop, and many boards pay for one sync together, however few threads serve
+//! them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use patchboard_kernel::id::BoardId;
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
 use super::{Batch, Head, Journal, JournalError};
@@ -17,12 +20,17 @@ const QUEUE_MAX: usize = 1024;
 /// Batches that one commit takes at most.
 const GROUP_MAX: usize = 256;
 
+/// A board is alone if no other's append has begun or ended for so long. Who goes on comes again much sooner.
+const ALONE_AFTER: Duration = Duration::from_millis(2);
+
 /// The journal as all boards of a runtime share it.
 pub(crate) struct GroupCommit {
     journal: Arc<dyn Journal>,
     /// Held by whoever is appending.
     turn: Arc<tokio::sync::Mutex<()>>,
     queue: Mutex<VecDeque<Waiting>>,
+    /// Whose append began or ended last, and when.
+    latest: Mutex<Option<(BoardId, Instant)>>,
     places: Semaphore,
     /// Tells the journal writer that something is queued.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -43,6 +51,7 @@ impl GroupCommit {
             journal,
             turn: Arc::default(),
             queue: Mutex::new(VecDeque::new()),
+            latest: Mutex::default(),
             places: Semaphore::new(QUEUE_MAX),
             wake: Box::new(wake),
         }
@@ -58,12 +67,21 @@ impl GroupCommit {
     /// # Errors
     /// As [`Journal::append`].
     pub(crate) async fn append(&self, batch: Batch) -> Result<Head, JournalError> {
-        if let Ok(turn) = self.turn.try_lock() {
-            let appended = self.journal.append(batch).await;
-            drop(turn);
-            // Whoever queued while this one was writing has woken the writer, which waited for the turn.
-            return appended;
-        }
+        let board = batch.board.clone();
+        let is_alone = self.is_alone(&board);
+        self.note(&board);
+        let appended = if is_alone && let Ok(_turn) = self.turn.try_lock() {
+            // Whoever queues while this one is writing wakes the writer, which waits for the turn.
+            self.journal.append(batch).await
+        } else {
+            self.append_queued(batch).await
+        };
+        self.note(&board);
+        appended
+    }
+
+    /// Leaves a batch to the writer.
+    async fn append_queued(&self, batch: Batch) -> Result<Head, JournalError> {
         let ended = || JournalError::Io("the journal writer has ended".to_owned());
         let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
         let (answer, answered) = oneshot::channel();
@@ -77,6 +95,21 @@ impl GroupCommit {
             (self.wake)();
         }
         answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Whether no other board has appended of late.
+    fn is_alone(&self, board: &BoardId) -> bool {
+        self.latest().as_ref().is_none_or(|(latest, at)| latest == board || at.elapsed() >= ALONE_AFTER)
+    }
+
+    /// Notes that a board has.
+    fn note(&self, board: &BoardId) {
+        *self.latest() = Some((board.clone(), Instant::now()));
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<(BoardId, Instant)>> {
+        // Nothing that can panic happens while it is held.
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether something is queued.
@@ -112,7 +145,7 @@ impl GroupCommit {
         queue.drain(..count).map(|waiting| (waiting.batch, waiting.answer)).unzip()
     }
 
-    fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<Waiting>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         // Nothing that can panic happens while it is held.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,6 +186,28 @@ mod tests {
             append.expect("no panic").expect("appended");
         }
         assert_eq!(journal.boards().expect("read").len(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_board_that_is_not_alone_leaves_its_append_to_the_writer() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
+        let group = Arc::new(GroupCommit::new(journal.clone(), || {}));
+        let (mut first, mut second) = (Writer::new("b1"), Writer::new("b2"));
+        group.append(first.created()).await.expect("appended");
+        // Nothing holds the journal, but another board has just appended; one thread serves both.
+        let other = Arc::clone(&group);
+        let created = second.created();
+        let waiting = tokio::spawn(async move { other.append(created).await });
+        group.append(first.signal("x")).await.expect("appended");
+        while !group.has_queued() {
+            tokio::task::yield_now().await;
+        }
+        group.flush(group.turn().await).await;
+        waiting.await.expect("no panic").expect("appended");
+        // After a while it is alone again.
+        *group.latest() = Some(("b1".into(), Instant::now().checked_sub(ALONE_AFTER).expect("it is later than that")));
+        group.append(second.signal("x")).await.expect("appended");
     }
 
     #[tokio::test]

@@ -6,8 +6,9 @@
 //!
 //! An append runs right where it is awaited. It is one transaction and one sync of the write-ahead log: measured on a
 //! busy two-core machine, 0.2 ms at best and 4 ms in the middle, and handing it to another thread and back added 0.1 to
-//! 0.6 ms. The price is that a thread of the runtime stands still for that long. Only when another process holds the
-//! file, and nobody knows for how long, is the append moved to a thread that may wait.
+//! 0.6 ms. So the thread stands still for that long; where that would hold up other boards, `group` appends on one that
+//! may. Only when another process holds the file, and nobody knows for how long, is the append moved from here to a
+//! thread that may wait.
 
 mod append;
 mod fault;

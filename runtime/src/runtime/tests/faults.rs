@@ -318,11 +318,12 @@ async fn a_journal_that_panics_costs_no_more_than_a_restart() {
     let runtime = runtime(journal.clone(), agent(|_| never())).await;
     let boards = [create(&runtime, five_steps()).await, create(&runtime, five_steps()).await];
     tokio::time::sleep(Duration::from_millis(1)).await;
-    // The first append finds the journal free, the second one is the journal writer's; both panic.
+    // The board that came last is alone and appends by itself, the other one by the journal writer; both panic.
     let closed = journal.gate.acquire().await.expect("never closed");
     journal.panics.store(2, Ordering::SeqCst);
     let mut asked = tokio::task::JoinSet::new();
-    for board in boards.clone() {
+    for board in boards.iter().rev() {
+        let board = board.clone();
         asked.spawn(async move { board.propose(proposal("t", STEP)).await });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
