@@ -63,8 +63,8 @@ impl RawSqlite {
         assert_eq!(set.as_deref(), Ok("wal"));
         connection
             .execute_batch(
-                "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA cell_size_check = ON; \
-                 PRAGMA trusted_schema = OFF;",
+                "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = 4000; \
+                 PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
             )
             .and_then(|()| connection.execute_batch(TABLES))
             .expect("the tables can be made");
