@@ -52,30 +52,29 @@ pub(crate) fn json(finding: &Diagnostic) -> Value {
     })
 }
 
-/// One opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims …`.
+/// One opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims because of …`.
 pub(crate) fn opaque_text(opaque: &Opaque, file: &str) -> String {
     let at = opaque.position.map_or(String::new(), |position| format!(":{}:{}", position.line, position.column));
     let named =
         |place: &str| if place.is_empty() { "the document".to_owned() } else { format!("`{}`", one_line(place)) };
-    let place = named(&opaque.place);
+    let (place, keyword) = (named(&opaque.place), &opaque.keyword);
+    let does = match keyword.as_str() {
+        _ if opaque.is_whole => format!("validates the whole of {place} because of `{keyword}`"),
+        "uniqueItems" => format!("compares what it changes with all of {place} because of `{keyword}`"),
+        _ => format!("runs `{keyword}` again on the whole of {place}"),
+    };
     let size = match &opaque.grows {
         Some(collection) if *collection == opaque.place => "nothing bounds its size".to_owned(),
         Some(collection) => format!("nothing bounds the size of {}", named(collection)),
-        None => format!("every collection this goes through has at most {FEW} elements or members"),
+        None => format!("it goes through no collection that may have more than {FEW} elements or members"),
     };
-    let writers = match opaque.writers.as_slice() {
+    let writers: Vec<&str> = opaque.writers.iter().map(|name| name.as_str()).collect();
+    let writers = match writers.as_slice() {
         [] => "nobody writes in it".to_owned(),
         [writer] => format!("{writer} writes in it"),
-        writers => {
-            let names: Vec<&str> = writers.iter().map(|name| name.as_str()).collect();
-            format!("{} write in it", names.join(", "))
-        }
+        writers => format!("{} write in it", writers.join(", ")),
     };
-    format!(
-        "{}{at}: a write under {place} validates the whole of {place} because of `{}`; {size}; {writers}",
-        one_line(file),
-        opaque.keyword
-    )
+    format!("{}{at}: a write under {place} {does}; {size}; {writers}", one_line(file))
 }
 
 /// One opaque place as JSON.
@@ -84,6 +83,7 @@ pub(crate) fn opaque_json(opaque: &Opaque, file: &str) -> Value {
         "file": file,
         "place": opaque.place,
         "keyword": opaque.keyword,
+        "is_whole": opaque.is_whole,
         "pointer": opaque.pointer,
         "line": opaque.position.map(|position| position.line),
         "column": opaque.position.map(|position| position.column),

@@ -22,8 +22,10 @@ pub struct Verified {
     pub records: u64,
     /// How many different texts they name.
     pub blobs: u64,
-    /// How many snapshots are kept; every part of them was checked.
+    /// How many snapshots are kept and were checked, every part of them.
     pub snapshots: u64,
+    /// How many are kept that another version of this program made in a layout that this one cannot check.
+    pub unchecked_snapshots: u64,
     /// The record that has the expected hash, if one was given. Earlier than the head if the board went on since.
     pub expected_at: Option<Seq>,
 }
@@ -131,8 +133,9 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     if walk.last() < Some(listed.head.seq) {
         return Err(walk.fault(format!("it is missing; the list of boards says the last one is {}", listed.head.seq)));
     }
+    let mut unchecked = 0;
     for snapshot in &kept {
-        walk.snapshot(*snapshot)?;
+        unchecked += u64::from(walk.snapshot(*snapshot)? == Checked::OtherLayout);
     }
     journal.check_storage()?;
     let head = walk.summary.head;
@@ -149,9 +152,17 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         head,
         records: walk.records,
         blobs: walk.texts.len() as u64,
-        snapshots: kept.len() as u64,
+        snapshots: kept.len() as u64 - unchecked,
+        unchecked_snapshots: unchecked,
         expected_at: walk.expected_at,
     })
+}
+
+/// What came of looking at a snapshot in which nothing is wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    Sound,
+    OtherLayout,
 }
 
 /// A walk over the records of one board, in order.
@@ -256,7 +267,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks a snapshot that is kept: every part, and that the board it makes is the one that the records say.
-    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<(), Fault> {
+    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<Checked, Fault> {
         let of = kept.of;
         let fault = |reason: String| Err(Fault::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
@@ -281,15 +292,15 @@ impl<'a> Walk<'a> {
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())
             }
-            Ok(_) => Ok(()),
-            // A newer version made it, and can check it.
-            Err(SnapshotError::OtherLayout(_)) => Ok(()),
+            Ok(_) => Ok(Checked::Sound),
+            // The version that made it can check it.
+            Err(SnapshotError::OtherLayout(_)) => Ok(Checked::OtherLayout),
             Err(error) => fault(error.to_string()),
         };
         self.misnoted = self.misnoted.or(noted_wrong);
         // A board that is being worked on may have given it up meanwhile.
         if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
-            return Ok(());
+            return Ok(Checked::Sound);
         }
         restored
     }

@@ -12,7 +12,7 @@ use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::Part;
 
-use crate::journal::{Journal, JournalError, Swept};
+use crate::journal::{Journal, JournalError, NewParts, Swept};
 use crate::recovery::{Recovered, size};
 
 /// When a snapshot is due, so that starting a board again takes a bounded time.
@@ -54,10 +54,17 @@ const TRANSACTION_BYTES: usize = 128 << 10;
 pub(crate) struct Taken {
     pub(crate) of: Seq,
     pub(crate) digest: Digest,
-    /// Parts that had not been stored before.
-    pub(crate) parts: u64,
-    /// Bytes of them.
-    pub(crate) bytes: u64,
+    pub(crate) new: NewParts,
+}
+
+/// What is to be done about a board's snapshots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    Snapshot,
+    /// What is not needed any more is to be removed, these snapshots among it.
+    Sweep {
+        unusable: Vec<Seq>,
+    },
 }
 
 /// Counts what has happened since the last snapshot.
@@ -71,6 +78,8 @@ pub(crate) struct Keeping {
     not_before: u64,
     /// Whether a snapshot or a sweep is under way.
     is_busy: bool,
+    /// Whether a turn was asked for and has not come.
+    awaits_turn: bool,
     /// Parts stored since the last sweep.
     unswept: u64,
     /// Parts that the last sweep left; none before the first.
@@ -98,6 +107,7 @@ impl Keeping {
             begun: None,
             not_before: 0,
             is_busy: false,
+            awaits_turn: false,
             unswept: 0,
             live: None,
             unusable: Vec::new(),
@@ -124,22 +134,40 @@ impl Keeping {
         self.bytes += records.iter().map(size).sum::<u64>();
     }
 
-    /// Whether a sweep must come before anything else: damaged parts would be taken for stored ones.
-    pub(crate) fn begin_repair(&mut self) -> Option<Vec<Seq>> {
-        let due = !self.is_busy && !self.unusable.is_empty() && self.records >= self.not_before;
-        self.is_busy |= due;
-        due.then(|| self.unusable.clone())
+    /// What is to be done, if nothing is under way. `has_ended`: the board has, so it needs no further snapshot.
+    pub(crate) fn due(&self, has_ended: bool) -> Option<Due> {
+        let may_try = !self.is_busy && self.records >= self.not_before;
+        let over = self.records >= self.policy.records || self.bytes >= self.policy.bytes;
+        // A sweep looks at all parts. One for every quarter of them that is new costs what storing those did.
+        let is_much = self.live.is_none_or(|live| self.unswept.saturating_mul(4) >= live);
+        if may_try && !self.unusable.is_empty() {
+            // Before anything else: damaged parts would be taken for stored ones.
+            Some(Due::Sweep { unusable: self.unusable.clone() })
+        } else if may_try && over && !has_ended {
+            Some(Due::Snapshot)
+        } else if !self.is_busy && self.unswept > 0 && is_much {
+            Some(Due::Sweep { unusable: Vec::new() })
+        } else {
+            None
+        }
     }
 
-    /// Whether a snapshot is due; if so, it counts as begun.
-    pub(crate) fn begin_snapshot(&mut self) -> bool {
-        let over = self.records >= self.policy.records || self.bytes >= self.policy.bytes;
-        if self.is_busy || !over || !self.unusable.is_empty() || self.records < self.not_before {
-            return false;
-        }
+    /// It is begun.
+    pub(crate) fn begun(&mut self, due: &Due) {
         self.is_busy = true;
-        self.begun = Some((self.records, self.bytes));
-        true
+        if *due == Due::Snapshot {
+            self.begun = Some((self.records, self.bytes));
+        }
+    }
+
+    /// Whether to ask for a turn: once, until it comes.
+    pub(crate) const fn asks_for_turn(&mut self) -> bool {
+        !std::mem::replace(&mut self.awaits_turn, true)
+    }
+
+    /// It has come.
+    pub(crate) const fn has_turn(&mut self) {
+        self.awaits_turn = false;
     }
 
     /// The snapshot is recorded.
@@ -148,7 +176,7 @@ impl Keeping {
         self.records -= records.min(self.records);
         self.bytes -= bytes.min(self.bytes);
         self.not_before = 0;
-        self.unswept += taken.parts;
+        self.unswept += taken.new.count;
         self.is_busy = false;
     }
 
@@ -157,16 +185,6 @@ impl Keeping {
         self.begun = None;
         self.wait();
         self.is_busy = false;
-    }
-
-    /// Whether enough was stored that looking for what is not needed any more is worth it; if so, it counts as begun.
-    ///
-    /// A sweep looks at all parts. One for every quarter of them that is new costs what storing those did.
-    pub(crate) fn begin_sweep(&mut self) -> bool {
-        let is_much = self.live.is_none_or(|live| self.unswept.saturating_mul(4) >= live);
-        let due = !self.is_busy && self.unswept > 0 && is_much;
-        self.is_busy |= due;
-        due
     }
 
     pub(crate) fn swept(&mut self, swept: Option<Swept>) {
@@ -205,18 +223,19 @@ pub(crate) fn take(journal: &dyn Journal, board: &Board, stop: &AtomicBool) -> R
 fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBool) -> Result<Taken, JournalError> {
     let (id, epoch) = (board.id(), board.epoch());
     let mut waiting: Vec<Part> = Vec::new();
-    let (mut waiting_bytes, mut parts, mut bytes) = (0, 0, 0);
+    let (mut waiting_bytes, mut new) = (0, NewParts::default());
     let mut flush = |waiting: &mut Vec<Part>| {
         if stop.load(Ordering::Relaxed) {
             return Err(JournalError::Fenced { board: id.clone(), reason: "it is gone from this process".to_owned() });
         }
-        bytes += journal.store_parts(id, epoch, waiting)?;
+        let NewParts { count, bytes } = journal.store_parts(id, epoch, waiting)?;
+        new.count += count;
+        new.bytes += bytes;
         waiting.clear();
         Ok(())
     };
     let stored = board.store(anew, &mut |part| {
         waiting_bytes += part.text.len();
-        parts += 1;
         waiting.push(part);
         if waiting_bytes >= TRANSACTION_BYTES {
             flush(&mut waiting)?;
@@ -225,7 +244,7 @@ fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBoo
         Ok(())
     })?;
     flush(&mut waiting)?;
-    let taken = Taken { of: stored.of, digest: stored.manifest.hash, parts, bytes };
+    let taken = Taken { of: stored.of, digest: stored.manifest.hash, new };
     stored.confirm();
     Ok(taken)
 }

@@ -162,7 +162,7 @@ impl Runtime {
             journal: GroupCommit::new(journal, wake),
             options,
             plans: SharedPlans::default(),
-            keepers: Semaphore::new(keeping::AT_ONCE),
+            keepers: Arc::new(Semaphore::new(keeping::AT_ONCE)),
         });
         let boards = Arc::new(Boards::default());
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };

@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "records": verified.records,
             "blobs": verified.blobs,
             "snapshots": verified.snapshots,
+            "unchecked_snapshots": verified.unchecked_snapshots,
             "expected_at": verified.expected_at,
         }))?;
         return Ok(Exit::Done);
@@ -58,6 +59,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         count(verified.blobs, "text"),
         count(verified.snapshots, "snapshot")
     ))?;
+    if verified.unchecked_snapshots > 0 {
+        let unchecked = count(verified.unchecked_snapshots, "snapshot");
+        output.line(&format!("not checked: {unchecked} of another version of patchboard; nothing rests on it"))?;
+    }
     if let Some(seq) = verified.expected_at {
         output.line(&format!("the given head is record {seq}"))?;
     }

@@ -63,12 +63,22 @@ fn opaque_places_are_listed_with_what_bounds_them_and_who_writes_there() {
     let plain = sandbox.run(&["check", "--costs", "notes.yaml"]).exits(0);
     assert_eq!(plain.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
     let line = 1 + NOTES.lines().position(|line| line == "        type: array").expect("a line says it is an array");
-    let because = "a write under `/notes` validates the whole of `/notes` because of `contains`";
+    let because = "a write under `/notes` runs `contains` again on the whole of `/notes`";
     let bounded = sandbox.run(&["check", "--costs", "bounded.yaml"]).exits(0);
     assert!(bounded.stdout.starts_with(&format!("bounded.yaml:{line}:")), "{}", bounded.stdout);
-    assert!(bounded.stdout.contains(&format!("{because}; every collection")), "{}", bounded.stdout);
+    assert!(bounded.stdout.contains(&format!("{because}; it goes through no collection")), "{}", bounded.stdout);
     let growing = sandbox.run(&["check", "--costs", "growing.yaml"]).exits(0);
     assert!(growing.stdout.contains(&format!("{because}; nothing bounds its size")), "{}", growing.stdout);
+
+    let whole = NOTES.replace(
+        "    type: object\n    properties:\n      request",
+        "    unevaluatedProperties: false\n    type: object\n    properties:\n      request",
+    );
+    assert_ne!(whole, NOTES);
+    sandbox.write("whole.yaml", whole);
+    let whole = sandbox.run(&["check", "--costs", "whole.yaml"]).exits(0);
+    let because = "a write under the document validates the whole of the document because of `unevaluatedProperties`";
+    assert!(whole.stdout.contains(because), "{}", whole.stdout);
 
     let files = ["check", "--costs", "--output", "json", "bounded.yaml", "growing.yaml"];
     let costs = sandbox.run(&files).exits(0).json()["costs"].clone();

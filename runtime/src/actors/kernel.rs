@@ -1,6 +1,7 @@
 //! Owns the board: takes one input at a time, and lets nobody see what came of it before it is durable.
 //!
-//! Snapshots are taken beside it: the work gets a picture of the board and sends back what is to be recorded.
+//! Snapshots are taken beside it: the work gets a picture of the board and sends back what is to be recorded. Boards take
+//! turns at that.
 //!
 //! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor makes
 //! another one from the journal.
@@ -8,13 +9,13 @@
 use std::sync::Arc;
 
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
-use patchboard_kernel::id::{BoardId, Seq, Token};
+use patchboard_kernel::id::{BoardId, Token};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Context, Durable, breaker, scheduler};
 use crate::journal::{Batch, Head, Journal, JournalError, Swept};
-use crate::keeping::{self, Keeping, Taken};
+use crate::keeping::{self, Due, Keeping, Taken};
 use crate::published::Published;
 use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
@@ -25,6 +26,8 @@ pub(crate) enum Message {
     Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
     /// Something happens to the board.
     Decide { input: Input, asker: Option<Asker> },
+    /// It is this board's turn to store or to sweep snapshots.
+    Turn(OwnedSemaphorePermit),
     /// A snapshot is stored, or could not be.
     Taken(Result<Taken, JournalError>),
     /// What is not needed any more of earlier snapshots is removed, or could not be.
@@ -89,10 +92,15 @@ impl Actor for KernelActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let mut turn = None;
         match message {
             Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,
             Message::Taken(taken) => state.taken(taken).await?,
             Message::Swept(swept) => state.swept(swept),
+            Message::Turn(given) => {
+                state.running.iter_mut().for_each(|running| running.keeping.has_turn());
+                turn = Some(given);
+            }
             Message::Decide { input, asker } => {
                 let decided = state.decide(input).await;
                 let failure = decided.as_ref().err().cloned();
@@ -105,7 +113,7 @@ impl Actor for KernelActor {
                 }
             }
         }
-        state.keep(&myself).await?;
+        state.keep(&myself, turn).await?;
         Ok(())
     }
 }
@@ -186,46 +194,70 @@ impl State {
 
 // Snapshots. None of it stops the board or keeps it waiting, unless the policy says so.
 impl State {
-    /// Begins what is due: a repair, a snapshot, or a sweep.
-    async fn keep(&mut self, myself: &ActorRef<Message>) -> Result<(), RuntimeError> {
+    /// Begins what is due, when it is this board's turn: nothing is copied before.
+    async fn keep(
+        &mut self,
+        myself: &ActorRef<Message>,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let (id, epoch) = (running.board.id().clone(), running.board.epoch());
-        if let Some(unusable) = running.keeping.begin_repair() {
-            self.sweep_beside(myself, id, epoch, unusable);
-        } else if running.board.ended().is_none() && running.keeping.begin_snapshot() {
-            let picture = running.board.clone();
-            let stop = running.keeping.stop();
-            let waits = running.keeping.policy().waits;
-            let context = Arc::clone(&self.context);
-            let work = async move { beside(&context, move |journal| keeping::take(journal, &picture, &stop)).await };
-            if waits {
-                self.taken(work.await).await?;
-            } else {
-                let myself = myself.clone();
-                // Whoever has ended meanwhile needs no answer.
-                tokio::spawn(async move { drop(myself.cast(Message::Taken(work.await))) });
+        let Some(due) = running.keeping.due(running.board.ended().is_some()) else { return Ok(()) };
+        let waits = running.keeping.policy().waits;
+        let turns = Arc::clone(&self.context.keepers);
+        let turn = match turn {
+            Some(turn) => turn,
+            None if waits => {
+                turns.acquire_owned().await.map_err(|_| RuntimeError::Closed(self.published.board().clone()))?
             }
-        } else if running.keeping.begin_sweep() {
-            self.sweep_beside(myself, id, epoch, Vec::new());
+            None => match Arc::clone(&turns).try_acquire_owned() {
+                Ok(turn) => turn,
+                Err(_) => {
+                    if running.keeping.asks_for_turn() {
+                        let myself = myself.clone();
+                        tokio::spawn(async move {
+                            if let Ok(turn) = turns.acquire_owned().await {
+                                drop(myself.cast(Message::Turn(turn)));
+                            }
+                        });
+                    }
+                    return Ok(());
+                }
+            },
+        };
+        running.keeping.begun(&due);
+        let (id, epoch) = (running.board.id().clone(), running.board.epoch());
+        let context = Arc::clone(&self.context);
+        let myself = myself.clone();
+        // Whoever has ended meanwhile needs no answer.
+        match due {
+            Due::Sweep { unusable } => {
+                tokio::spawn(async move {
+                    let swept = beside(&context, turn, move |journal| keeping::sweep(journal, &id, epoch, &unusable));
+                    drop(myself.cast(Message::Swept(swept.await)));
+                });
+            }
+            Due::Snapshot => {
+                let picture = running.board.clone();
+                let stop = running.keeping.stop();
+                let work =
+                    async move { beside(&context, turn, move |journal| keeping::take(journal, &picture, &stop)).await };
+                if waits {
+                    self.taken(work.await).await?;
+                } else {
+                    tokio::spawn(async move { drop(myself.cast(Message::Taken(work.await))) });
+                }
+            }
         }
         Ok(())
-    }
-
-    fn sweep_beside(&self, myself: &ActorRef<Message>, id: BoardId, epoch: u64, unusable: Vec<Seq>) {
-        let (context, myself) = (Arc::clone(&self.context), myself.clone());
-        tokio::spawn(async move {
-            let swept = beside(&context, move |journal| keeping::sweep(journal, &id, epoch, &unusable)).await;
-            drop(myself.cast(Message::Swept(swept)));
-        });
     }
 
     async fn taken(&mut self, taken: Result<Taken, JournalError>) -> Result<(), RuntimeError> {
         let board = self.published.board().clone();
         match taken {
             Ok(taken) => {
-                let Taken { of, digest, parts, bytes } = taken;
+                let Taken { of, digest, new } = taken;
                 let recorded = self.decide(Input::Snapshot { of, digest }).await?.recorded;
-                tracing::debug!(%board, %of, parts, bytes, recorded, "snapshot stored");
+                tracing::debug!(%board, %of, parts = new.count, bytes = new.bytes, recorded, "snapshot stored");
                 if let Some(running) = &mut self.running {
                     if recorded { running.keeping.kept(&taken) } else { running.keeping.failed() }
                 }
@@ -291,14 +323,17 @@ async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, R
     })
 }
 
-/// Does work on snapshots, off the threads that serve boards, when it is this board's turn.
+/// Does work on snapshots, off the threads that serve boards.
 async fn beside<T: Send + 'static>(
     context: &Arc<Context>,
+    turn: OwnedSemaphorePermit,
     work: impl FnOnce(&dyn Journal) -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
-    // Never closed, so there is always one in the end.
-    let _place = context.keepers.acquire().await;
     let journal = Arc::clone(context.journal.journal());
-    let done = tokio::task::spawn_blocking(move || work(&*journal)).await;
-    done.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
+    let work = move || {
+        let done = work(&*journal);
+        drop(turn);
+        done
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
 }

@@ -26,6 +26,7 @@ pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::board::Effect;
@@ -43,8 +44,8 @@ pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) plans: SharedPlans,
     /// Who stores or sweeps a snapshot holds one of few, so that many boards at once take no more memory and disk than
-    /// some.
-    pub(crate) keepers: Semaphore,
+    /// some. Never closed.
+    pub(crate) keepers: Arc<Semaphore>,
 }
 
 /// What is to be done now that a step is durable.

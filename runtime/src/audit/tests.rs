@@ -45,7 +45,10 @@ async fn an_untouched_journal_verifies() {
     let (dir, writer) = stored().await;
     let head = writer.head.expect("written");
     let verified = check(&dir, Some(head.hash)).expect("sound");
-    assert_eq!(verified, Verified { head, records: 8, blobs: 4, snapshots: 0, expected_at: Some(head.seq) });
+    assert_eq!(
+        verified,
+        Verified { head, records: 8, blobs: 4, snapshots: 0, unchecked_snapshots: 0, expected_at: Some(head.seq) }
+    );
 }
 
 #[tokio::test]

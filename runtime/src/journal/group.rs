@@ -29,8 +29,7 @@ pub(crate) struct GroupCommit {
     /// Held by whoever is appending.
     turn: Arc<tokio::sync::Mutex<()>>,
     queue: Mutex<VecDeque<Waiting>>,
-    /// Whose append began or ended last, and when.
-    latest: Mutex<Option<(BoardId, Instant)>>,
+    latest: Mutex<Option<Latest>>,
     places: Semaphore,
     /// Tells the journal writer that something is queued.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -38,6 +37,14 @@ pub(crate) struct GroupCommit {
 
 /// Nobody else appends while it is held.
 pub(crate) type Turn = OwnedMutexGuard<()>;
+
+/// When who appended last; beginning and ending count.
+struct Latest {
+    board: BoardId,
+    at: Instant,
+    /// When another board did, if one ever has.
+    others_at: Option<Instant>,
+}
 
 struct Waiting {
     batch: Batch,
@@ -99,15 +106,26 @@ impl GroupCommit {
 
     /// Whether no other board has appended of late.
     fn is_alone(&self, board: &BoardId) -> bool {
-        self.latest().as_ref().is_none_or(|(latest, at)| latest == board || at.elapsed() >= ALONE_AFTER)
+        let latest = self.latest();
+        let others_at =
+            latest.as_ref().and_then(|latest| if latest.board == *board { latest.others_at } else { Some(latest.at) });
+        others_at.is_none_or(|at| at.elapsed() >= ALONE_AFTER)
     }
 
     /// Notes that a board has.
     fn note(&self, board: &BoardId) {
-        *self.latest() = Some((board.clone(), Instant::now()));
+        let mut latest = self.latest();
+        let at = Instant::now();
+        match &mut *latest {
+            Some(latest) if latest.board == *board => latest.at = at,
+            other => {
+                let others_at = other.as_ref().map(|other| other.at);
+                *other = Some(Latest { board: board.clone(), at, others_at });
+            }
+        }
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<(BoardId, Instant)>> {
+    fn latest(&self) -> MutexGuard<'_, Option<Latest>> {
         // Nothing that can panic happens while it is held.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,9 +156,11 @@ impl GroupCommit {
         }
     }
 
-    /// The next batches for one commit, in the order they came.
+    /// The next batches for one commit, in the order they came. What nobody waits for any more is dropped: its board may
+    /// have another owner by now.
     fn take_group(&self) -> (Vec<Batch>, Vec<oneshot::Sender<Result<Head, JournalError>>>) {
         let mut queue = self.queue();
+        queue.retain(|waiting| !waiting.answer.is_closed());
         let count = queue.len().min(GROUP_MAX);
         queue.drain(..count).map(|waiting| (waiting.batch, waiting.answer)).unzip()
     }
@@ -195,19 +215,47 @@ mod tests {
         let group = Arc::new(GroupCommit::new(journal.clone(), || {}));
         let (mut first, mut second) = (Writer::new("b1"), Writer::new("b2"));
         group.append(first.created()).await.expect("appended");
+        // However long this thread is kept from going on.
+        let soon = Instant::now() + Duration::from_secs(3600);
+        group.latest().as_mut().expect("noted").at = soon;
         // Nothing holds the journal, but another board has just appended; one thread serves both.
         let other = Arc::clone(&group);
         let created = second.created();
         let waiting = tokio::spawn(async move { other.append(created).await });
-        group.append(first.signal("x")).await.expect("appended");
         while !group.has_queued() {
             tokio::task::yield_now().await;
         }
         group.flush(group.turn().await).await;
         waiting.await.expect("no panic").expect("appended");
-        // After a while it is alone again.
-        *group.latest() = Some(("b1".into(), Instant::now().checked_sub(ALONE_AFTER).expect("it is later than that")));
+        // Its own appends do not make it alone; time does.
+        assert!(!group.is_alone(&"b2".into()));
+        group.note(&"b2".into());
+        assert!(!group.is_alone(&"b2".into()));
+        group.latest().as_mut().expect("noted").others_at = Instant::now().checked_sub(ALONE_AFTER);
         group.append(second.signal("x")).await.expect("appended");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_is_not_appended() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
+        let group = Arc::new(GroupCommit::new(journal.clone(), || {}));
+        let turn = group.turn().await;
+        let mut appends = Vec::new();
+        for board in ["b1", "b2"] {
+            let group = Arc::clone(&group);
+            appends.push(tokio::spawn(async move { group.append(Writer::new(board).created()).await }));
+        }
+        while group.queue().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        appends[0].abort();
+        while !appends[0].is_finished() {
+            tokio::task::yield_now().await;
+        }
+        group.flush(turn).await;
+        let listed: Vec<_> = journal.boards().expect("read").into_iter().map(|board| board.id).collect();
+        assert_eq!(listed, ["b2".into()]);
     }
 
     #[tokio::test]

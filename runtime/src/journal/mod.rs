@@ -63,6 +63,15 @@ pub struct KeptSnapshot {
     pub record: Seq,
 }
 
+/// Parts that had not been stored before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NewParts {
+    /// How many.
+    pub count: u64,
+    /// Bytes of their texts.
+    pub bytes: u64,
+}
+
 /// What a sweep left and took away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
@@ -151,12 +160,12 @@ pub trait Journal: Send + Sync + 'static {
     }
 
     /// Stores parts, all or none; they are durable with the next append. Those already stored are left as they are.
-    /// Returns how many bytes are new. Blocks, and keeps appends waiting while it writes: hand over few at a time.
+    /// Returns what of it is new. Blocks, and keeps appends waiting while it writes: hand over few at a time.
     ///
     /// # Errors
     /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part names one that
     /// is not stored; storage.
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError>;
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError>;
 
     /// Gives up all snapshots of a board but the newest `keep` and those in `unusable`, which go first, and removes
     /// parts that no other names; what parts name is read from them, and notes that say otherwise are mended. Must not run

@@ -29,7 +29,7 @@ use patchboard_kernel::snapshot::Part;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use self::fault::{io_fault, read_fault, sql_fault};
-use super::{Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, Swept};
+use super::{Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept};
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -183,7 +183,7 @@ impl Journal for SqliteJournal {
         parts::noted(&self.files.read(), board, hash)
     }
 
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
         self.files.with_parts(|writer, turn| writer.store(turn, board, epoch, parts))
     }
 

@@ -8,7 +8,7 @@ use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::Part;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{
-    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, Swept,
+    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
 };
 
 /// Of each batch of one transaction: the board, its first record and how many there are.
@@ -66,7 +66,7 @@ impl Journal for Counted {
         self.journal.part(board, hash)
     }
 
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
         self.journal.store_parts(board, epoch, parts)
     }
 

@@ -12,8 +12,8 @@ const BLOCK: usize = 1024;
 
 /// The commits of one board, in a few bytes each.
 ///
-/// A block of [`BLOCK`] of them is a text that never changes: copying a board copies a pointer for it, and its part of a
-/// snapshot is one that is stored already. So neither costs what the board has been through.
+/// A block of [`BLOCK`] of them is a text that never changes: copying a board copies a pointer for it, and a snapshot
+/// hashes it and finds that its part is stored. So a long history costs neither much.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Commits {
     /// Version 1 first. For each version by how much the record's number is higher than the one before (in a block's
@@ -102,17 +102,32 @@ impl<'de> Deserialize<'de> for Commits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Stored { blocks, latest, authors } = Stored::<String>::deserialize(deserializer)?;
         let commits = Self { blocks: blocks.into_iter().map(SmolStr::from).collect(), latest, authors };
-        let is_block = |text: &SmolStr| read(text).is_some_and(|block| written(&block) == *text);
-        if commits.latest.len() < BLOCK && commits.blocks.iter().all(is_block) {
-            Ok(commits)
-        } else {
-            Err(D::Error::custom("what it says of who made which version cannot be read"))
-        }
+        let unreadable = || D::Error::custom("what it says of who made which version cannot be read");
+        if commits.is_sound() { Ok(commits) } else { Err(unreadable()) }
+    }
+}
+
+impl Commits {
+    /// Whether every version was made after the one before, by an author there is.
+    fn is_sound(&self) -> bool {
+        let mut previous = None;
+        let mut follow = |commits: &[(Seq, u32)]| {
+            commits.iter().all(|(seq, author)| {
+                let is_later = previous.replace(*seq) < Some(*seq);
+                is_later && (*author as usize) < self.authors.len()
+            })
+        };
+        let is_block = |text: &SmolStr| read(text).filter(|block| written(block) == *text);
+        self.latest.len() < BLOCK
+            && self.blocks.iter().all(|text| is_block(text).is_some_and(|block| follow(&block)))
+            && follow(&self.latest)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::freshness::Commits as _;
 
@@ -139,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_refused() {
+    fn what_no_board_has_been_through_is_refused() {
         let mut commits = Commits::default();
         (1..=BLOCK as u64).for_each(|seq| commits.push(Seq(seq), &"writer".into()));
         let good = serde_json::to_value(&commits).expect("it is JSON");
@@ -148,6 +163,11 @@ mod tests {
             let mut stored = good.clone();
             stored["blocks"][0] = bad.clone().into();
             assert!(serde_json::from_value::<Commits>(stored).is_err(), "{bad}");
+        }
+        for latest in [json!([[BLOCK, 0]]), json!([[5000, 0], [4000, 0]]), json!([[5000, 1]])] {
+            let mut stored = good.clone();
+            stored["latest"] = latest.clone();
+            assert!(serde_json::from_value::<Commits>(stored).is_err(), "{latest}");
         }
     }
 }

@@ -12,18 +12,20 @@ use crate::source::Position;
 /// An opaque place: a write in it validates more than it touches.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Opaque {
-    /// Path pattern of the value that is validated whole at every write in it; empty for the document.
+    /// Path pattern of the value; empty for the document.
     pub place: String,
-    /// The keyword because of which it is.
+    /// The keyword because of which a write in it costs more.
     pub keyword: String,
+    /// Whether everything that is asked of the value is validated again because of it, not only the keyword.
+    pub is_whole: bool,
     /// JSON Pointer of the keyword in the blueprint.
     pub pointer: String,
     /// Where in the source, if it was read from one.
     pub position: Option<Position>,
     /// The fragment that `position` is in; `None` for the blueprint's own file.
     pub file: Option<String>,
-    /// Path pattern of the first collection that is gone through and that nothing bounds; `None` if all of them have at
-    /// most [`FEW`] elements or members.
+    /// Path pattern of the first collection that is gone through and that nothing bounds; `None` if there is none, or all
+    /// of them have at most [`FEW`] elements or members.
     pub grows: Option<String>,
     /// The workers who may write there.
     pub writers: Vec<WorkerName>,
@@ -63,6 +65,7 @@ impl Check<'_> {
             writers: self.writers_of(&cost.place),
             place: cost.place,
             keyword: cost.keyword,
+            is_whole: cost.is_whole,
             position: self.source.position(&pointer),
             file: self.source.fragment(&pointer).map(str::to_owned),
             pointer,

@@ -19,7 +19,7 @@ use super::append::bad_batch;
 use super::fault::sql_fault;
 use super::format;
 use super::{load_summary, to_sql_number, unpoisoned};
-use crate::journal::{Batch, JournalError, KeptSnapshot, Swept};
+use crate::journal::{Batch, JournalError, KeptSnapshot, NewParts, Swept};
 
 /// How many bytes of parts are written before the log is folded into the file.
 const FOLD_BYTES: u64 = 1 << 20;
@@ -53,9 +53,9 @@ impl Writer {
         board: &BoardId,
         epoch: u64,
         parts: &[Part],
-    ) -> Result<u64, JournalError> {
-        let bytes = self.transact(turn, board, epoch, |transaction| {
-            let mut bytes = 0;
+    ) -> Result<NewParts, JournalError> {
+        let new = self.transact(turn, board, epoch, |transaction| {
+            let mut new = NewParts::default();
             for part in parts {
                 if !is_stored(transaction, board, part.hash)? {
                     for hash in &part.names {
@@ -64,16 +64,17 @@ impl Writer {
                         }
                     }
                     insert(transaction, board, part)?;
-                    bytes += part.text.len() as u64;
+                    new.count += 1;
+                    new.bytes += part.text.len() as u64;
                 }
             }
-            Ok(bytes)
+            Ok(new)
         })?;
-        self.unfolded += bytes;
+        self.unfolded += new.bytes;
         if self.unfolded >= FOLD_BYTES {
             self.fold_log()?;
         }
-        Ok(bytes)
+        Ok(new)
     }
 
     pub(super) fn sweep(

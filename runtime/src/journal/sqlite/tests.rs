@@ -269,8 +269,12 @@ async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
     journal.append(writer.signal("still there")).await.expect("appended");
     let text: std::sync::Arc<str> = "[]".into();
     let part = Part { hash: patchboard_kernel::digest::sha256(text.as_bytes()), text, names: Vec::new() };
-    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(2));
-    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(0), "it is there");
+    assert_eq!(journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)), Ok(NewParts { count: 1, bytes: 2 }));
+    assert_eq!(
+        journal.store_parts(&"b".into(), 0, std::slice::from_ref(&part)),
+        Ok(NewParts::default()),
+        "it is there"
+    );
     assert_eq!(journal.part(&"b".into(), part.hash), Ok(Some("[]".to_owned())));
     let version: i64 = shell(dir.path()).query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
     assert_eq!(version, 2);

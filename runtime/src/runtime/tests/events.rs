@@ -7,7 +7,7 @@ use patchboard_kernel::record::Body;
 use patchboard_kernel::snapshot::Part;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, NewParts, Swept};
 
 const COMMITS: u64 = 10_000;
 
@@ -44,7 +44,7 @@ impl Journal for Remembered {
     fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
         Ok(None)
     }
-    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<u64, JournalError> {
+    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<NewParts, JournalError> {
         Err(JournalError::Io("this journal keeps no snapshots".to_owned()))
     }
     fn sweep(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<Swept, JournalError> {

@@ -8,7 +8,7 @@ use patchboard_kernel::snapshot::Part;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, Swept};
+use crate::journal::{Batch, BoardSummary, BoxFuture, Claim, Head, KeptSnapshot, NewParts, Swept};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_a_failed_attempt_and_is_asked_again() {
@@ -200,7 +200,7 @@ impl Journal for Faulty {
     fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
         self.inner.noted_names(board, hash)
     }
-    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<u64, JournalError> {
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
         let left = self.lost_stores.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
             return Err(JournalError::DiskFull);

@@ -426,7 +426,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     assert!(keeping::take(&journal, &board, &gone).is_err(), "the board is gone from this process");
     let taken = keeping::take(&journal, &board, &go_on).expect("stored");
     let again = keeping::take(&journal, &board, &go_on).expect("stored");
-    assert_eq!((again.digest, again.bytes), (taken.digest, 0), "all of it was there");
+    assert_eq!((again.digest, again.new.bytes), (taken.digest, 0), "all of it was there");
     sound(&journal, &id);
 }
 
@@ -443,7 +443,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     // A board that believes its parts stored finds out, and stores them again.
     stored.confirm();
     let taken = keeping::take(&journal, &board, &AtomicBool::new(false)).expect("stored");
-    assert!(taken.bytes > 10_000, "{taken:?}");
+    assert!(taken.new.bytes > 10_000, "{taken:?}");
 }
 
 /// A board of so many entries of about 200 bytes, in storage.
@@ -480,9 +480,9 @@ async fn a_snapshot_costs_what_has_changed_since_the_one_before() {
         step(&mut board, json!([{"op": "replace", "path": path, "value": number}]));
     }
     let second = keeping::take(&journal, &board, &go_on).expect("stored");
-    eprintln!("1 MB: {} bytes at first, {} bytes after 10 commits", first.bytes, second.bytes);
-    assert!(first.bytes > 1_000_000);
-    assert!(second.bytes < 100_000, "10 commits cost {} bytes", second.bytes);
+    eprintln!("1 MB: {} bytes at first, {} bytes after 10 commits", first.new.bytes, second.new.bytes);
+    assert!(first.new.bytes > 1_000_000);
+    assert!(second.new.bytes < 100_000, "10 commits cost {} bytes", second.new.bytes);
 }
 
 #[tokio::test]
@@ -499,7 +499,7 @@ async fn figures() {
             let begun = std::time::Instant::now();
             let taken = keeping::take(&journal, board, &go_on).expect("stored");
             let took = begun.elapsed();
-            eprintln!("  {what}: {} bytes, {} parts, {took:.1?}", taken.bytes, taken.parts);
+            eprintln!("  {what}: {} bytes, {} parts, {took:.1?}", taken.new.bytes, taken.new.count);
             taken
         };
         eprintln!("{} bytes of JSON", board.state().bytes());

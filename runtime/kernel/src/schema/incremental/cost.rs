@@ -21,10 +21,12 @@ const LOOKED_MAX: usize = 5_000;
 /// A place below which a write validates more than it touches.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cost {
-    /// Path pattern of the value that is gone through at every write in it; empty for the document.
+    /// Path pattern of the value; empty for the document.
     pub place: String,
-    /// The keyword because of which it is.
+    /// The keyword because of which a write in it costs more.
     pub keyword: String,
+    /// Whether everything that is asked of the value is validated again because of it, not only the keyword.
+    pub is_whole: bool,
     /// JSON Pointer of the keyword in the schema document; of the schema object, if it is no single keyword's doing.
     pub pointer: String,
     /// Path pattern of the first collection that is gone through and that may grow without bound; `None` if all that
@@ -137,9 +139,16 @@ impl Costing<'_> {
     /// Looks at what one place does when something below it changed.
     fn look(&mut self, place: usize, sure: &[Id], path: &[String]) {
         let here = &self.places[place];
+        let is_whole = matches!(here.inside, Inside::Whole(_));
         let mut report = |keyword: &str, pointer: String, collection: Option<Vec<String>>| {
             let collection = collection.map(|collection| pattern(&collection));
-            self.found.insert(Cost { place: pattern(path), keyword: keyword.to_owned(), pointer, collection });
+            self.found.insert(Cost {
+                place: pattern(path),
+                keyword: keyword.to_owned(),
+                is_whole,
+                pointer,
+                collection,
+            });
         };
         match &here.inside {
             Inside::Nothing => {}

@@ -51,7 +51,8 @@ impl Opaque {
                     if let Some(name) = ["$dynamicRef", "$recursiveRef"].iter().find(is_there) {
                         return Some(below(&at, name));
                     }
-                    pending.extend(members.iter().rev().map(|(name, value)| (value, below(&at, name))));
+                    let schemas = members.iter().rev().filter(|(name, _)| !is_data(name));
+                    pending.extend(schemas.map(|(name, value)| (value, below(&at, name))));
                 }
                 Value::Array(items) => {
                     let each = items.iter().enumerate().rev();
@@ -245,6 +246,11 @@ impl<'s> Survey<'s> {
 /// Whether a reference is more than a fragment.
 fn leads_elsewhere(members: &Map<String, Value>, keyword: &str) -> bool {
     members.get(keyword).and_then(Value::as_str).is_some_and(|reference| !reference.starts_with('#'))
+}
+
+/// What holds values, not schemas.
+fn is_data(keyword: &str) -> bool {
+    ["const", "enum", "default", "examples"].contains(&keyword)
 }
 
 /// What asks nothing of an instance.
