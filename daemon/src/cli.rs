@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{boards, check, export, kernel, log, replay, resume, run, signal, state, verify, view, why};
+use crate::commands::{
+    boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
+};
 use crate::output::Format;
 
 /// Agents that work on one shared, typed document instead of talking to each other.
@@ -77,6 +79,7 @@ pub(crate) enum Command {
     State(state::Arguments),
     View(view::Arguments),
     Why(why::Arguments),
+    Cost(cost::Arguments),
     Replay(replay::Arguments),
     Verify(verify::Arguments),
     Export(export::Arguments),

@@ -49,9 +49,40 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
         assert!(sentences.contains(&claim), "nobody wrote {claim}");
     }
     assert_ne!(result["rejected"], 0, "refused attempts and their repairs are part of it: {result}");
+    check_cost(directory.path(), &result);
     for reading in
         [&["replay", "last"][..], &["verify", "last"], &["why", "last", "/answer"], &["state", "last", "--at", "0"]]
     {
         run(directory.path(), reading).exits(0);
     }
+}
+
+/// What the board cost adds up, by worker and by what the prompts consisted of, to what the run said.
+fn check_cost(directory: &Path, result: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is a number"));
+    let cost = run(directory, &["cost", "last", "--output", "json"]).exits(0).json();
+    let (board, tokens) = (&cost["tokens"], &result["tokens"]);
+    assert_eq!(
+        [&board["spent"], &board["prompt"], &board["cached"]],
+        [&tokens["total"], &tokens["prompt"], &tokens["cached"]]
+    );
+    assert_eq!([&board["unanswered"], &board["reserved"], &cost["late"]], [&Value::from(0); 3]);
+    let workers: Vec<&Value> = cost["workers"].as_object().expect("workers by name").values().collect();
+    for part in ["calls", "spent", "prompt", "cached", "completion"] {
+        assert_eq!(
+            workers.iter().map(|worker| number(&worker[part])).sum::<u64>(),
+            number(&board[part]),
+            "{part}: {cost}"
+        );
+    }
+    let prompts = cost["prompts"].as_object().expect("parts of prompts");
+    assert_eq!(prompts.values().map(number).sum::<u64>(), number(&board["prompt"]), "{cost}");
+    assert!(prompts.values().all(|part| number(part) > 0), "{cost}");
+    // Every refused attempt was followed by another; conflicts there are none.
+    assert_eq!(board["retries"]["calls"], result["rejected"], "{cost}");
+    let retried = number(&board["retries"]["tokens"]);
+    assert!(retried > 0 && retried < number(&board["spent"]), "{cost}");
+    let text = run(directory, &["cost", "last"]).exits(0).stdout;
+    let row = text.lines().find(|line| line.contains("(board)")).expect("a row for the board");
+    assert!(text.contains("prompts: instructions ") && row.split_whitespace().count() == 9, "{text}");
 }

@@ -35,7 +35,7 @@ use crate::state::State;
 use crate::tree::Node;
 
 use budget::{Bounds, Shown};
-pub use prompt::Prompt;
+pub use prompt::{Prompt, PromptParts};
 use render::Detail;
 pub use summarised::Summarised;
 

@@ -11,7 +11,7 @@ use crate::canonical;
 use crate::digest::{Digest, sha256};
 use crate::pattern::{Pattern, PatternToken};
 
-use super::{View, text};
+use super::{View, render, text};
 
 /// How deep an example value follows its schema.
 const SAMPLE_DEPTH_MAX: usize = 6;
@@ -34,7 +34,40 @@ pub struct Prompt {
     pub user: String,
 }
 
+/// Characters of what a prompt consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PromptParts {
+    /// Role and the form of the answer.
+    pub instructions: usize,
+    /// What the worker may write, with the schemas of it.
+    pub contract: usize,
+    /// What it sees of the document.
+    pub document: usize,
+    /// What was refused before.
+    pub refusals: usize,
+    /// Why it was woken.
+    pub trigger: usize,
+}
+
 impl Prompt {
+    /// What it consists of. What is under none of the headings counts as contract.
+    pub fn parts(&self) -> PromptParts {
+        let mut parts = PromptParts { instructions: text::chars(&self.system), ..PromptParts::default() };
+        let mut part = &mut parts.contract;
+        // Values stand in lines that begin otherwise, so nothing in the document looks like a heading.
+        for line in self.user.split_inclusive('\n') {
+            part = match line {
+                render::WRITE_HEADING => &mut parts.contract,
+                render::SEE_HEADING => &mut parts.document,
+                render::REFUSED_HEADING => &mut parts.refusals,
+                render::WOKEN_HEADING => &mut parts.trigger,
+                _ => part,
+            };
+            *part += text::chars(line);
+        }
+        parts
+    }
+
     /// The prompt for a worker and its view: role and the form of the answer first, so that providers can cache them.
     pub fn new(worker: &Worker, view: &View) -> Self {
         Self { system: instructions(worker, &view.example), user: view.text.clone() }

@@ -301,6 +301,19 @@ fn data_cannot_fake_a_section() {
         assert_eq!(headings, expected, "{}", view.text);
         assert!(headings.len() >= 3 && !view.text.contains('\u{2028}'));
         assert_eq!(section(&view.text, render::WRITE_HEADING), ["/c: add, replace"]);
+
+        let prompt = Prompt::new(&worker, &view);
+        let parts = prompt.parts();
+        let under = |heading: &str| {
+            let lines = section(&view.text, heading);
+            let is_there = view.text.contains(heading);
+            text::chars(heading) * usize::from(is_there) + lines.iter().map(|line| text::chars(line) + 1).sum::<usize>()
+        };
+        assert_eq!(parts.instructions, text::chars(&prompt.system));
+        assert_eq!([parts.contract, parts.document], [render::WRITE_HEADING, render::SEE_HEADING].map(under));
+        assert_eq!([parts.refusals, parts.trigger], [render::REFUSED_HEADING, render::WOKEN_HEADING].map(under));
+        let all = parts.contract + parts.document + parts.refusals + parts.trigger;
+        assert_eq!(all, text::chars(&prompt.user), "{budget}");
     }
 }
 

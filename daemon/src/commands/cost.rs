@@ -1,0 +1,270 @@
+//! `patchboard cost`: what a board has cost, by worker, retry and part of the prompt.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{InvocationId, WorkerName};
+use patchboard_kernel::ledger::{Account, Ledger, Usage};
+use patchboard_kernel::record::{Body, Budget, Record};
+use patchboard_kernel::view::{Prompt, PromptParts};
+use patchboard_runtime::journal::Journal as _;
+use serde_json::{Value, json};
+
+use crate::archive::{Archive, storage};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::narrative::grouped;
+use crate::output::{Output, one_line};
+use crate::progress::author;
+
+/// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
+///
+/// Everything comes from the journal: a call is charged what its provider said, or an estimate (marked ~) where it said
+/// nothing; a call that nobody answered is charged what was reserved for it, once, whatever crashed. RETRIES are attempts
+/// after the first of an invocation. What prompts consisted of is shared out by characters.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard cost last
+  patchboard cost last --output json | jq '.workers | map_values(.spent)'
+  patchboard cost last --output json | jq .prompts")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let board = archive.board(&summary, None)?;
+    let details = Details::of(&archive, &archive.records(&summary.id)?)?;
+    let blueprint = board.blueprint();
+    let limit = |worker: &WorkerName| blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens);
+    if output.is_json() {
+        let workers: BTreeMap<&WorkerName, Value> = board
+            .ledger()
+            .workers()
+            .iter()
+            .map(|(name, account)| (name, account_json(account, details.retries_of(name), limit(name))))
+            .collect();
+        let branches: Vec<Value> = board
+            .ledger()
+            .branches()
+            .iter()
+            .map(|(branch, account)| json!({"rule": branch.rule, "worker": branch.worker, "spent": account.spent, "calls": account.calls}))
+            .collect();
+        output.json(&json!({
+            "board": summary.id,
+            "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
+            "workers": workers,
+            "branches": branches,
+            "prompts": {
+                "instructions": details.prompts.instructions,
+                "contract": details.prompts.contract,
+                "document": details.prompts.document,
+                "refusals": details.prompts.refusals,
+                "trigger": details.prompts.trigger,
+            },
+            "late": details.late.total(),
+            "estimated": details.estimated,
+            "shortfalls": details.shortfalls,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    output.line(&details.table(board.ledger(), &limit, blueprint.limits.tokens))?;
+    for line in details.lines(board.ledger().board()) {
+        output.line(&line)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Calls after the first of their invocations.
+#[derive(Clone, Copy, Default)]
+struct Retries {
+    calls: u64,
+    tokens: u64,
+}
+
+/// What the ledger of the board does not say.
+#[derive(Default)]
+struct Details {
+    retries: BTreeMap<WorkerName, Retries>,
+    /// Tokens of answered calls' prompts.
+    prompts: Parts,
+    /// What replies cost that came when nobody waited any more; charged already by their reservations.
+    late: Usage,
+    estimated: bool,
+    shortfalls: Vec<Budget>,
+}
+
+/// Tokens of prompts.
+#[derive(Clone, Copy, Default)]
+struct Parts {
+    instructions: u64,
+    contract: u64,
+    document: u64,
+    refusals: u64,
+    trigger: u64,
+}
+
+impl Parts {
+    /// Shares the tokens of one prompt out by characters.
+    fn add(&mut self, of: PromptParts, tokens: u64) {
+        let all = of.instructions + of.contract + of.document + of.refusals + of.trigger;
+        let share = |part: usize| u64::try_from(u128::from(tokens) * part as u128 / (all.max(1) as u128)).unwrap_or(0);
+        let (contract, document) = (share(of.contract), share(of.document));
+        let (refusals, trigger) = (share(of.refusals), share(of.trigger));
+        self.contract += contract;
+        self.document += document;
+        self.refusals += refusals;
+        self.trigger += trigger;
+        // What division leaves over, too.
+        self.instructions += tokens - (contract + document + refusals + trigger);
+    }
+}
+
+impl Details {
+    fn of(archive: &Archive, records: &[Record]) -> Result<Self, Failure> {
+        let mut details = Self::default();
+        let mut asked: BTreeMap<(InvocationId, u32), Digest> = BTreeMap::new();
+        let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
+        for body in records.iter().filter_map(|record| record.body().ok()) {
+            match &body {
+                Body::Invoked(invoked) => {
+                    asked.insert((invoked.invocation, invoked.attempt), invoked.prompt);
+                    if invoked.attempt > 1 {
+                        details.retries.entry(invoked.worker.clone()).or_default().calls += 1;
+                    }
+                }
+                Body::Late(late) => add(&mut details.late, late.usage.unwrap_or_default()),
+                Body::Budget(budget) => details.shortfalls.push(budget.clone()),
+                _ => {}
+            }
+            let Some(by) = author(&body) else { continue };
+            let (Some(usage), Some(attempt)) = (by.usage, &by.attempt) else { continue };
+            details.estimated |= usage.estimated && usage.total() > 0;
+            if attempt.number > 1 {
+                let retries = details.retries.entry(by.worker.clone()).or_default();
+                retries.tokens = retries.tokens.saturating_add(usage.total());
+            }
+            let Some(prompt) = asked.remove(&(attempt.invocation, attempt.number)) else { continue };
+            if usage.prompt == 0 {
+                continue;
+            }
+            let parts = match known.get(&prompt) {
+                Some(parts) => *parts,
+                None => {
+                    let text = archive.journal.blob(prompt).map_err(storage)?;
+                    let read = text.and_then(|text| serde_json::from_str::<Prompt>(&text).ok());
+                    let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
+                    *known.entry(prompt).or_insert(parts)
+                }
+            };
+            details.prompts.add(parts, usage.prompt);
+        }
+        Ok(details)
+    }
+
+    fn retries_of(&self, worker: &WorkerName) -> Retries {
+        self.retries.get(worker).copied().unwrap_or_default()
+    }
+
+    fn retries(&self) -> Retries {
+        self.retries.values().fold(Retries::default(), |all, one| Retries {
+            calls: all.calls + one.calls,
+            tokens: all.tokens.saturating_add(one.tokens),
+        })
+    }
+
+    fn table(&self, ledger: &Ledger, limit: &dyn Fn(&WorkerName) -> Option<u64>, board_limit: u64) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let heads = ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "OF RETRIES", "LIMIT"];
+        table.set_header(heads);
+        let sign = if self.estimated { "~" } else { "" };
+        let mut row = |name: &str, account: &Account, retries: Retries, limit: Option<u64>| {
+            table.add_row([
+                one_line(name),
+                grouped(account.calls),
+                grouped(retries.calls),
+                grouped(account.prompt),
+                grouped(account.cached),
+                grouped(account.completion),
+                format!("{sign}{}", grouped(account.spent)),
+                grouped(retries.tokens),
+                limit.map_or_else(|| "none".to_owned(), grouped),
+            ]);
+        };
+        for (name, account) in ledger.workers() {
+            row(name.as_str(), account, self.retries_of(name), limit(name));
+        }
+        row("(board)", ledger.board(), self.retries(), Some(board_limit));
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        lines.join("\n")
+    }
+
+    fn lines(&self, board: &Account) -> Vec<String> {
+        let mut lines = Vec::new();
+        if board.prompt > 0 {
+            let Parts { instructions, contract, document, refusals, trigger } = self.prompts;
+            let share = |part: u64| format!("{} ({} %)", grouped(part), part * 100 / board.prompt);
+            lines.push(format!(
+                "prompts: instructions {}, contract and schema {}, document {}, refusals {}, trigger {}",
+                share(instructions),
+                share(contract),
+                share(document),
+                share(refusals),
+                share(trigger)
+            ));
+        }
+        let unanswered = unanswered(board);
+        if unanswered > 0 {
+            lines.push(format!("charged without an answer: {}", grouped(unanswered)));
+        }
+        if board.reserved > 0 {
+            lines.push(format!("reserved for calls under way: {}", grouped(board.reserved)));
+        }
+        if self.late.total() > 0 {
+            lines.push(format!(
+                "replies that came too late: {} (charged by their reservations)",
+                grouped(self.late.total())
+            ));
+        }
+        for short in &self.shortfalls {
+            let (needed, left) = (grouped(short.needed), grouped(short.left));
+            let (worker, resource) = (one_line(short.worker.as_str()), json!(short.resource));
+            let resource = resource.as_str().unwrap_or_default().to_owned();
+            lines.push(format!("not called for lack of budget: {worker} ({resource}: {needed} needed, {left} left)"));
+        }
+        lines
+    }
+}
+
+/// What calls were charged that nobody answered.
+const fn unanswered(account: &Account) -> u64 {
+    account.spent.saturating_sub(account.prompt.saturating_add(account.completion))
+}
+
+fn account_json(account: &Account, retries: Retries, limit: Option<u64>) -> Value {
+    json!({
+        "calls": account.calls,
+        "spent": account.spent,
+        "prompt": account.prompt,
+        "cached": account.cached,
+        "completion": account.completion,
+        "unanswered": unanswered(account),
+        "reserved": account.reserved,
+        "running_ms": account.running_ms,
+        "retries": {"calls": retries.calls, "tokens": retries.tokens},
+        "limit": limit,
+    })
+}
+
+fn add(all: &mut Usage, one: Usage) {
+    all.prompt = all.prompt.saturating_add(one.prompt);
+    all.completion = all.completion.saturating_add(one.completion);
+    all.cached = all.cached.saturating_add(one.cached);
+}
