@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let board = archive.board(&summary, arguments.at)?;
-    let view = board.preview(&arguments.worker.as_str().into()).ok_or_else(|| {
+    let view = board.explained_preview(&arguments.worker.as_str().into()).ok_or_else(|| {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))
             .help(format!("its workers are {}", workers.join(", ")))

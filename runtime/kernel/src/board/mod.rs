@@ -286,12 +286,21 @@ impl Board {
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
-    /// What a worker would be shown now, for people who want to know; none if there is no such worker.
+    /// What a worker would be shown now; none if there is no such worker.
     pub fn preview(&self, worker: &WorkerName) -> Option<View> {
+        self.preview_by(worker, view::compile)
+    }
+
+    /// The same, with what it does not show: for people who want to know.
+    pub fn explained_preview(&self, worker: &WorkerName) -> Option<View> {
+        self.preview_by(worker, view::explain)
+    }
+
+    fn preview_by(&self, worker: &WorkerName, compile: fn(&view::Inputs<'_>) -> View) -> Option<View> {
         let seat = self.plan.seats.get(worker)?;
         let trigger = serde_json::json!({"kind": "preview"});
         let feedback: Vec<_> = self.feedback_of(worker).into_iter().map(|(_, shown)| shown).collect();
-        Some(view::compile(&view::Inputs {
+        Some(compile(&view::Inputs {
             worker: &seat.worker,
             contract: &seat.contract,
             fixed: &seat.fixed,

@@ -13,7 +13,7 @@ use jsonptr::Pointer;
 
 use super::layout::{Kind, Layout};
 use super::search::{CONTAINERS_MAX, Reads};
-use super::summarised::Summarised;
+use super::summarised::{SUMMARISED_MAX, Summarised};
 use super::summary::Tally;
 use super::{summary, text, whole};
 use crate::pattern::Pattern;
@@ -33,12 +33,14 @@ pub(super) struct Bounds {
     pub(super) laid_out: usize,
     /// Steps of one search of a pattern, for what there is or for what changed last.
     pub(super) steps: usize,
+    /// Places named of which no more than a summary is shown; what is shown does not depend on it.
+    pub(super) summarised: usize,
 }
 
 impl Bounds {
     /// Those for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
-        Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4 }
+        Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4, summarised: SUMMARISED_MAX }
     }
 }
 

@@ -78,8 +78,8 @@ pub struct View {
     /// at or below one of `reads`. No more than `text` has lines, and the 256 highest that patterns with wildcards went
     /// through.
     pub members: Vec<String>,
-    /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them: whether
-    /// a readable place was shown wholly is for `reads` to say.
+    /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them, and none
+    /// unless [`explain`] was asked: whether a readable place was shown wholly is for `reads` to say.
     pub summarised: Summarised,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
@@ -94,16 +94,12 @@ impl View {
 
 /// Compiles a view within the budget.
 pub fn compile(inputs: &Inputs<'_>) -> View {
-    Parts {
-        worker: inputs.worker,
-        reads: inputs.contract.reads(),
-        fixed: inputs.fixed,
-        state: inputs.state.root(),
-        trigger: inputs.trigger,
-        feedback: inputs.feedback,
-        limit: limit(inputs.worker, inputs.budget),
-    }
-    .compile()
+    Parts::of(inputs, false).compile()
+}
+
+/// The same, with what it does not show.
+pub fn explain(inputs: &Inputs<'_>) -> View {
+    Parts::of(inputs, true).compile()
 }
 
 /// What of a worker's views depends on its contract and the schema only.
@@ -175,9 +171,24 @@ struct Parts<'a> {
     trigger: &'a Value,
     feedback: &'a [Value],
     limit: usize,
+    /// Whether places that are not shown are named, for whoever wants to know.
+    is_explained: bool,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    fn of(inputs: &Inputs<'a>, is_explained: bool) -> Self {
+        Self {
+            worker: inputs.worker,
+            reads: inputs.contract.reads(),
+            fixed: inputs.fixed,
+            state: inputs.state.root(),
+            trigger: inputs.trigger,
+            feedback: inputs.feedback,
+            limit: limit(inputs.worker, inputs.budget),
+            is_explained,
+        }
+    }
+
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
@@ -227,7 +238,11 @@ impl Parts<'_> {
             let path = jsonptr::PointerBuf::parse(format!("{array}/-"));
             path.is_ok_and(|path| appends.iter().any(|pattern| pattern.matches(&path)))
         };
-        budget::choose(self.state, self.reads, limit, Bounds::of(limit), &may_append, trigger)
+        let mut bounds = Bounds::of(limit);
+        if !self.is_explained {
+            bounds.summarised = 0;
+        }
+        budget::choose(self.state, self.reads, limit, bounds, &may_append, trigger)
     }
 
     /// Whether the place may be named: the worker may read it.

@@ -6,7 +6,7 @@ use crate::tree::{Key, Step};
 
 use super::search::push_step;
 
-/// How many pointers of what is not shown are kept.
+/// How many pointers of what is not shown are kept, where anybody asks.
 pub(super) const SUMMARISED_MAX: usize = 256;
 
 /// Places of which no more than a summary is shown.
@@ -14,6 +14,7 @@ pub(super) const SUMMARISED_MAX: usize = 256;
 pub struct Summarised {
     runs: Vec<Run>,
     len: usize,
+    most: usize,
 }
 
 /// Places with one container.
@@ -33,6 +34,11 @@ enum Parts {
 }
 
 impl Summarised {
+    /// None yet, and room for so many.
+    pub(super) const fn up_to(most: usize) -> Self {
+        Self { runs: Vec::new(), len: 0, most }
+    }
+
     /// How many there are.
     pub const fn len(&self) -> usize {
         self.len
@@ -64,7 +70,7 @@ impl Summarised {
 
     /// How many more are kept.
     pub(super) const fn room(&self) -> usize {
-        SUMMARISED_MAX - self.len
+        self.most - self.len
     }
 
     /// Adds one place, if there is room.

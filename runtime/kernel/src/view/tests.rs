@@ -41,7 +41,13 @@ fn view(worker: &Worker, state: &Value, trigger: &Value, feedback: &[Value], bud
     let limit = limit(worker, budget);
     let state = &Node::from(state);
     let fixed = &Fixed::with(worker, &no_schema);
-    Parts { worker, reads: &reads, fixed, state, trigger, feedback, limit }.compile()
+    let [shown, explained] = [false, true].map(|is_explained| {
+        Parts { worker, reads: &reads, fixed, state, trigger, feedback, limit, is_explained }.compile()
+    });
+    // Being told what is not shown changes nothing of what is.
+    assert!(shown.summarised.is_empty());
+    assert_eq!(shown, View { summarised: Summarised::default(), ..explained.clone() });
+    explained
 }
 
 /// The lines of one section.
@@ -92,6 +98,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
         trigger: &trigger,
         feedback: &feedback,
         limit: 4000,
+        is_explained: true,
     };
     let view = parts.compile();
     assert_eq!(
@@ -396,6 +403,7 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
                 trigger: &trigger,
                 feedback: &[],
                 limit,
+                is_explained: true,
             };
             parts.compile().text
         };
@@ -439,6 +447,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
         trigger: &start(),
         feedback: &[],
         limit: 4000,
+        is_explained: true,
     };
     let view = parts.compile();
     let prompt = Prompt::new(&worker, &view);

@@ -10,7 +10,11 @@ use crate::tree::Node;
 impl Choice<'_, '_> {
     pub(super) fn finish(self) -> Shown {
         let marks = self.marks();
-        let mut out = Out { text: String::with_capacity(self.lines.len() + self.lines.len() / 4), ..Out::default() };
+        let mut out = Out {
+            text: String::with_capacity(self.lines.len() + self.lines.len() / 4),
+            summarised: Summarised::up_to(self.bounds.summarised),
+            ..Out::default()
+        };
         let tops = self.tops();
         for node in self.layout.in_order() {
             let is_top = tops.contains(&node);

@@ -12,7 +12,8 @@ use super::{document, patterns, read_patterns, reference, section, start, view, 
 use crate::digest::{Hasher, Salt};
 use crate::tree::Edit;
 
-const UNBOUNDED: Bounds = Bounds { misses: usize::MAX, laid_out: usize::MAX, steps: usize::MAX };
+const UNBOUNDED: Bounds =
+    Bounds { misses: usize::MAX, laid_out: usize::MAX, steps: usize::MAX, summarised: summarised::SUMMARISED_MAX };
 
 fn edit(at: u32, salt: u8) -> Edit {
     Edit { at, hasher: Arc::new(Hasher::new(&Salt([salt; 32]))) }
@@ -169,6 +170,7 @@ fn over_budget_what_changed_last_comes_first() {
         trigger: &trigger,
         feedback: &[],
         limit: 900,
+        is_explained: true,
     }
     .compile();
     let lines = section(&shown.text, render::SEE_HEADING);
