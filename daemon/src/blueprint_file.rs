@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Diagnostic, Opaque, Report, Severity};
+use patchboard_kernel::lint::{self, Diagnostic, OpaquePlace, Report, Severity};
 use patchboard_kernel::source::{self, Source};
 use serde_json::Value;
 
@@ -131,12 +131,12 @@ impl Reading {
     }
 
     /// One opaque place as a line.
-    pub(crate) fn opaque_text(&self, opaque: &Opaque) -> String {
+    pub(crate) fn opaque_text(&self, opaque: &OpaquePlace) -> String {
         diagnostics::opaque_text(opaque, &self.path(opaque.file.as_deref()))
     }
 
     /// One opaque place as JSON.
-    pub(crate) fn opaque_json(&self, opaque: &Opaque) -> Value {
+    pub(crate) fn opaque_json(&self, opaque: &OpaquePlace) -> Value {
         diagnostics::opaque_json(opaque, &self.path(opaque.file.as_deref()))
     }
 

@@ -1,7 +1,7 @@
 //! Shows findings about a blueprint the way a compiler shows them: code, place, the line itself, and how to mend it.
 
 use owo_colors::OwoColorize as _;
-use patchboard_kernel::lint::{Diagnostic, Opaque, Severity};
+use patchboard_kernel::lint::{Diagnostic, OpaquePlace, Severity};
 use patchboard_kernel::schema::FEW;
 use serde_json::{Value, json};
 
@@ -53,18 +53,18 @@ pub(crate) fn json(finding: &Diagnostic) -> Value {
 }
 
 /// One opaque place as a line: `file:line:column: a write under /claims validates the whole of /claims because of …`.
-pub(crate) fn opaque_text(opaque: &Opaque, file: &str) -> String {
+pub(crate) fn opaque_text(opaque: &OpaquePlace, file: &str) -> String {
     let at = opaque.position.map_or(String::new(), |position| format!(":{}:{}", position.line, position.column));
     let named =
         |place: &str| if place.is_empty() { "the document".to_owned() } else { format!("`{}`", one_line(place)) };
-    let (place, keyword) = (named(&opaque.place), &opaque.keyword);
+    let (place, keyword) = (named(&opaque.cost.place), &opaque.cost.keyword);
     let does = match keyword.as_str() {
-        _ if opaque.is_whole => format!("validates the whole of {place} because of `{keyword}`"),
+        _ if opaque.cost.is_whole => format!("validates the whole of {place} because of `{keyword}`"),
         "uniqueItems" => format!("compares what it changes with all of {place} because of `{keyword}`"),
         _ => format!("runs `{keyword}` again on the whole of {place}"),
     };
-    let size = match &opaque.grows {
-        Some(collection) if *collection == opaque.place => "nothing bounds its size".to_owned(),
+    let size = match &opaque.cost.collection {
+        Some(collection) if *collection == opaque.cost.place => "nothing bounds its size".to_owned(),
         Some(collection) => format!("nothing bounds the size of {}", named(collection)),
         None => format!("it goes through no collection that may have more than {FEW} elements or members"),
     };
@@ -78,16 +78,16 @@ pub(crate) fn opaque_text(opaque: &Opaque, file: &str) -> String {
 }
 
 /// One opaque place as JSON.
-pub(crate) fn opaque_json(opaque: &Opaque, file: &str) -> Value {
+pub(crate) fn opaque_json(opaque: &OpaquePlace, file: &str) -> Value {
     json!({
         "file": file,
-        "place": opaque.place,
-        "keyword": opaque.keyword,
-        "is_whole": opaque.is_whole,
-        "pointer": opaque.pointer,
+        "place": opaque.cost.place,
+        "keyword": opaque.cost.keyword,
+        "is_whole": opaque.cost.is_whole,
+        "pointer": opaque.cost.pointer,
         "line": opaque.position.map(|position| position.line),
         "column": opaque.position.map(|position| position.column),
-        "grows": opaque.grows,
+        "grows": opaque.cost.collection,
         "writers": opaque.writers,
     })
 }

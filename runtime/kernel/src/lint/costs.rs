@@ -10,23 +10,14 @@ use crate::schema::{Cost, FEW, Location, Schema, StateSchema};
 use crate::source::Position;
 
 /// An opaque place: a write in it validates more than it touches.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Opaque {
-    /// Path pattern of the value; empty for the document.
-    pub place: String,
-    /// The keyword because of which a write in it costs more.
-    pub keyword: String,
-    /// Whether everything that is asked of the value is validated again because of it, not only the keyword.
-    pub is_whole: bool,
-    /// JSON Pointer of the keyword in the blueprint.
-    pub pointer: String,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpaquePlace {
+    /// Where and why; its pointer is one into the blueprint.
+    pub cost: Cost,
     /// Where in the source, if it was read from one.
     pub position: Option<Position>,
     /// The fragment that `position` is in; `None` for the blueprint's own file.
     pub file: Option<String>,
-    /// Path pattern of the first collection that is gone through and that nothing bounds; `None` if there is none, or all
-    /// of them have at most [`FEW`] elements or members.
-    pub grows: Option<String>,
     /// The workers who may write there.
     pub writers: Vec<WorkerName>,
 }
@@ -39,15 +30,15 @@ impl Check<'_> {
         let Ok(schema) = StateSchema::compile(&state.schema, state.assert_formats) else { return };
         self.opaque = schema.costs().into_iter().map(|cost| self.opaque(cost)).collect();
         // One finding for all keywords of one schema that go through the same.
-        let mut grouped: BTreeMap<(String, String, String), Vec<Opaque>> = BTreeMap::new();
-        for opaque in self.opaque.iter().filter(|opaque| !opaque.writers.is_empty()) {
-            let Some(collection) = opaque.grows.clone() else { continue };
-            let owner = opaque.pointer.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
-            grouped.entry((opaque.place.clone(), collection, owner)).or_default().push(opaque.clone());
+        let mut grouped: BTreeMap<(String, String, String), Vec<Cost>> = BTreeMap::new();
+        for OpaquePlace { cost, .. } in self.opaque.iter().filter(|opaque| !opaque.writers.is_empty()) {
+            let Some(collection) = cost.collection.clone() else { continue };
+            let owner = cost.pointer.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
+            grouped.entry((cost.place.clone(), collection, owner)).or_default().push(cost.clone());
         }
-        for ((place, collection, _), places) in grouped {
-            let Some(first) = places.first() else { continue };
-            let mut keywords: Vec<String> = places.iter().map(|opaque| format!("`{}`", opaque.keyword)).collect();
+        for ((place, collection, _), costs) in grouped {
+            let Some(first) = costs.first() else { continue };
+            let mut keywords: Vec<String> = costs.iter().map(|cost| format!("`{}`", cost.keyword)).collect();
             keywords.dedup();
             let under = if place.is_empty() { "any write".to_owned() } else { format!("a write under `{place}`") };
             let through = if collection.is_empty() { "document".to_owned() } else { format!("`{collection}`") };
@@ -59,17 +50,13 @@ impl Check<'_> {
         }
     }
 
-    fn opaque(&self, cost: Cost) -> Opaque {
+    fn opaque(&self, cost: Cost) -> OpaquePlace {
         let pointer = format!("/state/schema{}", cost.pointer);
-        Opaque {
-            writers: self.writers_of(&cost.place),
-            place: cost.place,
-            keyword: cost.keyword,
-            is_whole: cost.is_whole,
+        OpaquePlace {
             position: self.source.position(&pointer),
             file: self.source.fragment(&pointer).map(str::to_owned),
-            pointer,
-            grows: cost.collection,
+            writers: self.writers_of(&cost.place),
+            cost: Cost { pointer, ..cost },
         }
     }
 

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use codes::CODES;
-pub use costs::Opaque;
+pub use costs::OpaquePlace;
 
 use crate::blueprint::{Blueprint, Invariant, Rule, Worker, WriteGrant};
 use crate::expr::Expr;
@@ -109,7 +109,7 @@ pub struct Report {
     /// Errors first, each group in order of position; at most [`FINDINGS_MAX`].
     pub findings: Vec<Diagnostic>,
     /// Where a write validates more than it touches, by place; empty if there is an error among the findings.
-    pub opaque: Vec<Opaque>,
+    pub opaque: Vec<OpaquePlace>,
 }
 
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
@@ -160,7 +160,7 @@ struct Check<'a> {
     seats: BTreeMap<&'a WorkerName, Seat<'a>>,
     expressions: Vec<Expression<'a>>,
     findings: Vec<Diagnostic>,
-    opaque: Vec<Opaque>,
+    opaque: Vec<OpaquePlace>,
 }
 
 /// An expression that compiles.
@@ -214,7 +214,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn run(mut self) -> (Vec<Diagnostic>, Vec<Opaque>) {
+    fn run(mut self) -> (Vec<Diagnostic>, Vec<OpaquePlace>) {
         self.document();
         self.patterns();
         self.names();
