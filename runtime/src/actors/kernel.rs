@@ -11,7 +11,7 @@ use std::sync::Arc;
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{Context, Durable, breaker, scheduler};
 use crate::journal::{Batch, Head, Journal, JournalError, Swept};
@@ -98,7 +98,9 @@ impl Actor for KernelActor {
             Message::Taken(taken) => state.taken(taken).await?,
             Message::Swept(swept) => state.swept(swept),
             Message::Turn(given) => {
-                state.running.iter_mut().for_each(|running| running.keeping.has_turn());
+                if let Some(running) = &mut state.running {
+                    running.keeping.has_turn();
+                }
                 turn = Some(given);
             }
             Message::Decide { input, asker } => {
@@ -203,27 +205,11 @@ impl State {
         let Some(running) = &mut self.running else { return Ok(()) };
         let Some(due) = running.keeping.due(running.board.ended().is_some()) else { return Ok(()) };
         let waits = running.keeping.policy().waits;
-        let turns = Arc::clone(&self.context.keepers);
         let turn = match turn {
-            Some(turn) => turn,
-            None if waits => {
-                turns.acquire_owned().await.map_err(|_| RuntimeError::Closed(self.published.board().clone()))?
-            }
-            None => match Arc::clone(&turns).try_acquire_owned() {
-                Ok(turn) => turn,
-                Err(_) => {
-                    if running.keeping.asks_for_turn() {
-                        let myself = myself.clone();
-                        tokio::spawn(async move {
-                            if let Ok(turn) = turns.acquire_owned().await {
-                                drop(myself.cast(Message::Turn(turn)));
-                            }
-                        });
-                    }
-                    return Ok(());
-                }
-            },
+            Some(turn) => Some(turn),
+            None => running.keeping_turn(&self.context.keepers, myself).await,
         };
+        let Some(turn) = turn else { return Ok(()) };
         running.keeping.begun(&due);
         let (id, epoch) = (running.board.id().clone(), running.board.epoch());
         let context = Arc::clone(&self.context);
@@ -285,6 +271,28 @@ impl State {
 }
 
 impl Running {
+    /// A turn at snapshots, if one is free or the policy waits for it; else it comes as a message.
+    async fn keeping_turn(
+        &mut self,
+        turns: &Arc<Semaphore>,
+        myself: &ActorRef<Message>,
+    ) -> Option<OwnedSemaphorePermit> {
+        let turns = Arc::clone(turns);
+        if self.keeping.policy().waits {
+            return turns.acquire_owned().await.ok();
+        }
+        let free = Arc::clone(&turns).try_acquire_owned().ok();
+        if free.is_none() && self.keeping.asks_for_turn() {
+            let myself = myself.clone();
+            tokio::spawn(async move {
+                if let Ok(turn) = turns.acquire_owned().await {
+                    drop(myself.cast(Message::Turn(turn)));
+                }
+            });
+        }
+        free
+    }
+
     /// Lets the other actors do what is to be done. If one of them has ended, its supervisor knows already.
     fn hand_on(&self, effects: Vec<Effect>) {
         if effects.is_empty() {
