@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::failure::{Failure, Told};
@@ -91,6 +92,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> String {
 pub(crate) fn json_pretty(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value).expect("what we print has string keys and finite numbers");
     escape_json(text)
+}
+
+/// Rows under a header, in columns.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header).add_rows(rows);
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
 }
 
 /// Escapes what JSON permits unescaped. In JSON text these characters stand only inside strings, and none of them lies

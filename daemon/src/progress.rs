@@ -88,11 +88,7 @@ impl Totals {
     }
 
     fn spend(&mut self, usage: Option<Usage>) {
-        let Some(usage) = usage else { return };
-        self.usage.prompt = self.usage.prompt.saturating_add(usage.prompt);
-        self.usage.completion = self.usage.completion.saturating_add(usage.completion);
-        self.usage.cached = self.usage.cached.saturating_add(usage.cached);
-        self.usage.estimated |= usage.estimated && usage.total() > 0;
+        self.usage.add(usage.unwrap_or_default());
     }
 }
 

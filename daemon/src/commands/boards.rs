@@ -4,7 +4,6 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::archive::{moment, storage};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, short};
+use crate::output::{Output, short, table};
 
 /// How many records are read at once.
 const PAGE: usize = 1024;
@@ -50,11 +49,8 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         output.note(&format!("there are no boards in {}; `patchboard run` makes one", data_dir.display()));
         return Ok(Exit::Done);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["BOARD", "BLUEPRINT", "STATUS", "VERSION", "RECORDS", "CREATED", "UPDATED"]);
-    for (board, status) in &boards {
-        table.add_row([
+    let rows = boards.iter().map(|(board, status)| {
+        [
             board.id.to_string(),
             short(&board.name, 40),
             (*status).to_owned(),
@@ -62,10 +58,9 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
             (board.head.seq.0 + 1).to_string(),
             moment(board.created_at),
             moment(board.updated_at),
-        ]);
-    }
-    let text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    output.line(&text.join("\n"))?;
+        ]
+    });
+    output.line(&table(["BOARD", "BLUEPRINT", "STATUS", "VERSION", "RECORDS", "CREATED", "UPDATED"], rows))?;
     Ok(Exit::Done)
 }
 

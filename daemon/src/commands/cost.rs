@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::ledger::{Account, Ledger, Usage};
@@ -16,8 +15,8 @@ use serde_json::{Value, json};
 use crate::archive::{Archive, storage};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::grouped;
-use crate::output::{Output, one_line};
+use crate::narrative::{self, grouped};
+use crate::output::{Output, one_line, table};
 use crate::progress::author;
 
 /// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
@@ -69,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 "trigger": details.prompts.trigger,
             },
             "late": details.late.total(),
-            "estimated": details.estimated,
+            "estimated": details.answered.estimated,
             "shortfalls": details.shortfalls,
         }))?;
         return Ok(Exit::Done);
@@ -96,7 +95,7 @@ struct Details {
     prompts: Parts,
     /// What replies cost that came when nobody waited any more; charged already by their reservations.
     late: Usage,
-    estimated: bool,
+    answered: Usage,
     shortfalls: Vec<Budget>,
 }
 
@@ -139,13 +138,13 @@ impl Details {
                         details.retries.entry(invoked.worker.clone()).or_default().calls += 1;
                     }
                 }
-                Body::Late(late) => add(&mut details.late, late.usage.unwrap_or_default()),
+                Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
                 Body::Budget(budget) => details.shortfalls.push(budget.clone()),
                 _ => {}
             }
             let Some(by) = author(&body) else { continue };
             let (Some(usage), Some(attempt)) = (by.usage, &by.attempt) else { continue };
-            details.estimated |= usage.estimated && usage.total() > 0;
+            details.answered.add(usage);
             if attempt.number > 1 {
                 let retries = details.retries.entry(by.worker.clone()).or_default();
                 retries.tokens = retries.tokens.saturating_add(usage.total());
@@ -180,13 +179,9 @@ impl Details {
     }
 
     fn table(&self, ledger: &Ledger, limit: &dyn Fn(&WorkerName) -> Option<u64>, board_limit: u64) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        let heads = ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "OF RETRIES", "LIMIT"];
-        table.set_header(heads);
-        let sign = if self.estimated { "~" } else { "" };
-        let mut row = |name: &str, account: &Account, retries: Retries, limit: Option<u64>| {
-            table.add_row([
+        let sign = if self.answered.estimated { "~" } else { "" };
+        let row = |name: &str, account: &Account, retries: Retries, limit: Option<u64>| {
+            [
                 one_line(name),
                 grouped(account.calls),
                 grouped(retries.calls),
@@ -196,14 +191,17 @@ impl Details {
                 format!("{sign}{}", grouped(account.spent)),
                 grouped(retries.tokens),
                 limit.map_or_else(|| "none".to_owned(), grouped),
-            ]);
+            ]
         };
-        for (name, account) in ledger.workers() {
-            row(name.as_str(), account, self.retries_of(name), limit(name));
-        }
-        row("(board)", ledger.board(), self.retries(), Some(board_limit));
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        lines.join("\n")
+        let workers = ledger
+            .workers()
+            .iter()
+            .map(|(name, account)| row(name.as_str(), account, self.retries_of(name), limit(name)));
+        let board = row("(board)", ledger.board(), self.retries(), Some(board_limit));
+        table(
+            ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "OF RETRIES", "LIMIT"],
+            workers.chain([board]),
+        )
     }
 
     fn lines(&self, board: &Account) -> Vec<String> {
@@ -234,10 +232,7 @@ impl Details {
             ));
         }
         for short in &self.shortfalls {
-            let (needed, left) = (grouped(short.needed), grouped(short.left));
-            let (worker, resource) = (one_line(short.worker.as_str()), json!(short.resource));
-            let resource = resource.as_str().unwrap_or_default().to_owned();
-            lines.push(format!("not called for lack of budget: {worker} ({resource}: {needed} needed, {left} left)"));
+            lines.push(format!("not called for lack of budget: {}", narrative::of(&Body::Budget(short.clone()))));
         }
         lines
     }
@@ -261,10 +256,4 @@ fn account_json(account: &Account, retries: Retries, limit: Option<u64>) -> Valu
         "retries": {"calls": retries.calls, "tokens": retries.tokens},
         "limit": limit,
     })
-}
-
-fn add(all: &mut Usage, one: Usage) {
-    all.prompt = all.prompt.saturating_add(one.prompt);
-    all.completion = all.completion.saturating_add(one.completion);
-    all.cached = all.cached.saturating_add(one.cached);
 }

@@ -44,6 +44,14 @@ impl Usage {
         }
     }
 
+    /// Adds what another call cost. The sum counts as estimated if anything in it is.
+    pub fn add(&mut self, other: Self) {
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        self.completion = self.completion.saturating_add(other.completion);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.estimated |= other.estimated && other.total() > 0;
+    }
+
     /// Prompt and reply.
     pub const fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)
