@@ -7,15 +7,19 @@
 //! everything again) is refused by [`crate::seats`].
 //!
 //! ```text
-//! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…","system":"…"}
+//! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…",
+//!    "shown":{"/question":"…"},"system":"…"}
 //! ← [{"op":"add","path":"/claims/-","value":{…}}]      a patch, or an envelope, or {"error":"…"}
 //! ```
+//!
+//! `view` is what a language model would be shown; `shown` has the values that the view shows wholly, by JSON Pointer.
 //!
 //! No shell is involved. The process leads a group of its own, and whatever of the group is left when the call ends (by
 //! an answer, its time limit, or because nobody waits any more) is killed. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and
 //! the variables its configuration names, so no secret reaches it by accident. The last lines of its standard error
 //! explain a failure; at DEBUG all of it goes to the log, up to a limit.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::pin;
 use std::process::Stdio;
@@ -64,6 +68,7 @@ struct Request<'a> {
     attempt: u32,
     token: &'a str,
     view: &'a str,
+    shown: BTreeMap<&'a str, Value>,
     system: &'a str,
 }
 
@@ -102,7 +107,7 @@ impl Runner {
         let stderr = child.stderr().expect("standard error is a pipe");
 
         let request = request(call);
-        let max = u64::from(call.seat.patch.max_bytes).saturating_mul(2);
+        let max = u64::from(call.seat().patch.max_bytes).saturating_mul(2);
         let mut last_words = String::new();
         let mut written = false;
         let (output, status) = {
@@ -182,6 +187,7 @@ fn request(call: &Call) -> Vec<u8> {
         attempt: call.attempt,
         token: call.token.as_str(),
         view: &call.prompt.user,
+        shown: call.shown.values().map(|(place, value)| (place.as_str(), value.to_value())).collect(),
         system: &call.prompt.system,
     };
     let mut line = serde_json::to_vec(&request).expect("strings and numbers are JSON");

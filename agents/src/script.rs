@@ -23,7 +23,7 @@ pub struct Script;
 
 impl Agent for Script {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::ready(answer(&call.seat, call.occurrence)))
+        Box::pin(std::future::ready(answer(call.seat(), call.occurrence)))
     }
 }
 

@@ -147,12 +147,12 @@ impl Agent for Seats {
         let not_configured = |message: String| -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
             Box::pin(std::future::ready(Err(failure(FailureCode::NotConfigured, message))))
         };
-        match &call.seat.agent {
+        match &call.seat().agent {
             AgentKind::Llm => match self.chat(call.model.as_deref()) {
                 Ok(chat) => chat.call(call),
                 Err(message) => not_configured(message),
             },
-            AgentKind::Command => match self.program(&call.worker, &call.seat) {
+            AgentKind::Command => match self.program(&call.worker, call.seat()) {
                 Ok(program) => Box::pin(async move { self.runner.answer(&program, call).await }),
                 Err(message) => not_configured(message),
             },

@@ -10,6 +10,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 
 /// One attempt of one invocation, durable in the journal before anybody is called.
@@ -25,18 +26,25 @@ pub struct Call {
     pub token: Token,
     /// The worker.
     pub worker: WorkerName,
-    /// Its seat in the blueprint.
-    pub seat: Arc<Worker>,
     /// The operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
     pub model: Option<String>,
     /// The hash of what it is shown; cassettes are keyed by it.
     pub view_hash: Digest,
     /// What it is shown.
     pub prompt: Arc<Prompt>,
+    /// The same as values.
+    pub shown: Arc<Shown>,
     /// How many attempts this worker had before this one on this board; cassettes are keyed by it too.
     pub occurrence: u32,
     /// The time it has.
     pub timeout: Duration,
+}
+
+impl Call {
+    /// The worker's seat in the blueprint.
+    pub fn seat(&self) -> &Worker {
+        &self.shown.seat().worker
+    }
 }
 
 /// An agent's answer: the text of a patch or of an envelope around one (SPEC section 4).

@@ -119,7 +119,7 @@ impl Chat {
     }
 
     fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
-        let limit = Some(call.seat.limits.reply_tokens);
+        let limit = Some(call.seat().limits.reply_tokens);
         let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
         let shaped = match self.model.structured {
             Structured::JsonSchema => !self.refused.response_format.load(Ordering::Relaxed),
@@ -140,7 +140,7 @@ impl Chat {
             seed: self.model.seed,
             response_format: shaped.then(|| {
                 // Not strict: strict mode knows no schema for a value of any type.
-                let schema = schema::of_reply(&call.seat);
+                let schema = schema::of_reply(call.seat());
                 json!({"type": "json_schema", "json_schema": {"name": "reply", "strict": false, "schema": schema}})
             }),
         }
@@ -184,7 +184,7 @@ impl Chat {
         };
         let usage = Some(completion.usage.unwrap_or_else(|| estimated(call, &completion.text)));
         let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage });
-        let limit = call.seat.limits.reply_tokens;
+        let limit = call.seat().limits.reply_tokens;
         match completion.end {
             End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
             End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),

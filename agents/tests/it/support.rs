@@ -5,9 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::digest::sha256;
+use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{BoardId, InvocationId, Token};
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::state::State;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
@@ -27,12 +32,21 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         occurrence,
         token: Token::from(format!("{worker}:{invocation}:1")),
         worker: worker.into(),
-        seat: Arc::new(seat),
         model: None,
         view_hash: sha256(shown.as_bytes()),
         prompt: Arc::new(Prompt { system: "You are a test.".into(), user: shown.into() }),
+        shown: Arc::new(values(worker, &seat)),
         timeout: Duration::from_secs(10),
     }
+}
+
+/// What a worker with this seat is shown of a small board.
+fn values(worker: &str, seat: &Worker) -> Shown {
+    let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {worker: seat}});
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+    let state = State::new(&json!({"seen": {"count": 2}, "hidden": 3}), &Hasher::new(&Salt::ZERO));
+    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
+    Shown::new(plan, worker.into(), Arc::new(basis)).expect("the worker is there")
 }
 
 /// What the endpoint does with one request.

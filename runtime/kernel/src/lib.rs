@@ -39,6 +39,7 @@ pub mod rejection;
 pub mod replay;
 pub mod scheduler;
 pub mod schema;
+pub mod shown;
 pub mod snapshot;
 pub mod source;
 pub mod state;

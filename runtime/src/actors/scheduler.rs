@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::blueprint::{Blueprint, Worker};
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Effect, Input};
 use patchboard_kernel::id::{BoardId, Timestamp, Token, WorkerName};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -36,7 +36,6 @@ pub(crate) struct State {
 }
 
 struct Seat {
-    worker: Arc<Worker>,
     /// The operator's name of its model.
     model: Option<String>,
     actor: ActorRef<worker::Message>,
@@ -79,9 +78,9 @@ impl State {
     pub(crate) fn new(arguments: Arguments<'_>) -> Self {
         let Arguments { board, blueprint, clock, kernel, workers } = arguments;
         let seat = |(name, actor): (WorkerName, ActorRef<worker::Message>)| {
-            let worker = Arc::new(blueprint.workers.get(&name)?.clone());
-            let model = blueprint.models.get(worker.model.as_deref().unwrap_or("default")).cloned();
-            Some((name, Seat { worker, model, actor }))
+            let model = blueprint.workers.get(&name)?.model.as_deref().unwrap_or("default");
+            let model = blueprint.models.get(model).cloned();
+            Some((name, Seat { model, actor }))
         };
         let seats = workers.into_iter().filter_map(seat).collect();
         Self { board, clock, kernel, seats, alarm: None }
@@ -90,7 +89,7 @@ impl State {
     fn deliver(&mut self, durable: &Durable) {
         for (order, effect) in durable.ordered() {
             match effect {
-                Effect::Call { invocation, attempt, worker, view, prompt, timeout_ms, occurrence } => {
+                Effect::Call { invocation, attempt, worker, view, prompt, shown, timeout_ms, occurrence } => {
                     let Some(seat) = self.seats.get(worker) else { continue };
                     let call = Call {
                         board: self.board.clone(),
@@ -98,10 +97,10 @@ impl State {
                         attempt: *attempt,
                         token: Token::of(*invocation, *attempt),
                         worker: worker.clone(),
-                        seat: Arc::clone(&seat.worker),
                         model: seat.model.clone(),
                         view_hash: *view,
                         prompt: Arc::clone(prompt),
+                        shown: Arc::clone(shown),
                         occurrence: *occurrence,
                         timeout: Duration::from_millis(*timeout_ms),
                     };

@@ -26,6 +26,7 @@ use crate::record::{
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
+use crate::shown::Shown;
 use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::tree::{At, Node, Since};
@@ -554,16 +555,20 @@ impl Draft<'_> {
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
+        let hash = invoked.view;
+        self.push(Body::Invoked(invoked));
+        let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
+        let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis);
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
             attempt,
             worker: branch.worker,
-            view: invoked.view,
+            view: hash,
             prompt: Arc::new(prompt),
+            shown: Arc::new(shown.expect("a seat was invoked")),
             timeout_ms,
             occurrence,
         });
-        self.push(Body::Invoked(invoked));
         true
     }
 

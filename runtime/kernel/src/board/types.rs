@@ -13,6 +13,7 @@ use crate::ledger::Usage;
 use crate::pipeline::ReplyBody;
 use crate::record::{Ended, Record};
 use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::shown::Shown;
 use crate::view::Prompt;
 
 /// What a new board is made of.
@@ -207,6 +208,8 @@ pub enum Effect {
         view: Digest,
         /// What it is shown.
         prompt: Arc<Prompt>,
+        /// The same as values.
+        shown: Arc<Shown>,
         /// The time it has, in milliseconds.
         timeout_ms: u64,
         /// How many attempts the worker had before this one on this board.

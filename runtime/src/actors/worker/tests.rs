@@ -3,9 +3,14 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use patchboard_kernel::digest::sha256;
+use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{Seq, Token};
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::state;
 use patchboard_kernel::view::Prompt;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -58,7 +63,12 @@ fn order(seq: u64) -> Order {
 }
 
 fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
-    let seat = serde_json::from_value(serde_json::json!({"agent": "script"})).expect("a seat");
+    let blueprint =
+        json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "script"}}});
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+    let state = state::State::new(&json!({}), &Hasher::new(&Salt::ZERO));
+    let basis = Basis { state, reads: Vec::new(), members: Vec::new() };
+    let shown = Shown::new(plan, "w".into(), Arc::new(basis)).expect("the worker is there");
     let invocation = InvocationId(invocation);
     let call = Call {
         board: "b".into(),
@@ -66,10 +76,10 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         attempt,
         token: Token::of(invocation, attempt),
         worker: "w".into(),
-        seat: Arc::new(seat),
         model: None,
         view_hash: sha256(b""),
         prompt: Arc::new(Prompt { system: String::new(), user: String::new() }),
+        shown: Arc::new(shown),
         occurrence: 0,
         timeout: Duration::from_secs(60),
     };

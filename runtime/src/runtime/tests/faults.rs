@@ -101,7 +101,7 @@ async fn a_board_that_keeps_crashing_fails_and_another_one_is_not_touched() {
     let agent = {
         let crashing = crashing(&handle);
         agent(move |call| {
-            if call.seat.role == "crash" {
+            if call.seat().role == "crash" {
                 let crashing = Arc::clone(&crashing);
                 return Box::pin(async move { crashing.call(&call).await });
             }

@@ -1,0 +1,62 @@
+//! What an attempt's agent may look at beside the text of its view: the values that the view showed wholly.
+//!
+//! A program, a response schema or a remote process wants values, not a text about them. Nothing here goes beyond the
+//! view: the places are those of its read set. Holding on to it costs a pointer, as the document is shared.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jsonptr::Pointer;
+
+use crate::freshness::Basis;
+use crate::id::WorkerName;
+use crate::plan::{Plan, Seat};
+use crate::tree::Node;
+
+/// A seat, and what its agent was shown for one attempt.
+#[derive(Clone)]
+pub struct Shown {
+    plan: Arc<Plan>,
+    worker: WorkerName,
+    basis: Arc<Basis>,
+}
+
+impl Shown {
+    /// What `basis` holds, for a worker of the plan; none if there is no such worker.
+    pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>) -> Option<Self> {
+        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis })
+    }
+
+    /// The compiled blueprint.
+    pub const fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The seat.
+    pub fn seat(&self) -> &Seat {
+        &self.plan.seats[&self.worker]
+    }
+
+    /// The state the view was taken of, and what of it was shown. The state holds more than its agent may see.
+    pub const fn basis(&self) -> &Arc<Basis> {
+        &self.basis
+    }
+
+    /// The places whose whole values were shown, with these; none lies below another.
+    pub fn values(&self) -> impl Iterator<Item = (&Pointer, &Node)> {
+        let reads = self.basis.reads.iter();
+        reads.filter_map(|place| Some((place.as_ref(), self.basis.state.get(place)?)))
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown").field("worker", &self.worker).field("reads", &self.basis.reads).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Shown {
+    fn eq(&self, other: &Self) -> bool {
+        self.worker == other.worker && self.basis == other.basis && Arc::ptr_eq(&self.plan, &other.plan)
+    }
+}
