@@ -39,7 +39,9 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {
             let worker = name(scheduled.worker.as_str());
-            format!("{worker} #{}: {}", scheduled.invocation, cause(scheduled.rule.as_ref(), &scheduled.trigger))
+            let cause = cause(scheduled.rule.as_ref(), &scheduled.trigger);
+            let goes_on = scheduled.follows.map(|follows| format!(", going on from #{follows}")).unwrap_or_default();
+            format!("{worker} #{}: {cause}{goes_on}", scheduled.invocation)
         }
         Body::Invoked(invoked) => format!(
             "{} #{}.{} is shown version {}",
@@ -51,10 +53,19 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Committed(committed) => {
             let intent = committed.intent.as_ref().map(|intent| format!(" “{}”", short(intent, SHOWN)));
             let (by, ops) = (author(&committed.by), patch(&committed.patch));
-            format!("version {} by {by}: {ops}{}{}", committed.version, intent.unwrap_or_default(), cost(&committed.by))
+            let asked = match committed.expand.as_slice() {
+                [] => String::new(),
+                places => format!(", and asks to be shown {}", listed(places)),
+            };
+            let (version, cost) = (committed.version, cost(&committed.by));
+            format!("version {version} by {by}: {ops}{}{asked}{cost}", intent.unwrap_or_default())
         }
         Body::NoOp(no_op) => {
             format!("{} changed nothing: {}{}", author(&no_op.by), patch(&no_op.patch), cost(&no_op.by))
+        }
+        Body::Expanded(expanded) => {
+            let (by, places, cost) = (author(&expanded.by), listed(&expanded.expand), cost(&expanded.by));
+            format!("{by} asks to be shown {places}{cost}")
         }
         Body::Rejected(rejected) => {
             let first = rejected.rejection.violations.first();
@@ -87,8 +98,7 @@ pub(crate) fn of(body: &Body) -> String {
         }
         Body::Late(late) => format!("{} {}", name(late.worker.as_str()), late.code),
         Body::Reserved(reserved) => {
-            let places: Vec<String> = reserved.places.iter().map(|place| name(place)).collect();
-            let (worker, places) = (name(reserved.worker.as_str()), short(&places.join(", "), SHOWN));
+            let (worker, places) = (name(reserved.worker.as_str()), listed(&reserved.places));
             format!("for {worker}: {places} (until {} at the latest)", moment(reserved.until))
         }
         Body::Skipped(skipped) => {
@@ -113,6 +123,12 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), SHOWN)),
         Body::Ended(ended) => format!("{} ({})", ended.end, ended.cause),
     }
+}
+
+/// Places, as many as fit.
+fn listed(places: &[String]) -> String {
+    let places: Vec<String> = places.iter().map(|place| name(place)).collect();
+    short(&places.join(", "), SHOWN)
 }
 
 /// Foreign text of several lines, those after the first indented.

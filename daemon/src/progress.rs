@@ -70,6 +70,7 @@ impl Totals {
             }
             Body::Late(late) => self.spend(late.usage),
             Body::NoOp(_)
+            | Body::Expanded(_)
             | Body::Created(_)
             | Body::Epoch(_)
             | Body::Scheduled(_)
@@ -181,6 +182,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
     match body {
         Body::Committed(committed) => Some(&committed.by),
         Body::NoOp(no_op) => Some(&no_op.by),
+        Body::Expanded(expanded) => Some(&expanded.by),
         Body::Rejected(rejected) => Some(&rejected.by),
         Body::Failed(failed) => Some(&failed.by),
         Body::Created(_)
@@ -209,6 +211,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Invoked
         | Kind::Committed
         | Kind::NoOp
+        | Kind::Expanded
         | Kind::Rejected
         | Kind::Failed
         | Kind::Late
@@ -235,6 +238,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Scheduled
         | Kind::Invoked
         | Kind::NoOp
+        | Kind::Expanded
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick

@@ -174,7 +174,14 @@ mod tests {
             .map(|patch| {
                 let by = Author { worker: "w".into(), attempt: None, token: None, base: Version(0), usage: None };
                 let state = Digest([0; 32]);
-                let committed = Committed { by, version: Version(1), state, patch: patch.clone(), intent: None };
+                let committed = Committed {
+                    by,
+                    version: Version(1),
+                    state,
+                    patch: patch.clone(),
+                    intent: None,
+                    expand: Vec::new(),
+                };
                 Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
             })
             .collect();

@@ -147,6 +147,7 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
         let text = writer.patch(work);
         let Proposal { worker, reply, .. } = boards::proposal(text.clone(), None);
         let context = Context {
+            expansions_left: 0,
             base: board.version(),
             basis: None,
             invocation: None,

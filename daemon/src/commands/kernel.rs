@@ -333,6 +333,10 @@ impl Answer {
         Self { seq: Some(seq), outcome: "no_op", ..Self::default() }
     }
 
+    fn expanded(seq: Seq) -> Self {
+        Self { seq: Some(seq), outcome: "expanded", ..Self::default() }
+    }
+
     fn rejected(seq: Seq, stage: Stage, code: Code) -> Self {
         Self { seq: Some(seq), outcome: "rejected", stage: Some(stage), code: Some(code), ..Self::default() }
     }
@@ -341,6 +345,7 @@ impl Answer {
         match outcome {
             Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
             Outcome::NoOp { seq } => Self::no_op(seq),
+            Outcome::Expanded { seq } => Self::expanded(seq),
             Outcome::Rejected { seq, rejection } => {
                 let Rejection { stage, code, violations, allowed } = rejection;
                 let (violations, allowed) = (Some(violations), Some(allowed));
@@ -350,6 +355,7 @@ impl Answer {
                 let first = match first {
                     Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
                     Verdict::NoOp { seq } => Self::no_op(seq),
+                    Verdict::Expanded { seq } => Self::expanded(seq),
                     Verdict::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
                 };
                 Self { outcome: "duplicate", of: Some(Box::new(first)), ..Self::default() }

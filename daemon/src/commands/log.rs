@@ -102,6 +102,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Scheduled
         | Kind::Invoked
         | Kind::NoOp
+        | Kind::Expanded
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick

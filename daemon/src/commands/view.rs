@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use clap::Args;
+use patchboard_kernel::view::Item;
 use serde_json::json;
 
 use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, clean, one_line};
+use crate::output::{Output, clean, one_line, short, table};
 
 /// Print what a worker would be shown now, or at a version: never more than its budget, never what it may not read
 ///
@@ -16,11 +17,13 @@ use crate::output::{Output, clean, one_line};
 ///
 /// As JSON it also says what a proposal made from it rests on: `reads`, the places shown wholly; `members`, the
 /// collections of which it tells what members they have; `summarised`, what there was no room for; and `freshness`, which
-/// of these must not change meanwhile.
+/// of these must not change meanwhile; `items` is what `--explain` lists.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard view last extractor
+  patchboard view last extractor --explain
+  patchboard view last extractor --expand /sources/3
   patchboard view last extractor --at 3 --output json | jq .reads
   patchboard view last extractor --output json | jq '{freshness, reads, members}'")]
 pub(crate) struct Arguments {
@@ -32,13 +35,19 @@ pub(crate) struct Arguments {
     /// The version: 0 is the initial state, each commit makes the next
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
+    /// List what the view shows, summarises and leaves out instead, each with the reason
+    #[arg(long)]
+    explain: bool,
+    /// As if the worker had asked to be shown this place (a JSON Pointer); may be given several times
+    #[arg(long, value_name = "PLACE")]
+    expand: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let board = archive.board(&summary, arguments.at)?;
-    let view = board.explained_preview(&arguments.worker.as_str().into()).ok_or_else(|| {
+    let view = board.explained_preview(&arguments.worker.as_str().into(), &arguments.expand).ok_or_else(|| {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))
             .help(format!("its workers are {}", workers.join(", ")))
@@ -55,9 +64,32 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "reads": view.reads,
             "members": view.members,
             "summarised": view.summarised.pointers(),
+            "items": view.items,
         }))?;
+    } else if arguments.explain {
+        let rows = view.items.iter().map(|item| [words(item.fate.as_str()), place(item), words(item.why.as_str())]);
+        output.line(&table(["", "place", "why"], rows))?;
     } else {
         output.line(clean(&view.text).trim_end_matches('\n'))?;
     }
     Ok(Exit::Done)
+}
+
+/// Characters of a place in the list.
+const PLACE_MAX: usize = 72;
+
+fn words(code: &str) -> String {
+    code.replace('_', " ")
+}
+
+/// A place, or the first and the last of neighbours.
+fn place(item: &Item) -> String {
+    match &item.last {
+        Some(last) => {
+            let last = last.rsplit('/').next().unwrap_or(last);
+            format!("{} to {}", short(&item.place, PLACE_MAX), one_line(last))
+        }
+        None if item.place.is_empty() => "the whole document".to_owned(),
+        None => short(&item.place, PLACE_MAX),
+    }
 }

@@ -61,6 +61,15 @@ fn a_view_shows_what_the_worker_may_read_and_nothing_else() {
     assert!(view["reads"].to_string().contains("/notes"), "{view}");
     let printed = sandbox.run(&["view", "last", "checker", "--at", "1"]).exits(0).stdout;
     assert_eq!(printed.trim_end(), text.trim_end());
+    let items = view["items"].as_array().expect("items");
+    assert!(items.iter().any(|item| item["place"] == "/notes/0" && item["why"] == "everything_fits"), "{view}");
+    let explained = sandbox.run(&["view", "last", "checker", "--at", "1", "--explain"]).exits(0).stdout;
+    let line = |place: &str| explained.lines().find(|line| line.contains(place)).unwrap_or_default();
+    assert!(line("/notes/0").starts_with(" shown") && line("/notes/0").ends_with("everything fits"), "{explained}");
+    assert!(
+        line("/request").contains("left out") && line("/request").ends_with("not in the read contract"),
+        "{explained}"
+    );
     let unknown = sandbox.ask("view", &["nobody"]).exits(2).error();
     assert_eq!((&unknown["code"], &unknown["workers"]), (&json!("no_such_worker"), &json!(["checker", "writer"])));
 }

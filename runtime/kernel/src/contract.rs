@@ -116,6 +116,17 @@ impl Contract {
         self.writes.iter().map(|write| &write.pattern)
     }
 
+    /// Whether a write grant names this place, or one that it lies in; what is appended has an index.
+    pub(crate) fn writes_around(&self, place: &Pointer) -> bool {
+        let is_written = |place: &Pointer| {
+            let appended = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
+            let appended = appended.map(|(array, _)| array.with_trailing_token("-"));
+            let matches = |place: &Pointer| self.writes.iter().any(|write| write.pattern.matches(place));
+            matches(place) || appended.is_some_and(|append| matches(&append))
+        };
+        std::iter::successors(Some(place), |place| place.parent()).any(is_written)
+    }
+
     /// Whether it may read the whole value at this place.
     pub fn may_read(&self, pointer: &Pointer) -> bool {
         self.reads.iter().any(|pattern| pattern.covers(pointer))
@@ -187,8 +198,12 @@ impl Contract {
             return Vec::new();
         }
         let message = format!("{what} what the worker may read, and `{path}` is not covered by its reads");
-        let reads = self.reads.iter().take(ALLOWED_MAX).map(|pattern| Value::from(pattern.to_string())).collect();
-        vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(reads))]
+        vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(self.told_reads())]
+    }
+
+    /// The patterns it may read, as many as a rejection shows.
+    pub(crate) fn told_reads(&self) -> Value {
+        self.reads.iter().take(ALLOWED_MAX).map(ToString::to_string).collect()
     }
 
     /// Judges that something is written or taken away at one place. `needed` are the operations that one grant must

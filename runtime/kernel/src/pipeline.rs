@@ -151,8 +151,34 @@ fn judge_stages(
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
 
     let syntax = |violations| refuse(Stage::Syntax, violations);
-    let reply = reply::read(body, patch_limits).map_err(syntax)?;
-    let ops = patch::parse(&reply.patch, patch_limits).map_err(syntax)?;
+    let unwrapped = reply::read(body, patch_limits).map_err(syntax)?;
+    let judged = judge_reply(plan, state, seat, worker, &unwrapped.reply, context);
+    // Operations are named as the reply has them.
+    let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
+    let judged = judged.map_err(|mut refused| {
+        refused.rejection.violations.iter_mut().for_each(renumber);
+        refused
+    })?;
+    let reply = unwrapped.reply;
+    Ok(match judged {
+        Some(made) => Verdict::Accepted(Accepted { reply, made }),
+        None => Verdict::NoOp(reply),
+    })
+}
+
+/// What a reply would make; none if nothing new.
+fn judge_reply(
+    plan: &Plan,
+    state: &State,
+    seat: Option<&Seat>,
+    worker: &WorkerName,
+    reply: &Reply,
+    context: &Context<'_>,
+) -> Result<Option<Made>, Refused> {
+    let defaults = crate::blueprint::PatchLimits::default();
+    let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
+    let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
+    let ops = patch::parse(&reply.patch, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
 
     let Some(seat) = seat else {
         let message = format!("there is no worker {worker}");
@@ -182,9 +208,14 @@ fn judge_stages(
         }
         unauthorized.extend(violations);
     }
+    unauthorized.extend(judge_expansion(seat, &reply.expand, context));
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
+    let missing = |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| state.get(&place).is_none());
+    inapplicable.extend(reply.expand.iter().filter(missing).map(|place| {
+        Violation::new(Code::PathNotFound, place, "there is nothing to be shown; name a place, like /claims/3")
+    }));
     let inputs = freshness::Inputs { mode: seat.worker.freshness, contract: &seat.contract, state, context };
     let conflict = freshness::judge(&inputs, &targets.into_vec());
     if !conflict.violations.is_empty() {
@@ -197,7 +228,7 @@ fn judge_stages(
 
     let made = candidate.into_state();
     if made.digest() == state.digest() {
-        return Ok(Verdict::NoOp(reply));
+        return Ok(None);
     }
     let written = || own_places(&ops, &changes, &made);
     // The whole document is never granted, so nobody has put another in its place.
@@ -210,7 +241,28 @@ fn judge_stages(
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
-    Ok(Verdict::Accepted(Accepted { reply, made: Made { state: made, changes } }))
+    Ok(Some(Made { state: made, changes }))
+}
+
+/// Judges a request to be shown something: its author must be able to read the place, or something in it.
+fn judge_expansion(seat: &Seat, expand: &[String], context: &Context<'_>) -> Vec<Violation> {
+    if !expand.is_empty() && context.expansions_left == 0 {
+        let message = match context.invocation {
+            Some(_) => "what was asked for has been shown as often as it may; answer with what you have seen",
+            None => "only a reply to an invocation can ask to be shown something",
+        };
+        return vec![Violation::new(Code::ExpansionLimit, "/expand", message)];
+    }
+    let reads = seat.contract.reads();
+    let is_readable = |place: &&String| {
+        let place = PointerBuf::parse(place.as_str()).ok();
+        place.is_some_and(|place| reads.iter().any(|read| read.covers(&place) || read.reaches_below(&place)))
+    };
+    let refuse = |place: &String| {
+        let message = "what is asked for must be what the worker may read";
+        Violation::new(Code::PathNotGranted, place, message).expecting(seat.contract.told_reads())
+    };
+    expand.iter().filter(|place| !is_readable(place)).map(refuse).collect()
 }
 
 fn limits(plan: &Plan) -> ResultLimits {

@@ -90,6 +90,8 @@ coded! {
         ValueNotGranted = "value_not_granted",
         /// The state schema has no such place.
         UnknownLocation = "unknown_location",
+        /// The reply asks to be shown something, and may not any more, or not at all.
+        ExpansionLimit = "expansion_limit",
         /// The token belongs to another worker, or the worker does not exist.
         WrongWorker = "wrong_worker",
         /// The invocation is over; the proposal came late.

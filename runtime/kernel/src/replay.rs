@@ -18,8 +18,8 @@ use crate::state::State;
 use crate::view;
 
 /// The oldest journal format whose decisions this version derives. What was decided before was decided without
-/// freshness.
-const OLDEST_RULES: u32 = 2;
+/// freshness, or without a way to ask for more.
+const OLDEST_RULES: u32 = 3;
 
 /// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but
 /// because they were made by other rules.
@@ -253,6 +253,7 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Epoch
         | Kind::Committed
         | Kind::NoOp
+        | Kind::Expanded
         | Kind::Rejected
         | Kind::Late
         | Kind::Paused
@@ -274,10 +275,11 @@ const fn begins_step(kind: Kind) -> bool {
 /// The input that a record answers.
 fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-    let json = |patch, intent| Reply { patch, intent }.to_body();
+    let json = |patch, intent, expand| Reply { patch, intent, expand }.to_body();
     Ok(match body {
-        Body::Committed(committed) => propose(committed.by, json(committed.patch, committed.intent)),
-        Body::NoOp(no_op) => propose(no_op.by, json(no_op.patch, no_op.intent)),
+        Body::Committed(committed) => propose(committed.by, json(committed.patch, committed.intent, committed.expand)),
+        Body::NoOp(no_op) => propose(no_op.by, json(no_op.patch, no_op.intent, Vec::new())),
+        Body::Expanded(expanded) => propose(expanded.by, json(expanded.patch, expanded.intent, expanded.expand)),
         Body::Rejected(rejected) => propose(rejected.by, ReplyBody::Text(rejected.reply)),
         Body::Late(late) => {
             let from = match (late.invocation, late.attempt) {

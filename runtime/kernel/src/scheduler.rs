@@ -86,6 +86,41 @@ pub struct Queued {
     /// What the signal carried, if one woke it.
     #[serde(with = "crate::snapshot::optional")]
     pub value: Option<Value>,
+    /// What earlier invocations with the same trigger asked to be shown; none for the first of them.
+    #[serde(default, skip_serializing_if = "Expansion::is_none")]
+    pub expansion: Expansion,
+}
+
+/// What was asked for with one trigger.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expansion {
+    /// How often.
+    pub rounds: u32,
+    /// JSON Pointers, each once, those of the last time first.
+    pub places: Vec<String>,
+}
+
+impl Expansion {
+    /// How often more can be asked for with one trigger (SPEC section 4).
+    pub const ROUNDS_MAX: u32 = 3;
+
+    /// Whether nothing was asked for.
+    pub const fn is_none(&self) -> bool {
+        self.rounds == 0
+    }
+
+    /// How often more can be asked for.
+    pub const fn left(&self) -> u32 {
+        Self::ROUNDS_MAX.saturating_sub(self.rounds)
+    }
+
+    /// The same after these places were asked for, too.
+    #[must_use]
+    pub fn and(&self, places: &[String]) -> Vec<String> {
+        let old = self.places.iter().filter(|place| !places.contains(place));
+        places.iter().chain(old).cloned().collect()
+    }
 }
 
 /// An invocation under way.
@@ -134,6 +169,9 @@ pub struct Scheduler {
     completed: BTreeSet<RuleName>,
     /// `after` rules that have fired; they fire once.
     fired: BTreeSet<RuleName>,
+    /// The invocation that was closed because it goes on in another, until that is queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    continued: Option<Box<Queued>>,
 }
 
 /// What the board must dispatch next.
@@ -204,7 +242,10 @@ impl Scheduler {
     /// Applies a `scheduled` record.
     pub(crate) fn enqueue(&mut self, queued: Queued, is_after: bool) {
         self.last = queued.invocation;
-        *self.scheduled.entry(queued.branch.worker.clone()).or_default() += 1;
+        // What goes on in another invocation was counted when it began.
+        if queued.expansion.is_none() {
+            *self.scheduled.entry(queued.branch.worker.clone()).or_default() += 1;
+        }
         if is_after && let Some(rule) = &queued.branch.rule {
             self.fired.insert(rule.clone());
         }
@@ -269,6 +310,16 @@ impl Scheduler {
         if let Some(attempts) = self.attempts.get_mut(&open.queued.branch.worker) {
             *attempts = attempts.saturating_sub(1);
         }
+    }
+
+    /// Closes an open invocation that goes on in another.
+    pub(crate) fn interrupt(&mut self, invocation: InvocationId) {
+        self.continued = self.close(invocation, false).map(|open| Box::new(open.queued));
+    }
+
+    /// What goes on in the invocation that is queued next, if that follows this one.
+    pub(crate) fn take_continued(&mut self, follows: InvocationId) -> Option<Queued> {
+        self.continued.take().map(|queued| *queued).filter(|queued| queued.invocation == follows)
     }
 
     /// Closes an invocation, open or queued; `completed` if it did what it was for.

@@ -1,98 +1,15 @@
 //! Boards in corners that a run seldom comes to, each of them once a fault.
 
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+mod played;
+
+use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
-use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
+use played::Played;
 use serde_json::{Value, json};
-
-/// A board, everything it has recorded, and the calls it has asked for.
-struct Played {
-    board: Board,
-    records: Vec<Record>,
-    calls: Vec<(InvocationId, u32, String)>,
-    now: i64,
-}
-
-impl Played {
-    /// A board with these members in its blueprint, beside a name and a permissive schema.
-    fn new(members: Value) -> Self {
-        let mut blueprint = json!({"blueprint": 1, "name": "played", "state": {"schema": {}, "initial": {"list": []}}});
-        let members = members.as_object().expect("members of a blueprint").clone();
-        blueprint.as_object_mut().expect("an object").extend(members);
-        let genesis = Genesis {
-            board: BoardId::from("played"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-            request: Value::Null,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
-        let (board, step) = Board::create(genesis, &Own).expect("a board");
-        let mut played = Self { board, records: Vec::new(), calls: Vec::new(), now: 0 };
-        played.keep(&step);
-        played
-    }
-
-    fn keep(&mut self, step: &Step) {
-        self.records.extend(step.records.iter().cloned());
-        for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, .. } = effect {
-                self.calls.push((*invocation, *attempt, worker.to_string()));
-            }
-        }
-    }
-
-    fn give(&mut self, input: Input) -> Step {
-        self.now += 1;
-        let step = self.board.step(Timestamp(self.now), input);
-        self.keep(&step);
-        step
-    }
-
-    fn signal(&mut self) {
-        self.give(Input::Signal { name: "go".into(), value: Value::Null });
-    }
-
-    /// Answers the oldest call that has no answer yet.
-    fn answer(&mut self, reply: Value, usage: Option<Usage>) -> Outcome {
-        let (invocation, attempt, worker) = self.calls.remove(0);
-        let from = From::Attempt { invocation, attempt };
-        let reply = ReplyBody::Text(reply.to_string());
-        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage };
-        self.give(Input::Propose(proposal)).outcome.expect("an outcome")
-    }
-
-    fn direct(&mut self, worker: &str, reply: &str) -> Outcome {
-        let from = From::Direct { token: None, base: None };
-        let reply = ReplyBody::Text(reply.to_owned());
-        let proposal = Proposal { from, worker: worker.into(), reply, usage: None };
-        self.give(Input::Propose(proposal)).outcome.expect("an outcome")
-    }
-
-    fn rejection(&mut self, worker: &str, reply: Value) -> Rejection {
-        match self.direct(worker, &reply.to_string()) {
-            Outcome::Rejected { rejection, .. } => rejection,
-            other => panic!("{reply} was {other:?}"),
-        }
-    }
-
-    fn count(&self, kind: Kind) -> usize {
-        self.records.iter().filter(|record| record.kind == kind).count()
-    }
-
-    /// Recovery and replay come to the same board.
-    fn holds(&self) {
-        let recovered = Board::recover(&self.records).expect("the journal is enough");
-        assert_eq!(recovered.state().digest(), self.board.state().digest());
-        assert_eq!(recovered.ledger().board(), self.board.ledger().board());
-        assert_eq!(recovered.ended(), self.board.ended());
-        replay::replay(&self.records, None).expect("the run follows from its records");
-    }
-}
 
 fn appender(limits: Value) -> Value {
     json!({"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}], "limits": limits})

@@ -7,7 +7,7 @@ use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody,
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Body, GENESIS, Kind, Record};
+use patchboard_kernel::record::{Body, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, names};
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
     for record in &records {
         let mut body = record.body().expect("readable");
         if let Body::Created(created) = &mut body {
-            assert_eq!(created.format, 2);
+            assert_eq!(created.format, FORMAT);
             created.format = 1;
         }
         let record = Record::seal(previous, record.seq, record.at, &body, &hasher);

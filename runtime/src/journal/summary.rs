@@ -75,6 +75,7 @@ impl BoardSummary {
             Kind::Scheduled
             | Kind::Invoked
             | Kind::NoOp
+            | Kind::Expanded
             | Kind::Rejected
             | Kind::Failed
             | Kind::Late

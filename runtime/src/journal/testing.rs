@@ -61,6 +61,7 @@ impl Writer {
             base: Version(0),
             budget: 4000,
             unit: Unit::Chars,
+            tokenizer: None,
             compiler: 1,
             feedback: Vec::new(),
             view: sha256(view.as_bytes()),

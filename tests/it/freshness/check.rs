@@ -109,7 +109,7 @@ impl Checked {
                 figures.commits += 1;
                 None
             }
-            Outcome::NoOp { .. } => {
+            Outcome::NoOp { .. } | Outcome::Expanded { .. } => {
                 figures.no_ops += 1;
                 None
             }

@@ -151,7 +151,9 @@ impl Oracle {
                 // What came and went meanwhile left the place as vacant as it was.
                 let is_other = place.is_in(base) || place.is_in(now);
                 let version = last(&|event| event.changes(&above) || (is_other && event.at == *place));
-                (version.is_some() || came(&above), version)
+                // So did what would have held it.
+                let is_nowhere = !above.is_in(base) && !above.is_in(now);
+                (!is_nowhere && (version.is_some() || came(&above)), version)
             }
             Target::Insert { array, before } => {
                 let version = last(&|event| event.changes(array) || event.shifts(array, *before));
@@ -236,6 +238,9 @@ impl Oracle {
                 let ops: Vec<Op> = serde_json::from_value(committed.patch.clone()).expect("a commit has a patch");
                 self.history.commit(record.seq.0, committed.by.worker.as_str(), &ops);
                 self.decided(committed.by.attempt.as_ref().map(|attempt| attempt.invocation.0));
+            }
+            Body::Expanded(expanded) => {
+                self.decided(expanded.by.attempt.as_ref().map(|attempt| attempt.invocation.0));
             }
             Body::NoOp(no_op) => self.decided(no_op.by.attempt.as_ref().map(|attempt| attempt.invocation.0)),
             Body::Rejected(rejected) => {

@@ -60,6 +60,7 @@ fn forge(body: &mut Body) -> bool {
     match body {
         Body::Committed(committed) => committed.state = Digest([9; 32]),
         Body::NoOp(no_op) => no_op.by.base = no_op.by.base.next(),
+        Body::Expanded(expanded) => expanded.by.base = expanded.by.base.next(),
         Body::Rejected(rejected) => {
             rejected.code = if rejected.code == Code::TooDeep { Code::TooLarge } else { Code::TooDeep };
         }

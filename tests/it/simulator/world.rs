@@ -350,6 +350,12 @@ impl World {
             }
             _ => json!([{"op": "replace", "path": format!("/tasks/{index}/checked"), "value": true}]),
         };
+        // Some want to see more, with a patch or without.
+        let patch = match self.random.below(12) {
+            0 => json!({"patch": patch, "expand": [format!("/tasks/{index}")]}),
+            1 => json!({"expand": [format!("/tasks/{index}"), "/tasks"]}),
+            _ => patch,
+        };
         if self.random.percent(50) { ReplyBody::Json(patch) } else { ReplyBody::Text(patch.to_string()) }
     }
 }
@@ -361,6 +367,7 @@ pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usiz
         let name = match outcome {
             Outcome::Committed { .. } => "committed",
             Outcome::NoOp { .. } => "no_op",
+            Outcome::Expanded { .. } => "expanded",
             Outcome::Rejected { .. } => "rejected",
             Outcome::Duplicate(_) => "duplicate",
         };

@@ -4,18 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
-use serde_json::{Value, json};
 
-use super::{Board, FEEDBACK_MAX, ReplyBody, Verdict};
+use super::{Board, FEEDBACK_MAX, ReplyBody, Verdict, feedback};
 use crate::breaker::{self, Branch, Heard};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
-use crate::record::{Author, Body, Committed, Rejected, Resource, Trigger};
+use crate::record::{Author, Body, Committed, Expanded, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
-use crate::scheduler::{Open, Queued};
+use crate::scheduler::{Expansion, Open, Queued};
 
 impl Board {
     /// Applies the body of the record `seq`. `made` is what a commit made, where that is known already.
@@ -46,7 +45,17 @@ impl Board {
                 let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
                 let trigger = scheduled.trigger.clone();
                 let is_after = trigger == Trigger::After;
-                let queued = Queued { invocation: scheduled.invocation, branch, cause: seq, trigger, value };
+                let invocation = scheduled.invocation;
+                let queued = match scheduled.follows {
+                    None => Queued { invocation, branch, cause: seq, trigger, value, expansion: Expansion::default() },
+                    Some(follows) => {
+                        let before = self.scheduler.take_continued(follows);
+                        let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
+                        let rounds = before.expansion.rounds + 1;
+                        let expansion = Expansion { rounds, places: scheduled.expand.clone() };
+                        Queued { invocation, cause: seq, expansion, ..before }
+                    }
+                };
                 self.scheduler.enqueue(queued, is_after);
             }
             Body::Invoked(invoked) => {
@@ -60,12 +69,21 @@ impl Board {
             Body::Committed(committed) => self.apply_commit(seq, at, committed, made)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
-                    let reply = pipeline::fingerprint(&self.hasher, &no_op.patch, no_op.intent.as_deref());
+                    let reply = pipeline::fingerprint(&self.hasher, &no_op.patch, no_op.intent.as_deref(), &[]);
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::NoOp);
                 self.feedback.remove(&no_op.by.worker);
+            }
+            Body::Expanded(expanded) => {
+                if let Some(token) = token_of(&expanded.by) {
+                    let Expanded { patch, intent, expand, .. } = expanded;
+                    let reply = pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
+                    self.tokens.remember(token, reply, Verdict::Expanded { seq }, at);
+                }
+                let branch = self.finish(&expanded.by, at, Finish::Continued)?;
+                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Expansion);
             }
             Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
             Body::Failed(failed) => {
@@ -165,11 +183,13 @@ impl Board {
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
         if let Some(token) = token_of(&committed.by) {
-            let reply = pipeline::fingerprint(&self.hasher, &committed.patch, committed.intent.as_deref());
+            let Committed { patch, intent, expand, .. } = committed;
+            let reply = pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
             let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
             self.tokens.remember(token, reply, verdict, at);
         }
-        let branch = self.finish(&committed.by, at, Finish::Completed)?;
+        let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued };
+        let branch = self.finish(&committed.by, at, finish)?;
         let heard = Heard::Commit(written.unwrap_or(committed.state));
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         self.feedback.remove(&committed.by.worker);
@@ -195,7 +215,7 @@ impl Board {
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         if self.plan.seats.contains_key(&rejected.by.worker) {
             let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();
-            recent.push_back((seq, shown(rejected)));
+            recent.push_back((seq, feedback::of(rejected)));
             while recent.len() > FEEDBACK_MAX {
                 recent.pop_front();
             }
@@ -217,6 +237,7 @@ impl Board {
                 self.scheduler.close(attempt.invocation, false);
             }
             Finish::Completed => drop(self.scheduler.close(attempt.invocation, true)),
+            Finish::Continued => self.scheduler.interrupt(attempt.invocation),
         }
         Ok(Some(open.queued.branch))
     }
@@ -271,14 +292,6 @@ enum Finish {
     GivenUp,
     /// The invocation has done what it was for.
     Completed,
-}
-
-/// A rejection as its worker's next view shows it.
-fn shown(rejected: &Rejected) -> Value {
-    json!({
-        "stage": rejected.stage,
-        "code": rejected.code,
-        "violations": rejected.rejection.violations,
-        "allowed": rejected.rejection.allowed,
-    })
+    /// The invocation goes on in another.
+    Continued,
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::apply::outside;
 use super::tokens::Known;
 use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
-use crate::blueprint::{Action, AgentKind, Freshness, Restart};
+use crate::blueprint::{Action, AgentKind, Freshness, Restart, Unit};
 use crate::breaker::{Branch, Change, Move, Reason};
 use crate::digest::Digest;
 use crate::event::events;
@@ -18,11 +18,11 @@ use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::invariant;
 use crate::ledger::Usage;
-use crate::pipeline::{self, Made};
+use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::record::{
-    Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Failed, Invoked, Late, NoOp,
-    Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
+    Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Expanded, Failed, Invoked,
+    Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
@@ -144,12 +144,22 @@ impl Draft<'_> {
             base: by.base,
             basis: invocation.and_then(|invocation| Some(&*board.scheduler.open().get(&invocation)?.basis)),
             invocation,
+            expansions_left: invocation
+                .and_then(|invocation| board.scheduler.open().get(&invocation))
+                .map_or(0, |open| open.queued.expansion.left()),
             reservations: &reservations,
             commits: &board.commits,
         };
         let verdict = pipeline::judge(&board.plan, &board.state, &worker, &reply, &context);
         match verdict {
             pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
+            pipeline::Verdict::NoOp(Reply { patch, intent, expand }) if !expand.is_empty() => {
+                let follows = self.asking(invocation);
+                let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone() }));
+                self.step.outcome = Some(Outcome::Expanded { seq });
+                self.move_breakers(branch.as_ref());
+                self.go_on_with(follows, &expand);
+            }
             pipeline::Verdict::NoOp(reply) => {
                 let seq = self.push(Body::NoOp(NoOp { by, patch: reply.patch, intent: reply.intent }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
@@ -187,7 +197,10 @@ impl Draft<'_> {
         };
         let version = self.board.version().next();
         let state = made.state.digest();
-        let body = Committed { by, version, state, patch: reply.patch, intent: reply.intent };
+        let Reply { patch: stored, intent, expand } = reply;
+        let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let follows = self.asking(invocation.filter(|_| !expand.is_empty()));
+        let body = Committed { by, version, state, patch: stored, intent, expand: expand.clone() };
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);
@@ -200,7 +213,11 @@ impl Draft<'_> {
             worker: &worker,
             version,
         });
-        self.schedule(&Occasion::Completed);
+        if expand.is_empty() {
+            self.schedule(&Occasion::Completed);
+        } else {
+            self.go_on_with(follows, &expand);
+        }
     }
 
     fn agent_failed(
@@ -388,11 +405,31 @@ impl Draft<'_> {
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             let invocation = self.board.scheduler.next_id();
             let Branch { rule, worker } = branch;
-            self.push(Body::Scheduled(Scheduled { invocation, rule, worker, trigger }));
+            self.push(Body::Scheduled(Scheduled {
+                invocation,
+                rule,
+                worker,
+                follows: None,
+                trigger,
+                expand: Vec::new(),
+            }));
         } else if !self.board.exhausted.contains(&branch.worker) {
             // Said once for each worker. What it was scheduled for before, it still does.
             self.run_short(&branch, None, Resource::Invocations, 1, 0);
         }
+    }
+
+    /// What is queued as an open invocation now, which is about to ask to be shown more.
+    fn asking(&self, invocation: Option<InvocationId>) -> Option<scheduler::Queued> {
+        Some(self.board.scheduler.open().get(&invocation?)?.queued.clone())
+    }
+
+    /// Queues what an invocation goes on in, with what it asked to be shown.
+    fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[String]) {
+        let Some(asked) = asked.filter(|_| self.ending.is_none()) else { return };
+        let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
+        let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
+        self.push(Body::Scheduled(Scheduled { invocation, rule, worker, follows: Some(follows), trigger, expand }));
     }
 
     fn run_short(
@@ -514,6 +551,9 @@ impl Draft<'_> {
             state: &board.state,
             trigger: &self.shown_trigger(&queued),
             feedback: &shown,
+            expand: &queued.expansion.places,
+            may_expand: queued.expansion.left() > 0,
+            commits: &board.commits,
             budget,
         });
         let prompt = Prompt::new(&worker, &view);
@@ -541,6 +581,7 @@ impl Draft<'_> {
             base: board.version(),
             budget,
             unit: worker.view.unit,
+            tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
             compiler: view::COMPILER,
             feedback,
             view: view.hash(),

@@ -6,16 +6,19 @@
 //!
 //! * `types.rs`: what can happen to a board, and what comes of it;
 //! * `decide.rs`: from an input to records;
+//! * `feedback.rs`: what a rejection says in later views;
 //! * `apply.rs`: what each record does to the board, live and in recovery;
 //! * `snapshot.rs`: a whole board as stored parts, and back.
 
 mod apply;
 mod commits;
 mod decide;
+mod feedback;
 mod snapshot;
 mod tokens;
 mod types;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -44,6 +47,8 @@ use tokens::Tokens;
 
 /// How many rejections a worker's view shows.
 const FEEDBACK_MAX: usize = 3;
+/// How many of them may be rejections of other workers' proposals, beside those.
+const OTHERS_FEEDBACK_MAX: usize = 2;
 
 /// A board. A clone is a picture of it: the document is shared, the rest is small.
 #[derive(Clone)]
@@ -288,15 +293,21 @@ impl Board {
 
     /// What a worker would be shown now; none if there is no such worker.
     pub fn preview(&self, worker: &WorkerName) -> Option<View> {
-        self.preview_by(worker, view::compile)
+        self.preview_by(worker, &[], view::compile)
     }
 
-    /// The same, with what it does not show: for people who want to know.
-    pub fn explained_preview(&self, worker: &WorkerName) -> Option<View> {
-        self.preview_by(worker, view::explain)
+    /// The same if the worker had asked to be shown these places (JSON Pointers), with what is not shown, and why: for
+    /// people who want to know.
+    pub fn explained_preview(&self, worker: &WorkerName, expand: &[String]) -> Option<View> {
+        self.preview_by(worker, expand, view::explain)
     }
 
-    fn preview_by(&self, worker: &WorkerName, compile: fn(&view::Inputs<'_>) -> View) -> Option<View> {
+    fn preview_by(
+        &self,
+        worker: &WorkerName,
+        expand: &[String],
+        compile: fn(&view::Inputs<'_>) -> View,
+    ) -> Option<View> {
         let seat = self.plan.seats.get(worker)?;
         let trigger = serde_json::json!({"kind": "preview"});
         let feedback: Vec<_> = self.feedback_of(worker).into_iter().map(|(_, shown)| shown).collect();
@@ -307,12 +318,26 @@ impl Board {
             state: &self.state,
             trigger: &trigger,
             feedback: &feedback,
+            expand,
+            may_expand: true,
+            commits: &self.commits,
             budget: seat.worker.view.budget,
         }))
     }
 
+    /// The last rejections of a worker, and of others where it may write, in the order of the journal.
     fn feedback_of(&self, worker: &WorkerName) -> Vec<(Seq, Value)> {
-        self.feedback.get(worker).map(|recent| recent.iter().cloned().collect()).unwrap_or_default()
+        let Some(seat) = self.plan.seats.get(worker) else { return Vec::new() };
+        let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
+            recent.iter().filter_map(|(seq, shown)| Some((*seq, feedback::for_other(&seat.contract, other, shown)?)))
+        });
+        let mut of_others: Vec<_> = of_others.collect();
+        of_others.sort_by_key(|(seq, _)| Reverse(*seq));
+        of_others.truncate(OTHERS_FEEDBACK_MAX);
+        let own = self.feedback.get(worker).into_iter().flatten().cloned();
+        let mut feedback: Vec<_> = own.chain(of_others).collect();
+        feedback.sort_by_key(|(seq, _)| *seq);
+        feedback
     }
 }
 

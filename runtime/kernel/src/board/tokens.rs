@@ -42,7 +42,10 @@ impl Decided {
     /// The record that decided it.
     const fn seq(&self) -> Seq {
         match self.verdict {
-            Verdict::Committed { seq, .. } | Verdict::NoOp { seq } | Verdict::Rejected { seq, .. } => seq,
+            Verdict::Committed { seq, .. }
+            | Verdict::NoOp { seq }
+            | Verdict::Expanded { seq }
+            | Verdict::Rejected { seq, .. } => seq,
         }
     }
 }

@@ -131,6 +131,11 @@ pub enum Outcome {
         /// Its record.
         seq: Seq,
     },
+    /// It would have changed nothing, and asked to be shown more: its author is invoked again.
+    Expanded {
+        /// Its record.
+        seq: Seq,
+    },
     /// It was refused.
     Rejected {
         /// Its record.
@@ -157,6 +162,11 @@ pub enum Verdict {
     },
     /// It changed nothing.
     NoOp {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It changed nothing and asked to be shown more.
+    Expanded {
         /// Its record.
         seq: Seq,
     },

@@ -71,6 +71,8 @@ pub struct Context<'a> {
     pub basis: Option<&'a Basis>,
     /// The invocation it answers.
     pub invocation: Option<InvocationId>,
+    /// How often it may still ask to be shown more.
+    pub expansions_left: u32,
     /// Places kept for others.
     pub reservations: &'a Reservations,
     /// Who made which version.

@@ -51,6 +51,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     let pointer = |text: &&str| PointerBuf::parse(*text).expect("a pointer");
     let basis = Basis { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };
     let context = Context {
+        expansions_left: 0,
         base: before.version(),
         basis: Some(&basis),
         invocation: Some(InvocationId(1)),

@@ -1,14 +1,22 @@
 //! Reads a worker's reply: a patch, or an envelope around one (SPEC section 4).
 
-use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+use jsonptr::PointerBuf;
+use serde_json::{Map, Value, json};
 
 use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::json::{self, Limits};
-use crate::rejection::{Code, Violation};
+use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
+use crate::schema::shorten;
 
 /// The deepest reply that is read.
 const DEPTH_MAX: usize = 64;
+/// The most places that one reply may ask to be shown.
+const EXPAND_MAX: usize = 16;
+/// The path of an operation that means the same as a place in `expand`.
+const EXPAND_PATH: &str = "/$expand/-";
 
 /// A reply as text, or already read by [`crate::json::parse`].
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +34,8 @@ pub struct Reply {
     pub patch: Value,
     /// What its author says it is for.
     pub intent: Option<String>,
+    /// JSON Pointers of places that its author asks to be shown, each once, in the order of asking.
+    pub expand: Vec<String>,
 }
 
 impl ReplyBody {
@@ -45,24 +55,38 @@ impl ReplyBody {
             Self::Text(text) => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
         match value.map(unwrap) {
-            Some(Ok(reply)) => fingerprint(hasher, &reply.patch, reply.intent.as_deref()),
+            Some(Ok(Unwrapped { reply, .. })) => {
+                fingerprint(hasher, &reply.patch, reply.intent.as_deref(), &reply.expand)
+            }
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
     }
 }
 
 /// The fingerprint of a reply that is a proposal; see [`ReplyBody::digest`].
-pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>) -> Digest {
-    hasher.commitment(0, intent.unwrap_or_default(), patch)
+pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[String]) -> Digest {
+    let intent = intent.unwrap_or_default();
+    match expand {
+        [] => hasher.commitment(0, intent, patch),
+        // A patch is an array.
+        places => hasher.commitment(0, intent, &json!({"patch": patch, "expand": places})),
+    }
 }
 
 impl Reply {
     /// The reply as an envelope, or as a bare patch where there is no more to it.
     pub fn to_body(&self) -> ReplyBody {
-        let Some(intent) = &self.intent else { return ReplyBody::Json(self.patch.clone()) };
+        if self.intent.is_none() && self.expand.is_empty() {
+            return ReplyBody::Json(self.patch.clone());
+        }
         let mut envelope = Map::new();
         envelope.insert("patch".into(), self.patch.clone());
-        envelope.insert("intent".into(), intent.clone().into());
+        if let Some(intent) = &self.intent {
+            envelope.insert("intent".into(), intent.clone().into());
+        }
+        if !self.expand.is_empty() {
+            envelope.insert("expand".into(), json!(self.expand));
+        }
         ReplyBody::Json(envelope.into())
     }
 }
@@ -71,7 +95,7 @@ impl Reply {
 ///
 /// # Errors
 /// Violations of the `syntax` stage.
-pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Reply, Vec<Violation>> {
+pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
         ReplyBody::Text(text) => json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
             let message = format!("{refusal}; a reply is one JSON array of operations and nothing else");
@@ -88,10 +112,11 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Reply
             value
         }
     };
-    let reply = unwrap(value)?;
+    let unwrapped = unwrap(value)?;
+    let reply = &unwrapped.reply;
     // A replay has the proposal in its one form only, which numbers can make longer than the text was; 1e15 by four.
     let is_short = matches!(body, ReplyBody::Text(text) if text.len() <= patch_limits.max_bytes as usize / 8);
-    if !is_short && body_bytes(&reply) > u64::from(patch_limits.max_bytes) {
+    if !is_short && body_bytes(reply) > u64::from(patch_limits.max_bytes) {
         let message =
             format!("the reply has more than {} bytes once its numbers are written out", patch_limits.max_bytes);
         return Err(vec![Violation::new(Code::TooLarge, "", message)]);
@@ -101,28 +126,48 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Reply
         let message = "say what the patch is for: {\"patch\":[…],\"intent\":\"…\"}";
         return Err(vec![Violation::new(Code::IntentMissing, "/intent", message)]);
     }
-    Ok(reply)
+    Ok(unwrapped)
 }
 
 fn body_bytes(reply: &Reply) -> u64 {
-    if reply.intent.is_none() {
-        return json::size(&reply.patch);
-    }
     match reply.to_body() {
         ReplyBody::Json(value) => json::size(&value),
         ReplyBody::Text(text) => text.len() as u64,
     }
 }
 
-fn unwrap(value: Value) -> Result<Reply, Vec<Violation>> {
+/// A reply taken out of its envelope.
+pub(super) struct Unwrapped {
+    pub(super) reply: Reply,
+    /// Where the operations stood that were requests to be shown something; they are not in the patch any more.
+    pub(super) lifted: Vec<usize>,
+}
+
+impl Unwrapped {
+    /// The place in the reply as it was written of an operation of the patch.
+    pub(super) fn written_at(&self, op: usize) -> usize {
+        self.lifted.iter().fold(op, |op, lifted| if *lifted <= op { op + 1 } else { op })
+    }
+}
+
+fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
+    let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
     let mut envelope = match value {
         Value::Object(envelope) => envelope,
-        patch => return Ok(Reply { patch, intent: None }),
+        patch => Map::from_iter([("patch".to_owned(), patch)]),
     };
-    let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
-    let Some(patch) = envelope.remove("patch") else {
-        let message = "a reply is an array of operations, or an object with such an array as \"patch\"".to_owned();
-        return Err(not_a_patch("", message));
+    let expand = match envelope.remove("expand") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(places)) => places,
+        Some(_) => return Err(not_a_patch("/expand", "expand is an array of JSON Pointers".to_owned())),
+    };
+    let patch = match envelope.remove("patch") {
+        Some(patch) => patch,
+        None if !expand.is_empty() => Value::Array(Vec::new()),
+        None => {
+            let message = "a reply is an array of operations, or an object with such an array as \"patch\"".to_owned();
+            return Err(not_a_patch("", message));
+        }
     };
     let intent = match envelope.remove("intent") {
         None | Some(Value::Null) => None,
@@ -130,10 +175,48 @@ fn unwrap(value: Value) -> Result<Reply, Vec<Violation>> {
         Some(_) => return Err(not_a_patch("/intent", "intent is a string".to_owned())),
     };
     if let Some(other) = envelope.keys().next() {
-        let pointer = jsonptr::PointerBuf::from_tokens([other.as_str()]).to_string();
-        return Err(not_a_patch(&pointer, format!("a reply may hold patch and intent, not {other}")));
+        let pointer = PointerBuf::from_tokens([other.as_str()]).to_string();
+        return Err(not_a_patch(&pointer, format!("a reply may hold patch, intent and expand, not {other}")));
     }
-    Ok(Reply { patch, intent })
+    let (patch, lifted, asked) = lift(patch);
+    let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
+    let expand = places(named.chain(asked))?;
+    Ok(Unwrapped { reply: Reply { patch, intent, expand }, lifted })
+}
+
+/// A patch without its requests to be shown something; where these stood; and what they ask for, with where it stands.
+fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
+    let asks = |op: &Value| {
+        op.get("op").is_some_and(|op| op == "add") && op.get("path").is_some_and(|path| path == EXPAND_PATH)
+    };
+    let Value::Array(mut ops) = patch else { return (patch, Vec::new(), Vec::new()) };
+    let lifted: Vec<usize> = ops.iter().enumerate().filter(|(_, op)| asks(op)).map(|(index, _)| index).collect();
+    let place = |index: &usize| (format!("/{index}/value"), ops[*index].get("value").cloned().unwrap_or_default());
+    let asked = lifted.iter().map(place).collect();
+    ops.retain(|op| !asks(op));
+    (Value::Array(ops), lifted, asked)
+}
+
+/// Reads places, each with where it stands in the reply.
+fn places(asked: impl Iterator<Item = (String, Value)>) -> Result<Vec<String>, Vec<Violation>> {
+    let (mut places, mut seen, mut violations) = (Vec::new(), BTreeSet::new(), Vec::new());
+    for (at, place) in asked {
+        match place {
+            Value::String(place) if PointerBuf::parse(place.as_str()).is_ok() => {
+                places.extend(seen.insert(place.clone()).then_some(place));
+            }
+            other => {
+                let message = "a place is a JSON Pointer, like /claims/3";
+                violations.push(Violation::new(Code::BadPointer, at, message).finding(shorten(&other)));
+            }
+        }
+    }
+    if places.len() > EXPAND_MAX {
+        let message = format!("a reply may ask to be shown {EXPAND_MAX} places");
+        violations.push(Violation::new(Code::TooLarge, "/expand", message));
+    }
+    violations.truncate(VIOLATIONS_MAX);
+    if violations.is_empty() { Ok(places) } else { Err(violations) }
 }
 
 fn limits(bytes: u32) -> Limits {

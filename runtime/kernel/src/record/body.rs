@@ -31,6 +31,8 @@ coded! {
         Committed = "committed",
         /// A proposal changed nothing.
         NoOp = "no_op",
+        /// A proposal changed nothing, and its author asked to be shown more.
+        Expanded = "expanded",
         /// A proposal was refused.
         Rejected = "rejected",
         /// An attempt ended without a proposal.
@@ -76,6 +78,8 @@ pub enum Body {
     Committed(Committed),
     /// See [`NoOp`].
     NoOp(NoOp),
+    /// See [`Expanded`].
+    Expanded(Expanded),
     /// See [`Rejected`].
     Rejected(Box<Rejected>),
     /// See [`Failed`].
@@ -188,9 +192,15 @@ pub struct Scheduled {
     pub rule: Option<RuleName>,
     /// Whom it invokes.
     pub worker: WorkerName,
+    /// The invocation whose trigger it has once more, because that asked to be shown more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<InvocationId>,
     /// Why.
     #[serde(skip_serializing)]
     pub trigger: Trigger,
+    /// JSON Pointers of the places that the invocations it follows asked to be shown.
+    #[serde(default, skip_serializing)]
+    pub expand: Vec<String>,
 }
 
 /// An attempt is about to be made; everything its view depended on.
@@ -211,6 +221,9 @@ pub struct Invoked {
     pub budget: u32,
     /// What the budget counts.
     pub unit: Unit,
+    /// How tokens are counted ([`crate::view::TOKENIZER`]); none where characters are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// The view compiler's number ([`crate::view::COMPILER`]).
     pub compiler: u32,
     /// Seqs of the rejections the view shows.
@@ -282,6 +295,9 @@ pub struct Committed {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
+    /// JSON Pointers of the places that its author asked to be shown; the invocation goes on in another.
+    #[serde(default, skip_serializing)]
+    pub expand: Vec<String>,
 }
 
 /// A proposal changed nothing.
@@ -296,6 +312,23 @@ pub struct NoOp {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
+}
+
+/// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expanded {
+    /// Where it came from.
+    pub by: Author,
+    /// The patch (RFC 6902).
+    #[serde(skip_serializing)]
+    pub patch: Value,
+    /// What its author said.
+    #[serde(default, skip_serializing)]
+    pub intent: Option<String>,
+    /// JSON Pointers of the places.
+    #[serde(skip_serializing)]
+    pub expand: Vec<String>,
 }
 
 /// A proposal was refused.
@@ -547,6 +580,7 @@ impl Body {
             Self::Invoked(_) => Kind::Invoked,
             Self::Committed(_) => Kind::Committed,
             Self::NoOp(_) => Kind::NoOp,
+            Self::Expanded(_) => Kind::Expanded,
             Self::Rejected(_) => Kind::Rejected,
             Self::Failed(_) => Kind::Failed,
             Self::Late(_) => Kind::Late,
@@ -569,9 +603,10 @@ impl Body {
             Cow::Owned(serde_json::to_value(value).expect("values have string keys and finite numbers"))
         }
         let borrowed = |value| Cow::Borrowed(value);
-        let proposed = |patch, intent: &Option<String>| {
+        let places = |expand: &[String]| (!expand.is_empty()).then(|| ("expand", json(expand)));
+        let proposed = |patch, intent: &Option<String>, expand: &[String]| {
             let intent = intent.iter().map(|intent| ("intent", json(intent)));
-            intent.chain([("patch", Cow::Borrowed(patch))]).collect()
+            places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).collect()
         };
         match self {
             Self::Created(it) => {
@@ -581,13 +616,14 @@ impl Body {
                     ("salt", json(it.salt)),
                 ]
             }
-            Self::Scheduled(it) => vec![("trigger", json(&it.trigger))],
+            Self::Scheduled(it) => places(&it.expand).into_iter().chain([("trigger", json(&it.trigger))]).collect(),
             Self::Invoked(it) => {
                 let members = (!it.members.is_empty()).then(|| ("members", json(&it.members)));
                 members.into_iter().chain([("reads", json(&it.reads))]).collect()
             }
-            Self::Committed(it) => proposed(&it.patch, &it.intent),
-            Self::NoOp(it) => proposed(&it.patch, &it.intent),
+            Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand),
+            Self::NoOp(it) => proposed(&it.patch, &it.intent, &[]),
+            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand),
             Self::Rejected(it) => vec![("rejection", json(&it.rejection)), ("reply", json(&it.reply))],
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => vec![("reply", json(&it.reply))],

@@ -22,15 +22,18 @@ fn bodies() -> Vec<Body> {
         json!({"code": "schema_violation", "pointer": format!("/{SECRET}"), "message": SECRET, "found": SECRET});
     let rejection = json!({"stage": "schema", "code": "schema_violation", "violations": [violation], "allowed": []});
     let texts = [
-        json!({"kind": "created", "format": 2, "board": "0194d2a0-0000-7000-8000-000000000000", "name": "n", "state": digest,
+        json!({"kind": "created", "format": 3, "board": "0194d2a0-0000-7000-8000-000000000000", "name": "n", "state": digest,
             "blueprint": {"a": SECRET}, "request": SECRET, "salt": "5a".repeat(32)}),
         json!({"kind": "epoch", "epoch": 2, "writer": "w"}),
-        json!({"kind": "scheduled", "invocation": 7, "rule": "r", "worker": "writer", "trigger": trigger}),
+        json!({"kind": "scheduled", "invocation": 7, "rule": "r", "worker": "writer", "follows": 6, "trigger": trigger,
+            "expand": [format!("/{SECRET}")]}),
         json!({"kind": "invoked", "invocation": 7, "attempt": 2, "worker": "writer", "cause": 5, "base": 3, "budget": 4000,
-            "unit": "chars", "compiler": 2, "feedback": [4], "view": digest, "prompt": digest, "reserved": 9,
+            "unit": "tokens", "tokenizer": "chars/4", "compiler": 2, "feedback": [4], "view": digest, "prompt": digest, "reserved": 9,
             "deadline": 1000, "reads": [format!("/{SECRET}")], "members": [format!("/{SECRET}")]}),
-        json!({"kind": "committed", "by": author(), "version": 4, "state": digest, "patch": patch, "intent": SECRET}),
+        json!({"kind": "committed", "by": author(), "version": 4, "state": digest, "patch": patch, "intent": SECRET,
+            "expand": [format!("/{SECRET}")]}),
         json!({"kind": "no_op", "by": author(), "patch": patch, "intent": SECRET}),
+        json!({"kind": "expanded", "by": author(), "patch": [], "intent": SECRET, "expand": [format!("/{SECRET}")]}),
         json!({"kind": "rejected", "by": author(), "stage": "schema", "code": "schema_violation", "final": true,
             "rejection": rejection, "reply": SECRET}),
         json!({"kind": "failed", "by": author(), "code": "timeout", "final": true, "message": SECRET}),
@@ -79,5 +82,5 @@ fn what_people_wrote_is_in_the_payload_only() {
         assert!(payload.keys().all(|field| !header.contains_key(field)), "{}", record.header);
         with_values += usize::from(record.payload.contains(SECRET));
     }
-    assert_eq!(with_values, 11);
+    assert_eq!(with_values, 12);
 }

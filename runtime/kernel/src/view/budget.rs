@@ -1,7 +1,7 @@
 //! Chooses what is shown when not everything fits.
 //!
 //! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about what it is
-//! part of. `order` says what is tried, and in which order; `outcome` what comes of it. Nothing is looked at that could
+//! part of. `order` says what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
 //! not be shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
 mod order;
@@ -9,20 +9,37 @@ mod outcome;
 
 use std::ops::Range;
 
-use jsonptr::Pointer;
+use jsonptr::PointerBuf;
 
+use super::explained::{Item, Why};
 use super::layout::{Kind, Layout};
 use super::search::{CONTAINERS_MAX, Reads};
 use super::summarised::{SUMMARISED_MAX, Summarised};
 use super::summary::Tally;
 use super::{summary, text, whole};
 use crate::pattern::Pattern;
-use crate::tree::Node;
+use crate::tree::{At, Node};
 
 /// Room for lines that is set aside at first; more is asked for when it is needed.
 const LINES_BYTES: usize = 1 << 13;
 /// Characters of the line that counts what has no line of its own.
 const MORE_MAX: usize = 40;
+/// The fewest characters of a text whose beginning is shown.
+const BEGINNING_MIN: usize = 80;
+/// Characters that say that it is a beginning.
+const BEGINNING_WORDS_MAX: usize = 80;
+
+/// What is wanted of a choice, beside the state and what may be read of it.
+pub(super) struct Wanted<'a> {
+    /// Says of a pointer whether the worker may append to the array there.
+    pub(super) appendable: &'a dyn Fn(&str) -> bool,
+    /// Places that come before all others, with the reason, most wanted first.
+    pub(super) first: &'a [(PointerBuf, Why)],
+    /// Characters to keep free if not everything fits.
+    pub(super) reserve: usize,
+    /// Who made a version, as it may be told; nobody is named without.
+    pub(super) writer: Option<&'a dyn Fn(At) -> Option<String>>,
+}
 
 /// Where looking for something to show ends although some of the budget is left.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +72,10 @@ pub(super) struct Shown {
     pub(super) members: Vec<String>,
     /// Readable values of which nothing is shown, the highest such.
     pub(super) summarised: Summarised,
+    /// Why, if somebody asked.
+    pub(super) items: Vec<Item>,
+    /// Whether everything is shown that may be read.
+    pub(super) is_everything: bool,
 }
 
 impl Shown {
@@ -77,45 +98,50 @@ impl Shown {
         members.retain(|place| !is_read(place));
         members.sort_unstable();
         members.dedup();
-        Self { text, reads, members, summarised: Summarised::default() }
+        Self { text, reads, members, summarised: Summarised::default(), items: Vec::new(), is_everything: true }
     }
 }
 
-/// Shows as much as fits into `limit` characters; `appendable` says of a pointer whether the worker may append to the
-/// array there, `trigger` is the place that woke it.
-pub(super) fn choose(
-    state: &Node,
-    reads: &[Pattern],
-    limit: usize,
-    bounds: Bounds,
-    appendable: &dyn Fn(&str) -> bool,
-    trigger: Option<&str>,
-) -> Shown {
+/// Shows as much as fits into `limit` characters.
+pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Bounds, wanted: &Wanted<'_>) -> Shown {
     let steps = bounds.steps;
     let reads = &Reads::new(reads);
     let tallies: Vec<Tally<'_>> =
         (0..reads.patterns.len()).map(|which| Tally::of(state, reads, which, steps)).collect();
-    if let Some(everything) = whole::show(state, reads, &tallies, limit, steps, appendable) {
+    let is_explained = bounds.summarised > 0;
+    if let Some(everything) = whole::show(state, reads, &tallies, limit, steps, wanted.appendable, is_explained) {
         return everything;
     }
+    let limit = limit.saturating_sub(wanted.reserve);
     let mut choice = Choice {
         state,
         reads,
-        appendable,
+        wanted,
         bounds,
         limit,
         left: limit,
         layout: Layout::new(reads.patterns),
         paid: Vec::new(),
+        why: Vec::new(),
+        because: Why::Brief,
+        may_begin: false,
         lines: String::with_capacity(limit.min(LINES_BYTES)),
         label: String::new(),
         tallies,
     };
     choice.lay_out_places();
     choice.reserve_summaries();
-    if let Some(trigger) = trigger.and_then(|trigger| Pointer::parse(trigger).ok()) {
-        choice.take_at(trigger);
+    for (place, why) in wanted.first {
+        choice.because = *why;
+        choice.take_at(place);
     }
+    // What was asked for and does not fit is begun, with what room the others left.
+    choice.may_begin = true;
+    for (place, why) in wanted.first.iter().filter(|(_, why)| *why == Why::Asked) {
+        choice.because = *why;
+        choice.take_at(place);
+    }
+    choice.may_begin = false;
     choice.take_by_rank();
     choice.finish()
 }
@@ -126,18 +152,26 @@ enum Paid {
     Summary(usize),
     /// The value itself: where its line is in [`Choice::lines`].
     Value(Range<usize>),
+    /// The beginning of a text: where its line is.
+    Beginning(Range<usize>),
 }
 
 struct Choice<'a, 'b> {
     state: &'a Node,
     reads: &'a Reads<'a>,
-    appendable: &'b dyn Fn(&str) -> bool,
+    wanted: &'b Wanted<'b>,
     bounds: Bounds,
     limit: usize,
     left: usize,
     layout: Layout<'a>,
     /// By node, as far as something is paid.
     paid: Vec<Option<Paid>>,
+    /// By node, why it is shown or not, as far as it was tried and somebody asks.
+    why: Vec<Option<Why>>,
+    /// Why what is tried is tried.
+    because: Why,
+    /// Whether the beginning of a text will do.
+    may_begin: bool,
     /// The lines taken, in the order in which they were.
     lines: String,
     /// The label that was asked for last.
@@ -178,6 +212,7 @@ impl<'a> Choice<'a, '_> {
             if let Some((line, length)) = self.write(node, size.min(self.left)) {
                 self.left -= length;
                 self.pay(node, Paid::Value(line));
+                self.note(node, Why::Brief);
             } else if let Some(left) = self.left.checked_sub(size) {
                 self.left = left;
                 self.pay(node, Paid::Summary(size));
@@ -190,9 +225,14 @@ impl<'a> Choice<'a, '_> {
         let label = self.label(node);
         let name = text::name_chars(label);
         match (self.layout.nodes[node].kind, self.layout.nodes[node].value) {
-            (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)),
-            _ => name + summary::CHARS_MAX,
+            (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)) + self.writer_max(),
+            _ => name + summary::CHARS_MAX + self.writer_max(),
         }
+    }
+
+    /// The most characters that say who wrote something.
+    const fn writer_max(&self) -> usize {
+        if self.wanted.writer.is_some() { summary::WRITER_MAX } else { 0 }
     }
 
     /// JSON Pointer of a value; for a pattern, its text.
@@ -213,6 +253,17 @@ impl<'a> Choice<'a, '_> {
         self.paid[node] = Some(paid);
     }
 
+    /// Keeps why something is shown or not, if somebody asks.
+    fn note(&mut self, node: usize, why: Why) {
+        if self.bounds.summarised == 0 {
+            return;
+        }
+        if self.why.len() <= node {
+            self.why.resize(node + 1, None);
+        }
+        self.why[node] = Some(why);
+    }
+
     /// Whether no more may be laid out.
     fn is_worn_out(&self) -> bool {
         self.layout.nodes.len() >= self.bounds.laid_out.saturating_add(self.reads.patterns.len())
@@ -222,19 +273,44 @@ impl<'a> Choice<'a, '_> {
     fn take(&mut self, node: usize) -> bool {
         let released = match self.paid(node) {
             Some(Paid::Value(_)) => return true,
+            Some(Paid::Beginning(_)) => return false,
             Some(Paid::Summary(size)) => *size,
             None => 0,
         };
+        let because = self.because;
+        self.note(node, Why::TooLong);
         let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
         let unpaid: Vec<usize> = self.layout.above(node).filter(is_unpaid).collect();
         let unpaid: Vec<(usize, usize)> = unpaid.into_iter().map(|above| (above, self.summary_max(above))).collect();
         let summaries: usize = unpaid.iter().map(|(_, size)| size).sum();
         let Some(left) = (self.left + released).checked_sub(summaries) else { return false };
-        let Some((line, length)) = self.write(node, left) else { return false };
+        let whole = self.write(node, left).map(|(line, length)| (Paid::Value(line), length));
+        let begun = || self.begin(node, left).map(|(line, length)| (Paid::Beginning(line), length));
+        let Some((paid, length)) = whole.or_else(begun) else { return false };
+        let is_whole = matches!(paid, Paid::Value(_));
         self.left = left - length;
         unpaid.into_iter().for_each(|(above, size)| self.pay(above, Paid::Summary(size)));
-        self.pay(node, Paid::Value(line));
-        true
+        self.pay(node, paid);
+        self.note(node, because);
+        is_whole
+    }
+
+    /// Writes as much of a text as fits, if that will do.
+    fn begin(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
+        if !self.may_begin {
+            return None;
+        }
+        let value = self.layout.nodes[node].value?;
+        let text = value.as_str()?;
+        let room = limit.checked_sub(text::name_chars(self.label(node)) + BEGINNING_WORDS_MAX)?;
+        if room < BEGINNING_MIN {
+            return None;
+        }
+        let (beginning, count) = text::beginning(text, room);
+        let start = self.lines.len();
+        text::push_name(&mut self.lines, &self.label);
+        self.lines.push_str(&format!(": {beginning} (its first {count} characters, there are more)\n"));
+        Some((start..self.lines.len(), text::chars(&self.lines[start..])))
     }
 
     /// Writes the line of a value that is shown on one, if it has at most `limit` characters; where it is, and how many
@@ -247,7 +323,7 @@ impl<'a> Choice<'a, '_> {
             return None;
         }
         let start = self.lines.len();
-        let length = text::push_line(&mut self.lines, &self.label, value, limit, self.appendable)?;
+        let length = text::push_line(&mut self.lines, &self.label, value, limit, self.wanted.appendable)?;
         Some((start..self.lines.len(), length))
     }
 }

@@ -4,12 +4,14 @@
 //! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
 //! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
 //! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
-//! not, `summary`, `render` and `text` say how; `summarised` keeps what was only counted; `prompt` puts the instructions
-//! before it.
+//! not, `summary`, `render` and `text` say how; `dependencies` finds what the rest of it points at; `summarised` keeps
+//! what was only counted and `explained` why; `prompt` puts the instructions before it.
 //!
 //! What a view costs is bounded by its budget and its contract, not by the state.
 
 mod budget;
+mod dependencies;
+mod explained;
 mod layout;
 mod prompt;
 mod render;
@@ -23,24 +25,30 @@ mod whole;
 
 use std::borrow::Cow;
 
-use jsonptr::Pointer;
+use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
 use crate::blueprint::{GrantOp, Unit, Worker};
 use crate::contract::Contract;
 use crate::digest::{Digest, sha256};
+use crate::freshness::Commits;
+use crate::id::Version;
 use crate::pattern::Pattern;
 use crate::schema::Schema;
 use crate::state::State;
-use crate::tree::Node;
+use crate::tree::{At, Node};
 
-use budget::{Bounds, Shown};
+use budget::{Bounds, Shown, Wanted};
+pub use explained::{Fate, Item, Why};
 pub use prompt::{Prompt, PromptParts};
 use render::Detail;
 pub use summarised::Summarised;
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 2;
+pub const COMPILER: u32 = 3;
+
+/// How tokens are counted where a budget is one of tokens: estimated, at [`CHARS_PER_TOKEN`] characters each.
+pub const TOKENIZER: &str = "chars/4";
 
 /// Refusals take at most this part of what is left after the fixed parts.
 const FEEDBACK_SHARE: usize = 3;
@@ -59,8 +67,14 @@ pub struct Inputs<'a> {
     pub state: &'a State,
     /// What woke the worker, as it may be shown: an object with `kind`, `rule`, and for an event `op` and `path`.
     pub trigger: &'a Value,
-    /// Recent rejections of this worker, oldest first.
+    /// Recent rejections of this worker, and of others where it writes, oldest first.
     pub feedback: &'a [Value],
+    /// JSON Pointers of places that the worker has asked to be shown, for this trigger.
+    pub expand: &'a [String],
+    /// Whether it may ask for more.
+    pub may_expand: bool,
+    /// Who made which version.
+    pub commits: &'a dyn Commits,
     /// The budget in force, in the worker's unit.
     pub budget: u32,
 }
@@ -81,6 +95,8 @@ pub struct View {
     /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them, and none
     /// unless [`explain`] was asked: whether a readable place was shown wholly is for `reads` to say.
     pub summarised: Summarised,
+    /// Why it shows what it shows, in the order of the document; empty unless [`explain`] was asked.
+    pub items: Vec<Item>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
 }
@@ -94,12 +110,30 @@ impl View {
 
 /// Compiles a view within the budget.
 pub fn compile(inputs: &Inputs<'_>) -> View {
-    Parts::of(inputs, false).compile()
+    compile_with(inputs, false)
 }
 
 /// The same, with what it does not show.
 pub fn explain(inputs: &Inputs<'_>) -> View {
-    Parts::of(inputs, true).compile()
+    compile_with(inputs, true)
+}
+
+fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
+    let writer = |at: At| inputs.commits.by(Version(at.into())).map(|(_, worker)| worker.to_string());
+    Parts {
+        worker: inputs.worker,
+        reads: inputs.contract.reads(),
+        fixed: inputs.fixed,
+        state: inputs.state.root(),
+        trigger: inputs.trigger,
+        feedback: inputs.feedback,
+        expand: inputs.expand,
+        may_expand: inputs.may_expand,
+        writer: &writer,
+        limit: limit(inputs.worker, inputs.budget),
+        is_explained,
+    }
+    .compile()
 }
 
 /// What of a worker's views depends on its contract and the schema only.
@@ -170,25 +204,16 @@ struct Parts<'a> {
     state: &'a Node,
     trigger: &'a Value,
     feedback: &'a [Value],
+    expand: &'a [String],
+    may_expand: bool,
+    /// Who made a version.
+    writer: &'a dyn Fn(At) -> Option<String>,
     limit: usize,
     /// Whether places that are not shown are named, for whoever wants to know.
     is_explained: bool,
 }
 
-impl<'a> Parts<'a> {
-    fn of(inputs: &Inputs<'a>, is_explained: bool) -> Self {
-        Self {
-            worker: inputs.worker,
-            reads: inputs.contract.reads(),
-            fixed: inputs.fixed,
-            state: inputs.state.root(),
-            trigger: inputs.trigger,
-            feedback: inputs.feedback,
-            limit: limit(inputs.worker, inputs.budget),
-            is_explained,
-        }
-    }
-
+impl Parts<'_> {
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
@@ -209,13 +234,51 @@ impl<'a> Parts<'a> {
         let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
 
-        let mut shown = self.choose(left, trigger);
+        let missing = dependencies::missing(self.state, self.reads);
+        let missing = missing.filter(|line| self.has_room_for(text::chars(line), left)).unwrap_or_default();
+        let links = trigger.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
+        let links_max = if links.is_empty() { 0 } else { dependencies::LINE_MAX };
+        let hint = if self.may_expand { render::EXPAND_HINT } else { "" };
+        let reserve = Some(text::chars(hint) + links_max).filter(|reserve| self.has_room_for(*reserve, left));
+
+        let mut shown = self.choose(left - text::chars(&missing), reserve.unwrap_or(0), trigger, &links);
         if shown.text.is_empty() {
             shown.text.push_str(NOTHING);
+        } else {
+            shown.text.push_str(&missing);
+        }
+        if !shown.is_everything && reserve.is_some() {
+            shown.text.push_str(&dependencies::unresolved(&links, &shown.reads));
+            shown.text.push_str(hint);
         }
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
+        let mut items = shown.items;
+        if self.is_explained {
+            items.extend(self.not_readable());
+        }
         let Shown { reads, members, summarised, .. } = shown;
-        View { text, reads, members, summarised, example: self.fixed.example.clone() }
+        View { text, reads, members, summarised, items, example: self.fixed.example.clone() }
+    }
+
+    /// Whether lines beside the state leave most of the room to it.
+    const fn has_room_for(&self, chars: usize, left: usize) -> bool {
+        chars * 4 <= left
+    }
+
+    /// The members of the document that the worker may read nothing of.
+    fn not_readable(&self) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (step, _) in self.state.first_parts().take(explained::ITEMS_MAX) {
+            let mut place = String::new();
+            search::push_step(&mut place, step);
+            let is_hidden = PointerBuf::parse(place.as_str()).is_ok_and(|pointer| {
+                !self.reads.iter().any(|read| read.covers(&pointer) || read.reaches_below(&pointer))
+            });
+            if is_hidden {
+                items.push(Item { place, last: None, fate: Fate::LeftOut, why: Why::NotReadable });
+            }
+        }
+        items
     }
 
     /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
@@ -223,26 +286,36 @@ impl<'a> Parts<'a> {
         let mut text = [render::WOKEN_HEADING, woken].concat();
         text.insert_str(0, &render::grants(&self.worker.writes, &|_| None, Detail::Bare));
         text::cut(&mut text, self.limit);
-        let summarised = self.choose(0, None).summarised;
+        let Shown { summarised, mut items, .. } = self.choose(0, 0, None, &[]);
+        if self.is_explained {
+            items.extend(self.not_readable());
+        }
         let example = self.fixed.example.clone();
-        View { text, reads: Vec::new(), members: Vec::new(), summarised, example }
+        View { text, reads: Vec::new(), members: Vec::new(), summarised, items, example }
     }
 
-    /// As much of the state as fits.
-    fn choose(&self, limit: usize, trigger: Option<&str>) -> Shown {
+    /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.
+    fn choose(&self, limit: usize, reserve: usize, trigger: Option<&str>, links: &[PointerBuf]) -> Shown {
         let appends = &self.fixed.appends;
         let may_append = |array: &str| {
             if appends.is_empty() {
                 return false;
             }
-            let path = jsonptr::PointerBuf::parse(format!("{array}/-"));
+            let path = PointerBuf::parse(format!("{array}/-"));
             path.is_ok_and(|path| appends.iter().any(|pattern| pattern.matches(&path)))
         };
         let mut bounds = Bounds::of(limit);
         if !self.is_explained {
             bounds.summarised = 0;
         }
-        budget::choose(self.state, self.reads, limit, bounds, &may_append, trigger)
+        let parsed = |place: &str| PointerBuf::parse(place).ok();
+        let asked = self.expand.iter().filter_map(|place| Some((parsed(place)?, Why::Asked)));
+        let woken = trigger.and_then(parsed).map(|place| (place, Why::Trigger));
+        let named = links.iter().map(|place| (place.clone(), Why::Named));
+        let first: Vec<(PointerBuf, Why)> = asked.chain(woken).chain(named).collect();
+        let writer = Some(self.writer);
+        let wanted = Wanted { appendable: &may_append, first: &first, reserve, writer };
+        budget::choose(self.state, self.reads, limit, bounds, &wanted)
     }
 
     /// Whether the place may be named: the worker may read it.

@@ -14,6 +14,10 @@ pub(super) const SEE_HEADING: &str = "## You see\n";
 pub(super) const REFUSED_HEADING: &str = "## Refused before\n";
 pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 
+/// How to be shown more.
+pub(super) const EXPAND_HINT: &str =
+    "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; you are then asked again.\n";
+
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
 /// Characters of the reminder, line feed included.
@@ -136,6 +140,9 @@ fn refusal(refusal: &Value, limit: usize) -> String {
         (None, None) => "refused".to_owned(),
     };
     let mut out = format!("- {}", text::prose(&name, 80));
+    if let Some(by) = refusal.get("by").and_then(Value::as_str) {
+        out.push_str(&format!(" of {}", text::prose(&text::name(by), 40)));
+    }
     if let Some(message) = refusal.get("message").and_then(Value::as_str) {
         out.push_str(&format!(": {}", text::prose(message, 100)));
     }

@@ -4,6 +4,7 @@
 
 use crate::tree::{Node, Step};
 
+use super::explained::{Fate, Item as Explained, Why};
 use super::layout::Layout;
 use super::search::{self, Found, Members, Order, Reads, Search};
 use super::summarised::Summarised;
@@ -19,6 +20,10 @@ const SEPARATOR_CHARS: usize = 2;
 const WORDS_MAX: usize = 80;
 /// Characters of a line about a collection, its name aside.
 pub(super) const CHARS_MAX: usize = WORDS_MAX + HIDDEN_MAX;
+/// Characters that say who wrote something.
+pub(super) const WRITER_MAX: usize = 50;
+/// Characters of an identifier beside an index.
+const ID_MAX: usize = 20;
 /// No list holds more names.
 const NAMES_MAX: usize = HIDDEN_MAX / 4;
 /// How many places of a pattern are counted one by one.
@@ -122,7 +127,13 @@ pub(super) fn of_line(label: &str, value: &Node) -> String {
             None => "a value".to_owned(),
         },
     };
-    format!("{}: {what}, not shown\n", text::name(label))
+    format!("{}: {what}, not shown", text::name(label))
+}
+
+/// Who wrote something last, to be put behind a line about it; at most [`WRITER_MAX`] characters.
+pub(super) fn of_writer(writer: &str) -> String {
+    const WORDS: &str = "; last by ";
+    format!("{WORDS}{}", text::prose(&text::name(writer), WRITER_MAX - WORDS.len()))
 }
 
 /// How many members an object has, in words.
@@ -134,6 +145,8 @@ pub(super) fn of_object(label: &str, value: &Node) -> String {
 pub(super) struct Hidden<'a> {
     /// JSON Pointer of the container of `Part` and `Range`.
     container: String,
+    /// The array it is, if it is one.
+    array: Option<&'a Node>,
     /// In the order of the document; not all if there are more than anybody asks for.
     items: Vec<Item<'a>>,
     /// How many there are.
@@ -173,7 +186,7 @@ impl<'a> Hidden<'a> {
                 let is_shown = |path: &[Step<'a>]| laid_out.children.get(path).is_some_and(|child| is_shown(*child));
                 Self::places(&layout.label(node), tally, &is_shown)
             }
-            (None, None) => Self { container: String::new(), items: Vec::new(), total: 0, is_cut: false },
+            (None, None) => Self { container: String::new(), array: None, items: Vec::new(), total: 0, is_cut: false },
         }
     }
 
@@ -215,7 +228,8 @@ impl<'a> Hidden<'a> {
                 items.push(Item::Part(step));
             }
         }
-        Self { container, items, total, is_cut: false }
+        let array = value.as_array().is_some().then_some(value);
+        Self { container, array, items, total, is_cut: false }
     }
 
     /// The places of a pattern; by index where they are the parts of one container.
@@ -223,6 +237,7 @@ impl<'a> Hidden<'a> {
         let container = pattern.strip_suffix("/*").filter(|container| !container.contains('*'));
         let mut hidden = Self {
             container: container.unwrap_or_default().to_owned(),
+            array: None,
             items: Vec::new(),
             total: 0,
             is_cut: tally.end != End::Whole,
@@ -240,6 +255,42 @@ impl<'a> Hidden<'a> {
             }
         }
         hidden
+    }
+
+    /// Writes neighbouring elements behind `out`: the first and the last index, with what identifies these elements.
+    fn push_range(&self, out: &mut String, from: usize, to: usize, with_ids: bool) {
+        for index in [Some(from), (from < to).then_some(to)].into_iter().flatten() {
+            if index > from {
+                out.push_str(" to ");
+            }
+            search::push_index(out, index);
+            let element = || self.array?.as_array()?.get(index)?.child("id");
+            let id = with_ids.then(element).flatten().filter(|id| !id.has_parts());
+            if let Some(id) = id.and_then(|id| text::short(id, ID_MAX)) {
+                out.push_str(&format!(" ({id})"));
+            }
+        }
+    }
+
+    /// What is hidden, with why; `why` says it of a part that is laid out.
+    pub(super) fn items(&self, why: &dyn Fn(Step<'a>) -> Why) -> Vec<Explained> {
+        let below = |step: Step<'_>| {
+            let mut place = self.container.clone();
+            search::push_step(&mut place, step);
+            place
+        };
+        let explained = |place, last, why| Explained { place, last, fate: Fate::Summarised, why };
+        let of = |item: &Item<'a>| match item {
+            Item::Part(step) => explained(below(*step), None, why(*step)),
+            Item::Place(place) => explained(place.clone(), None, Why::NoRoom),
+            Item::Range(from, to) => {
+                // If one of them was tried and did not fit, the others were not even tried.
+                let whys = (*from..=(*to).min(*from + NAMES_MAX)).map(|index| why(Step::Index(index)));
+                let why = whys.min().unwrap_or(Why::NoRoom);
+                explained(below(Step::Index(*from)), (from < to).then(|| below(Step::Index(*to))), why)
+            }
+        };
+        self.items.iter().map(of).collect()
     }
 
     /// Notes what is hidden, as far as there is room.
@@ -267,16 +318,16 @@ impl<'a> Hidden<'a> {
                 Item::Place(label) => text::push_name(&mut out, label),
                 Item::Part(Step::Key(name)) => text::push_name(&mut out, name),
                 Item::Part(Step::Index(index)) => search::push_index(&mut out, *index),
-                Item::Range(from, to) => {
-                    search::push_index(&mut out, *from);
-                    if from < to {
-                        out.push_str(" to ");
-                        search::push_index(&mut out, *to);
-                    }
-                }
+                Item::Range(from, to) => self.push_range(&mut out, *from, *to, true),
             }
             let separator = if end > 0 { 0 } else { SEPARATOR_CHARS };
-            if text::chars(&out) + separator + COUNT_MAX > HIDDEN_MAX {
+            let is_too_long = |out: &str| text::chars(out) + separator + COUNT_MAX > HIDDEN_MAX;
+            if let (Item::Range(from, to), true) = (item, is_too_long(&out)) {
+                out.truncate(end);
+                out.push_str(if end > 0 { ", " } else { "" });
+                self.push_range(&mut out, *from, *to, false);
+            }
+            if is_too_long(&out) {
                 out.truncate(end);
                 break;
             }

@@ -12,6 +12,7 @@ use crate::patch;
 
 mod large;
 mod lazy;
+mod parts;
 mod reference;
 
 thread_local! {
@@ -35,18 +36,54 @@ fn no_schema(_: &Pattern) -> Option<Value> {
     None
 }
 
+/// Knows of no commit.
+struct Nobody;
+
+impl Commits for Nobody {
+    fn by(&self, _: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
+        None
+    }
+}
+
 /// A view over everything that matters here; the schema says nothing.
 fn view(worker: &Worker, state: &Value, trigger: &Value, feedback: &[Value], budget: u32) -> View {
+    expanded_view(worker, state, trigger, feedback, None, budget)
+}
+
+/// The same after places were asked for, where more can be; every version has a writer then.
+fn expanded_view(
+    worker: &Worker,
+    state: &Value,
+    trigger: &Value,
+    feedback: &[Value],
+    expand: Option<&[String]>,
+    budget: u32,
+) -> View {
     let reads = patterns(worker);
     let limit = limit(worker, budget);
     let state = &Node::from(state);
     let fixed = &Fixed::with(worker, &no_schema);
     let [shown, explained] = [false, true].map(|is_explained| {
-        Parts { worker, reads: &reads, fixed, state, trigger, feedback, limit, is_explained }.compile()
+        let writer = &|_| expand.map(|_| "writer".to_owned());
+        let (expand, may_expand) = (expand.unwrap_or_default(), expand.is_some());
+        Parts {
+            worker,
+            reads: &reads,
+            fixed,
+            state,
+            trigger,
+            feedback,
+            expand,
+            may_expand,
+            writer,
+            limit,
+            is_explained,
+        }
+        .compile()
     });
     // Being told what is not shown changes nothing of what is.
     assert!(shown.summarised.is_empty());
-    assert_eq!(shown, View { summarised: Summarised::default(), ..explained.clone() });
+    assert_eq!(shown, View { summarised: Summarised::default(), items: Vec::new(), ..explained.clone() });
     explained
 }
 
@@ -97,6 +134,9 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
         state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
+        expand: &[],
+        may_expand: false,
+        writer: &|_| None,
         limit: 4000,
         is_explained: true,
     };
@@ -151,7 +191,10 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let fixed = Fixed::of(&worker, &schema);
     let with = |state, budget| {
         let (contract, fixed) = (&contract, &fixed);
-        compile(&Inputs { worker: &worker, contract, fixed, state, trigger: &trigger, feedback: &[], budget })
+        let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
+        let trigger = &trigger;
+        let worker = &worker;
+        compile(&Inputs { worker, contract, fixed, state, trigger, feedback, expand, may_expand, commits, budget })
     };
     let shown = with(&full, 4000);
     let grants = section(&shown.text, render::WRITE_HEADING);
@@ -188,6 +231,7 @@ fn collections_are_shown_by_element_and_long_elements_by_member() {
             "/claims/1/steps: 1 element",
             "/claims/1/steps/0: {\"a\":1}",
             &long,
+            "Nothing yet at: /sources/*",
         ]
     );
     assert_eq!(view.reads, ["/claims", "/request/question"]);
@@ -402,6 +446,9 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
                 state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
+                expand: &[],
+                may_expand: false,
+                writer: &|_| None,
                 limit,
                 is_explained: true,
             };
@@ -446,6 +493,9 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
         state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],
+        expand: &[],
+        may_expand: false,
+        writer: &|_| None,
         limit: 4000,
         is_explained: true,
     };
@@ -608,17 +658,20 @@ proptest! {
         budget in prop_oneof![0_u32..200, 100_u32..1500, Just(20_000)],
         unit in prop_oneof![Just("chars"), Just("tokens")],
         path in prop_oneof![Just("/a"), Just("/a/0"), Just("/b/c"), Just("/c/1/a")],
+        expand in prop::option::of(prop::collection::vec(prop::sample::select(vec!["/a", "/b", "/b/c/0", "/c/1", ""]), 0..4)),
     ) {
+        let expand: Option<Vec<String>> = expand.map(|places| places.iter().map(|place| (*place).to_owned()).collect());
         let worker = worker(json!({
             "agent": "llm", "reads": reads, "view": {"unit": unit},
             "writes": [{"path": "/a/-", "value": {"type": "string"}}, {"path": "/b/*/c"}],
         }));
         let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": path});
         let feedback = [json!({"stage": "schema", "code": "schema_violation", "violations": [{"pointer": "/a/3", "message": "m"}]})];
-        let shown = view(&worker, &state, &trigger, &feedback, budget);
+        let compiled = || expanded_view(&worker, &state, &trigger, &feedback, expand.as_deref(), budget);
+        let shown = compiled();
 
         prop_assert!(text::chars(&shown.text) <= limit(&worker, budget), "{}", shown.text);
-        prop_assert_eq!(&shown, &view(&worker, &state, &trigger, &feedback, budget));
+        prop_assert_eq!(&shown, &compiled());
 
         let tokens: Vec<Vec<&str>> = reads.iter().map(|pattern| pattern.split('/').skip(1).collect()).collect();
         let readable = |path: &[String]| tokens.iter().any(|pattern| may_read(pattern, path));
@@ -631,7 +684,9 @@ proptest! {
         for (path, marker) in &places {
             let is_shown = shown.text.contains(marker.as_str());
             prop_assert!(!is_shown || readable(path), "{:?} may not be read: {}", path, shown.text);
-            prop_assert_eq!(is_shown, below(&shown.reads, path), "{:?} in {:?}: {}", path, shown.reads, shown.text);
+            let is_begun = shown.items.iter().any(|item| item.fate == Fate::Begun && below(std::slice::from_ref(&item.place), path));
+            prop_assert!(!is_begun || is_shown, "{:?} is begun: {}", path, shown.text);
+            prop_assert_eq!(is_shown && !is_begun, below(&shown.reads, path), "{:?} in {:?}: {}", path, shown.reads, shown.text);
             prop_assert_eq!(readable(path), below(&shown.reads, path) || below(&summarised, path), "{:?}", path);
             if budget == 20_000 {
                 prop_assert_eq!(is_shown, readable(path));

@@ -271,6 +271,30 @@ fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
     if appendable(label) { " (you may append)" } else { "" }
 }
 
+/// A scalar as it is written, a text without its quotation marks where it cannot be misread; none if it is longer.
+pub(super) fn short(node: &Node, limit: usize) -> Option<String> {
+    let written = match node.as_str() {
+        Some(text) if text.len() <= 4 * limit => name(text),
+        Some(_) => return None,
+        None => node.to_value().to_string(),
+    };
+    (chars(&written) <= limit).then_some(written)
+}
+
+/// As much of a text as is a JSON string of at most `limit` characters, and how many characters of it that is.
+pub(super) fn beginning(text: &str, limit: usize) -> (String, usize) {
+    // A character is written in at most twelve.
+    let mut most = limit.saturating_sub(2).min(text.len());
+    loop {
+        let end = text.char_indices().nth(most).map_or(text.len(), |(end, _)| end);
+        let mut out = String::new();
+        if (Writer { text: Some(&mut out), left: limit }).string(&text[..end]).is_ok() || most == 0 {
+            return (out, chars(&text[..end]));
+        }
+        most = most * 3 / 4;
+    }
+}
+
 /// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
     let mut text = String::new();

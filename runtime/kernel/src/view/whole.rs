@@ -3,6 +3,7 @@
 use crate::tree::{Node, Step};
 
 use super::budget::Shown;
+use super::explained::{Fate, ITEMS_MAX, Item, Why};
 use super::layout::{Kind, kind_of};
 use super::search::{Found, Order, Reads, Search, push_step};
 use super::summary::Tally;
@@ -17,6 +18,7 @@ pub(super) fn show<'a>(
     limit: usize,
     steps: usize,
     appendable: &dyn Fn(&str) -> bool,
+    is_explained: bool,
 ) -> Option<Shown> {
     // What is too large by far need not be tried.
     // The line of a part has a slash, a colon, a space, a value and a line feed.
@@ -24,7 +26,7 @@ pub(super) fn show<'a>(
     if tallies.iter().filter_map(Tally::container).any(is_hopeless) {
         return None;
     }
-    let mut whole = Whole { left: limit, text: String::new(), appendable };
+    let mut whole = Whole { left: limit, text: String::new(), appendable, items: is_explained.then(Vec::new) };
     let (mut shown, mut containers) = (Vec::new(), Vec::new());
     for (which, tally) in tallies.iter().enumerate() {
         let mut show = |place: &Found<'_>| {
@@ -52,7 +54,8 @@ pub(super) fn show<'a>(
         containers.extend(search.containers());
     }
     shown.sort_unstable();
-    Some(Shown::new(whole.text, shown, Vec::new(), containers))
+    let Whole { text, items, .. } = whole;
+    Some(Shown { items: items.unwrap_or_default(), ..Shown::new(text, shown, Vec::new(), containers) })
 }
 
 /// Whether a value has more than `limit` characters for certain, however it is split into lines: a character has at
@@ -67,6 +70,8 @@ struct Whole<'a> {
     left: usize,
     text: String,
     appendable: &'a dyn Fn(&str) -> bool,
+    /// What is shown, if somebody asks.
+    items: Option<Vec<Item>>,
 }
 
 impl Whole<'_> {
@@ -77,6 +82,10 @@ impl Whole<'_> {
         match kind_of(value, is_top) {
             Kind::Line => {
                 self.left -= text::push_line(&mut self.text, label, value, self.left, self.appendable)?;
+                if let Some(items) = self.items.as_mut().filter(|items| items.len() < ITEMS_MAX) {
+                    let (place, last, fate, why) = (label.clone(), None, Fate::Shown, Why::Everything);
+                    items.push(Item { place, last, fate, why });
+                }
                 Some(())
             }
             Kind::Array => {

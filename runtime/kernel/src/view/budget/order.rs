@@ -1,4 +1,4 @@
-//! What is tried, most wanted first: what the trigger points at, short fields, the few parts of every collection that
+//! What is tried, most wanted first: what was asked for, what the trigger points at, short fields, the few parts of every collection that
 //! changed last, long fields, and the rest of the collections, latest change first.
 //!
 //! A collection that is not shown wholly says so in one line that is paid for beforehand.
@@ -9,6 +9,7 @@ use super::super::layout::Kind;
 use super::super::search::{Found, Order, Search};
 use super::super::text;
 use super::Choice;
+use super::Why;
 use crate::tree::{Latest, Step, Ties};
 
 /// The most a field may measure to be kept before collections are.
@@ -41,10 +42,10 @@ impl<'a> Collection<'a> {
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Takes what is on one line with the trigger: it, what it is in, or what is in it.
-    pub(super) fn take_at(&mut self, trigger: &Pointer) {
+    /// Takes what is on one line with a place: it, what it is in, or what is in it.
+    pub(super) fn take_at(&mut self, wanted: &Pointer) {
         let (mut value, mut floor, mut path) = (self.state, 0, Vec::new());
-        let mut tokens = trigger.tokens();
+        let mut tokens = wanted.tokens();
         let mut place = PointerBuf::new();
         loop {
             if let Some(root) = self.reads.patterns.iter().position(|pattern| pattern.covers(&place)) {
@@ -69,7 +70,7 @@ impl<'a> Choice<'a, '_> {
         }
         // No more than parts of it may be read.
         for which in 0..self.reads.patterns.len() {
-            if self.reads.patterns[which].reaches_below(trigger) {
+            if self.reads.patterns[which].reaches_below(wanted) {
                 let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
                 let search = Box::new(search.below(path.clone(), value, floor));
                 let mut below = Collection::new(which, which, Rest::Places(search), self.shortest(which));
@@ -83,16 +84,20 @@ impl<'a> Choice<'a, '_> {
     /// Takes what fits, most wanted first.
     pub(super) fn take_by_rank(&mut self) {
         let (mut long, mut collections) = (Vec::new(), Vec::new());
+        self.because = Why::ShortField;
         for top in self.tops() {
             let root = self.layout.above(top).last().unwrap_or(top);
             self.take_fields(top, root, &mut long, &mut collections);
         }
+        self.because = Why::ChangedLast;
         for _ in 0..NEWEST {
             collections.iter_mut().for_each(|collection| self.advance(collection));
         }
+        self.because = Why::LongField;
         for field in long {
             self.take(field);
         }
+        self.because = Why::Room;
         for of_one_root in collections.chunk_by_mut(|a, b| a.root == b.root) {
             while of_one_root.iter().any(|collection| !collection.is_over) {
                 of_one_root.iter_mut().for_each(|collection| self.advance(collection));

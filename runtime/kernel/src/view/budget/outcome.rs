@@ -1,5 +1,6 @@
 //! What comes of a choice: the lines in the order of the document, and what they say of the state.
 
+use super::super::explained::{Fate, ITEMS_MAX, Item, Why};
 use super::super::layout::Kind;
 use super::super::summarised::Summarised;
 use super::super::summary::{self, Hidden, Tally};
@@ -26,7 +27,7 @@ impl Choice<'_, '_> {
         }
         out.reads.sort_unstable();
         let shown = Shown::new(out.text, out.reads, out.members, out.containers);
-        Shown { summarised: out.summarised, ..shown }
+        Shown { summarised: out.summarised, items: out.items, is_everything: false, ..shown }
     }
 
     fn finish_node(&self, node: usize, is_top: bool, marks: &Marks, out: &mut Out) {
@@ -52,24 +53,35 @@ impl Choice<'_, '_> {
             && (any || this.kind == Kind::Pattern)
         {
             hidden.note(&mut out.summarised);
+            if self.bounds.summarised > 0 {
+                out.items.extend(hidden.items(&|step| self.why_hidden(this.children.get([step].as_slice()).copied())));
+            }
         }
         match self.paid(node) {
-            Some(Paid::Value(line)) => out.text.push_str(&self.lines[line.clone()]),
+            Some(Paid::Value(line)) => {
+                out.text.push_str(&self.lines[line.clone()]);
+                self.explain(node, Fate::Shown, out);
+            }
+            Some(Paid::Beginning(line)) => {
+                out.text.push_str(&self.lines[line.clone()]);
+                self.explain(node, Fate::Begun, out);
+            }
             Some(Paid::Summary(_)) => {
                 let tally = self.tallies.get(node);
                 let label = self.layout.label(node);
                 match (this.kind, this.value) {
                     (Kind::Array, Some(value)) => {
-                        let count = text::count_of_elements(&label, value.part_count(), self.appendable);
-                        out.push(count, hidden.as_ref());
+                        let count = text::count_of_elements(&label, value.part_count(), self.wanted.appendable);
+                        out.push(count, hidden.as_ref(), self.writer(node));
                         out.members.push(label);
                     }
                     (Kind::Object, Some(value)) if !whole => {
-                        out.push(summary::of_object(&label, value), hidden.as_ref());
+                        out.push(summary::of_object(&label, value), hidden.as_ref(), self.writer(node));
                         out.members.push(label);
                     }
                     (Kind::Line, Some(value)) if !whole => {
-                        out.text.push_str(&summary::of_line(&label, value));
+                        out.push(summary::of_line(&label, value), None, self.writer(node));
+                        self.explain(node, Fate::Summarised, out);
                         if value.has_parts() {
                             out.members.push(label);
                         }
@@ -78,18 +90,43 @@ impl Choice<'_, '_> {
                         let Some(tally) = tally else { return };
                         out.containers.extend_from_slice(tally.containers());
                         if !whole {
-                            out.push(tally.summary(&label), hidden.as_ref());
+                            out.push(tally.summary(&label), hidden.as_ref(), self.writer(node));
                         }
                     }
                     _ => {}
                 }
             }
-            None if is_top && !any && !whole => out.unmentioned += 1,
+            None if is_top && !any && !whole => {
+                out.unmentioned += 1;
+                self.explain(node, Fate::LeftOut, out);
+            }
             // That there is nothing is known as well.
             None if self.tallies.get(node).is_some_and(Tally::is_empty) => {
                 out.containers.extend_from_slice(self.tallies[node].containers());
             }
             None => {}
+        }
+    }
+
+    /// Who last changed what a line tells of, in words.
+    fn writer(&self, node: usize) -> String {
+        let this = &self.layout.nodes[node];
+        let container = this.value.or_else(|| self.tallies.get(node)?.container());
+        let at = container.map_or(this.floor, |value| this.floor.max(value.touched()));
+        let writer = self.wanted.writer.and_then(|writer| writer(at));
+        writer.map(|writer| summary::of_writer(&writer)).unwrap_or_default()
+    }
+
+    /// Why nothing is shown of a part of a collection; `node` is where it is laid out, if it is.
+    fn why_hidden(&self, node: Option<usize>) -> Why {
+        node.and_then(|node| self.why.get(node).copied().flatten()).unwrap_or(Why::NoRoom)
+    }
+
+    /// Keeps what became of a node and why, if somebody asks.
+    fn explain(&self, node: usize, fate: Fate, out: &mut Out) {
+        if self.bounds.summarised > 0 && out.items.len() < ITEMS_MAX {
+            let why = self.why_hidden(Some(node));
+            out.items.push(Item { place: self.layout.label(node), last: None, fate, why });
         }
     }
 
@@ -128,16 +165,18 @@ struct Out {
     containers: Vec<String>,
     summarised: Summarised,
     unmentioned: usize,
+    items: Vec<Item>,
 }
 
 impl Out {
-    /// A line that counts, and names what is not shown.
-    fn push(&mut self, count: String, hidden: Option<&Hidden<'_>>) {
+    /// A line that counts, and names what is not shown, and who wrote there last.
+    fn push(&mut self, count: String, hidden: Option<&Hidden<'_>>, writer: String) {
         self.text.push_str(&count);
         if let Some(list) = hidden.and_then(Hidden::list) {
             self.text.push_str("; not shown: ");
             self.text.push_str(&list);
         }
+        self.text.push_str(&writer);
         self.text.push('\n');
     }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::budget::{self, Bounds};
 use super::super::*;
 use super::VISITS;
+use super::lazy::{first, wanted};
 
 fn claims(count: usize) -> Value {
     let claim = |n: usize| {
@@ -46,7 +47,8 @@ const READS: [&[&str]; 10] = [
 fn visits(state: &Node, reads: &[&str], limit: usize) -> usize {
     let reads: Vec<Pattern> = reads.iter().map(|read| Pattern::parse(read).expect("the pattern reads")).collect();
     VISITS.with(|visits| visits.set(0));
-    let shown = budget::choose(state, &reads, limit, Bounds::of(limit), &|_| false, Some("/claims/5/text"));
+    let shown =
+        budget::choose(state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &first(Some("/claims/5/text"))));
     assert!(text::chars(&shown.text) <= limit);
     assert!(shown.reads.len() + shown.members.len() <= limit / 5 + 256 && shown.summarised.len() <= 256);
     VISITS.with(std::cell::Cell::get)

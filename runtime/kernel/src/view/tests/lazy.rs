@@ -52,6 +52,17 @@ fn live(state: &mut Node, changes: &[(usize, u8)]) {
     }
 }
 
+/// A place that woke the worker.
+pub(super) fn first(trigger: Option<&str>) -> Vec<(PointerBuf, Why)> {
+    let place = trigger.map(|trigger| PointerBuf::parse(trigger).expect("a pointer"));
+    place.map(|place| (place, Why::Trigger)).into_iter().collect()
+}
+
+/// These places first, nothing kept free, and nobody named.
+pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [(PointerBuf, Why)]) -> Wanted<'a> {
+    Wanted { appendable, first, reserve: 0, writer: None }
+}
+
 fn compiled(reads: &[String]) -> Vec<Pattern> {
     reads.iter().map(|pattern| Pattern::parse(pattern).expect("the pattern reads")).collect()
 }
@@ -72,7 +83,7 @@ proptest! {
         let reads = compiled(&reads);
         let appendable = |place: &str| place.ends_with("/a");
         let eager = reference::choose(&state, &reads, limit, &appendable, trigger);
-        let lazy = budget::choose(&state, &reads, limit, UNBOUNDED, &appendable, trigger);
+        let lazy = budget::choose(&state, &reads, limit, UNBOUNDED, &wanted(&appendable, &first(trigger)));
         prop_assert_eq!(&lazy.text, &eager.text);
         prop_assert_eq!(&lazy.reads, &eager.reads);
         prop_assert_eq!(&lazy.members, &eager.members);
@@ -90,7 +101,7 @@ proptest! {
         let mut state = Node::of(&state, &edit(0, 0));
         live(&mut state, &changes);
         let reads = compiled(&reads);
-        let shown = budget::choose(&state, &reads, limit, Bounds::of(limit), &|_| false, None);
+        let shown = budget::choose(&state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &[]));
         prop_assert!(text::chars(&shown.text) <= limit);
         let mut size = 0;
         for read in &shown.reads {
@@ -142,7 +153,8 @@ proptest! {
         prop_assert_eq!(&whole, &grown);
         let reads = compiled(&[reads.to_owned()]);
         let shown = [&whole, &grown].map(|state| {
-            let shown = budget::choose(state, &reads, limit, Bounds::of(limit), &|_| false, Some("/people/p000"));
+            let first = first(Some("/people/p000"));
+            let shown = budget::choose(state, &reads, limit, Bounds::of(limit), &wanted(&|_| false, &first));
             (shown.text, shown.reads, shown.members, shown.summarised)
         });
         prop_assert_eq!(&shown[0], &shown[1]);
@@ -169,6 +181,9 @@ fn over_budget_what_changed_last_comes_first() {
         state: &state,
         trigger: &trigger,
         feedback: &[],
+        expand: &[],
+        may_expand: false,
+        writer: &|_| None,
         limit: 900,
         is_explained: true,
     }

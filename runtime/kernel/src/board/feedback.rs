@@ -1,0 +1,44 @@
+//! What a rejection says in later views: all of it to its author, the places and what was broken to others.
+
+use jsonptr::PointerBuf;
+use serde_json::{Map, Value, json};
+
+use crate::contract::Contract;
+use crate::id::WorkerName;
+use crate::record::Rejected;
+use crate::rejection::Stage;
+
+/// The most places that another worker is told of one rejection.
+const PLACES_MAX: usize = 3;
+
+/// A rejection as its author's next view shows it.
+pub(super) fn of(rejected: &Rejected) -> Value {
+    json!({
+        "stage": rejected.stage,
+        "code": rejected.code,
+        "violations": rejected.rejection.violations,
+        "allowed": rejected.rejection.allowed,
+    })
+}
+
+/// A rejection of `author`'s proposal as the view of another worker shows it; none if nothing in it lies where that one
+/// may write. Values and messages are left out: they were written for who may read what its author may.
+pub(super) fn for_other(contract: &Contract, author: &WorkerName, shown: &Value) -> Option<Value> {
+    // That somebody else was slower teaches nothing.
+    if shown["stage"] == Stage::Freshness.as_str() {
+        return None;
+    }
+    let told = |violation: &Value| {
+        let pointer = PointerBuf::parse(violation["pointer"].as_str()?).ok()?;
+        let is_common = !pointer.is_root() && contract.writes_around(&pointer);
+        let mut told = Map::new();
+        for member in ["code", "pointer", "rule"] {
+            told.extend(violation.get(member).map(|value| (member.to_owned(), value.clone())));
+        }
+        is_common.then_some(Value::Object(told))
+    };
+    let violations = shown["violations"].as_array().into_iter().flatten().filter_map(told);
+    let violations: Vec<Value> = violations.take(PLACES_MAX).collect();
+    let (stage, code) = (&shown["stage"], &shown["code"]);
+    (!violations.is_empty()).then(|| json!({"by": author, "stage": stage, "code": code, "violations": violations}))
+}

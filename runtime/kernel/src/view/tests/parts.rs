@@ -1,0 +1,131 @@
+//! Handles, what was asked for, what things point at, others' refusals, and why.
+
+use serde_json::json;
+
+use super::super::*;
+use super::{Nobody, patterns, section, start, worker};
+
+/// A view of what was asked for, with a writer for every version.
+fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
+    let expand: Vec<String> = expand.iter().map(|place| (*place).to_owned()).collect();
+    let writer = |at: At| (at == 0).then(|| "planner".to_owned());
+    Parts {
+        worker,
+        reads: &patterns(worker),
+        fixed: &Fixed::with(worker, &|_| None),
+        state: &Node::from(state),
+        trigger,
+        feedback: &[],
+        expand: &expand,
+        may_expand: true,
+        writer: &writer,
+        limit: limit(worker, budget),
+        is_explained: true,
+    }
+    .compile()
+}
+
+fn sources(count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"id": format!("s{n}"), "text": format!("<{n}>{}", "x".repeat(70))})).collect()
+}
+
+fn of(view: &View, place: &str) -> Option<(Fate, Why)> {
+    view.items.iter().find(|item| item.place == place).map(|item| (item.fate, item.why))
+}
+
+#[test]
+fn a_summary_is_a_handle_with_count_ids_and_who_wrote_last() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/sources", "/people", "/long"]}));
+    let people: serde_json::Map<_, _> = (0..40).map(|n| (format!("p{n}"), json!("somebody".repeat(5)))).collect();
+    let state = json!({"sources": sources(40), "people": people, "long": "l".repeat(3000)});
+    let view = asked(&worker, &state, &start(), &[], 1300);
+    let lines = section(&view.text, render::SEE_HEADING);
+    assert!(lines[0].starts_with("/sources: 40 elements; not shown: 0 (s0) to 3"), "{}", view.text);
+    assert!(lines[0].ends_with("; last by planner"), "{}", lines[0]);
+    let of = |start: &str| *lines.iter().find(|line| line.starts_with(start)).expect("a line");
+    assert!(of("/people: an object with 40 members; not shown: p").ends_with("; last by planner"));
+    assert_eq!(of("/long: "), "/long: a text of 3000 characters, not shown; last by planner");
+    assert_eq!(*lines.last().expect("a line"), render::EXPAND_HINT.trim_end());
+}
+
+#[test]
+fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/sources/*", "/long"]}));
+    let state = json!({"sources": sources(40), "long": "é".repeat(3000)});
+    let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/sources/20"});
+    let view = asked(&worker, &state, &trigger, &["/long", "/sources/3", "/sources/9"], 1300);
+    for place in ["/sources/3", "/sources/9"] {
+        assert_eq!(of(&view, place), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+    }
+    assert_eq!(of(&view, "/sources/20"), Some((Fate::Shown, Why::Trigger)));
+    assert_eq!(of(&view, "/long"), Some((Fate::Begun, Why::Asked)));
+    assert!(view.text.contains("/long: \"ééé") && view.text.contains("é\" (its first "), "{}", view.text);
+    assert!(!view.reads.contains(&"/long".to_owned()), "what is shown in part was not read");
+    assert!(text::chars(&view.text) <= 1300);
+    let (hidden, why) = of(&view, "/sources/0").expect("an item");
+    assert_eq!((hidden, why), (Fate::Summarised, Why::NoRoom));
+}
+
+#[test]
+fn what_the_trigger_names_is_shown_with_it_or_named() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/claims/*", "/evidence/*", "/plan"]}));
+    let evidence: Vec<Value> =
+        (0..40).map(|n| json!(format!("[{n}]{}", "e".repeat(if n == 7 { 2000 } else { 60 })))).collect();
+    let names = json!({"text": "c", "evidence": ["/evidence/3", "/evidence/7", "/nowhere", "/secret", "/claims/0"]});
+    let state = json!({"claims": [names], "evidence": evidence, "secret": "s"});
+    let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/claims/0"});
+    let view = asked(&worker, &state, &trigger, &[], 1200);
+    assert_eq!(of(&view, "/evidence/3"), Some((Fate::Shown, Why::Named)), "{}", view.text);
+    let lines = section(&view.text, render::SEE_HEADING);
+    let tail =
+        ["Nothing yet at: /plan", "Named by what woke you, not shown: /evidence/7", render::EXPAND_HINT.trim_end()];
+    assert_eq!(lines[lines.len() - 3..], tail, "{}", view.text);
+    assert_eq!(of(&view, "/secret"), Some((Fate::LeftOut, Why::NotReadable)));
+
+    let all = asked(&worker, &state, &trigger, &[], 9000);
+    assert!(!all.text.contains("Named by") && !all.text.contains("expand"), "{}", all.text);
+    assert_eq!(of(&all, "/evidence/7"), Some((Fate::Shown, Why::Everything)));
+}
+
+#[test]
+fn every_line_has_a_reason() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/goal", "/topic", "/notes", "/sources/*"]}));
+    let state =
+        json!({"goal": "g".repeat(180), "topic": "t".repeat(230), "notes": "n".repeat(1500), "sources": sources(30)});
+    let view = asked(&worker, &state, &start(), &[], 2100);
+    for (place, expected) in [
+        ("/goal", (Fate::Shown, Why::ShortField)),
+        ("/sources/29", (Fate::Shown, Why::ChangedLast)),
+        ("/topic", (Fate::Shown, Why::LongField)),
+        ("/sources/26", (Fate::Shown, Why::Room)),
+        ("/notes", (Fate::Summarised, Why::TooLong)),
+    ] {
+        assert_eq!(of(&view, place), Some(expected), "{place}: {:#?}\n{}", view.items, view.text);
+    }
+    let lines = section(&view.text, render::SEE_HEADING).len();
+    let told = view.items.iter().filter(|item| item.fate == Fate::Shown || item.place == "/notes").count();
+    assert_eq!(told + 2, lines, "and the summary of the sources, and the hint: {}", view.text);
+}
+
+#[test]
+fn a_compiled_view_says_who_made_a_version() {
+    struct Scribe;
+    impl Commits for Scribe {
+        fn by(&self, version: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
+            (version == Version(0)).then(|| (crate::id::Seq(1), "scribe".into()))
+        }
+    }
+    let worker = worker(json!({"agent": "llm", "reads": ["/sources"]}));
+    let schema = Schema::compile(&json!({}), false).expect("a schema");
+    let contract = Contract::compile(&worker, &json!({})).expect("a contract");
+    let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
+    let state = &State::new(&json!({"sources": sources(40)}), &hasher);
+    let (fixed, trigger) = (&Fixed::of(&worker, &schema), &start());
+    let (worker, contract, feedback, expand, may_expand) = (&worker, &contract, &[][..], &[][..], false);
+    let with = |commits| {
+        let budget = 900;
+        compile(&Inputs { worker, contract, fixed, state, trigger, feedback, expand, may_expand, commits, budget }).text
+    };
+    assert!(with(&Scribe).contains("; last by scribe\n"), "{}", with(&Scribe));
+    assert!(!with(&Nobody).contains("last by"));
+}
