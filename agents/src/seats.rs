@@ -84,9 +84,9 @@ impl Seats {
             },
             AgentKind::Command => self.program(name, seat).err(),
             AgentKind::Script => script::problem(seat),
-            AgentKind::Human | AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_) => {
-                Some(unavailable(&seat.agent))
-            }
+            // It is asked by name, not called.
+            AgentKind::Human => None,
+            AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
     }
 
@@ -165,5 +165,7 @@ impl Agent for Seats {
 }
 
 fn unavailable(kind: &AgentKind) -> String {
-    format!("this version cannot fill a seat of kind {kind}; it can fill llm, command and script")
+    format!(
+        "this version cannot fill a seat of kind {kind}; it can fill llm, command and script, and ask a human to agree"
+    )
 }

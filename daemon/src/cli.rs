@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
+    answer, boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
 };
 use crate::output::Format;
 
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Boards(boards::Arguments),
     Resume(resume::Arguments),
     Signal(signal::Arguments),
+    Approve(answer::Approve),
+    Deny(answer::Deny),
     Log(log::Arguments),
     State(state::Arguments),
     View(view::Arguments),

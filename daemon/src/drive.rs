@@ -1,9 +1,10 @@
 //! Goes along with a running board until it ends or the user stops it, and tells how it ended.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use patchboard_kernel::board::BoardError;
+use patchboard_kernel::board::{BoardError, Pending};
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::record::{End, Ended};
 use patchboard_kernel::state::State;
@@ -13,10 +14,11 @@ use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
 
+use crate::archive::moment;
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::grouped;
-use crate::output::{Output, json_pretty, short};
+use crate::output::{Output, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::seating::Seating;
 
@@ -29,12 +31,35 @@ pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime,
     Runtime::start(Arc::new(journal), options).await.map_err(failure)
 }
 
+/// Starts a runtime and takes a stored board up in it; `is_forced`: even if another process seems to run it.
+pub(crate) async fn take_up(
+    data_dir: &Path,
+    seating: &Seating,
+    board: &BoardId,
+    is_forced: bool,
+) -> Result<(Runtime, BoardHandle), Failure> {
+    let runtime = start(data_dir, seating).await?;
+    let taken = match is_forced {
+        true => runtime.seize(board).await,
+        false => runtime.resume(board).await,
+    };
+    match taken {
+        Ok(board) => Ok((runtime, board)),
+        Err(error) => {
+            runtime.shutdown().await;
+            Err(failure(error))
+        }
+    }
+}
+
 /// What a run came to.
 enum Stop {
     /// The board ended.
     Ended(Ended),
     /// The user paused it.
     Paused,
+    /// Nothing but persons is waited for.
+    Waiting,
 }
 
 /// Shows the board's progress until it ends or the user interrupts, then its result on stdout.
@@ -69,9 +94,14 @@ pub(crate) async fn to_the_end(
         state: &snapshot.state,
         head: snapshot.head,
         totals: &progress.totals,
+        pending: &snapshot.pending,
     };
     match stop {
         Ok(Stop::Ended(ended)) => came_to(Some(ended)).tell(output),
+        Ok(Stop::Waiting) => {
+            output.note(&format!("answered elsewhere? go on with: {again}"));
+            came_to(None).tell(output)
+        }
         Ok(Stop::Paused) => {
             output.note(&format!("paused; go on with: {again}"));
             came_to(None).tell(output)
@@ -89,7 +119,7 @@ pub(crate) async fn to_the_end(
 pub(crate) struct CameTo<'a> {
     /// The board.
     pub(crate) board: &'a BoardId,
-    /// How it ended; `None`: it is paused.
+    /// How it ended; `None`: it is paused, or waits for persons.
     pub(crate) ended: Option<Ended>,
     /// Its version.
     pub(crate) version: Version,
@@ -99,6 +129,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) head: Head,
     /// What it took.
     pub(crate) totals: &'a Totals,
+    /// What persons are asked.
+    pub(crate) pending: &'a BTreeMap<Seq, Pending>,
 }
 
 /// The exit code of an end (SPEC section 12).
@@ -134,6 +166,9 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
     let mut interrupts = Interrupts::new()?;
     let mut pausing = false;
     loop {
+        if !pausing && board.snapshot().waits_for_persons {
+            return Ok(Stop::Waiting);
+        }
         tokio::select! {
             biased;
             () = interrupts.next() => {
@@ -184,12 +219,18 @@ impl CameTo<'_> {
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
     }
 
+    fn question(&self, seq: Seq, question: &Pending) -> String {
+        let commands = format!("patchboard approve {0} {seq}, or: patchboard deny {0} {seq} --reason TEXT", self.board);
+        format!("{}\n  {commands}\n", question_text(seq, question))
+    }
+
     fn json(&self) -> Value {
         json!({
             "board": self.board,
             "end": self.ended.map(|ended| ended.end),
             "cause": self.ended.map(|ended| ended.cause),
-            "paused": self.ended.is_none(),
+            "paused": self.ended.is_none() && self.pending.is_empty(),
+            "questions": self.questions_json(),
             "version": self.version,
             "state_hash": self.state.digest(),
             "tokens": self.totals.tokens_json(),
@@ -201,8 +242,16 @@ impl CameTo<'_> {
         })
     }
 
+    fn questions_json(&self) -> Vec<Value> {
+        self.pending.iter().map(|(seq, question)| question_json(*seq, question)).collect()
+    }
+
     fn text(&self) -> String {
-        let end = self.ended.map_or("paused".to_owned(), |ended| format!("{} ({})", ended.end, ended.cause));
+        let end = match (self.ended, self.pending.len()) {
+            (Some(ended), _) => format!("{} ({})", ended.end, ended.cause),
+            (None, 0) => "paused".to_owned(),
+            (None, questions) => format!("waiting for {}", plural(questions, "answer")),
+        };
         let usage = self.totals.usage;
         let sign = if usage.estimated { "~" } else { "" };
         let (total, prompt, completion) = (grouped(usage.total()), grouped(usage.prompt), grouped(usage.completion));
@@ -211,14 +260,47 @@ impl CameTo<'_> {
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
         });
         let failed = failed.unwrap_or_default();
+        let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
         format!(
-            "board    {}\nend      {end}\nversion  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
+            "board    {}\nend      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
              replies)\n{failed}{}\n",
             self.board,
             self.version,
             json_pretty(self.state.root())
         )
     }
+}
+
+/// A question to a person, as people read it.
+pub(crate) fn question_text(seq: Seq, question: &Pending) -> String {
+    let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", short(intent, 300)));
+    format!(
+        "{} asks {} to agree, until {}{}\n{}",
+        one_line(question.by.worker.as_str()),
+        one_line(question.approver.as_str()),
+        moment(question.expires),
+        intent.unwrap_or_default(),
+        indented(&json_pretty(&question.patch), seq)
+    )
+}
+
+/// The same as JSON.
+pub(crate) fn question_json(seq: Seq, question: &Pending) -> Value {
+    json!({
+        "seq": seq,
+        "worker": question.by.worker,
+        "approver": question.approver,
+        "expires": question.expires,
+        "digest": question.digest,
+        "patch": question.patch,
+        "intent": question.intent,
+    })
+}
+
+/// Lines under the number of the record they are of.
+fn indented(text: &str, seq: Seq) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
+    format!("  record {seq}:\n{}", lines.join("\n"))
 }
 
 /// What a user sends to stop a run: Ctrl-C, or the signal to terminate.

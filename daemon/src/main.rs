@@ -60,6 +60,8 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),
         Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
+        Command::Approve(arguments) => block_on(arguments.run(data_dir, config, output)),
+        Command::Deny(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),
         Command::View(arguments) => commands::view::run(arguments, data_dir, output),

@@ -67,6 +67,15 @@ pub(crate) fn of(body: &Body) -> String {
             let (by, places, cost) = (author(&expanded.by), listed(&expanded.expand), cost(&expanded.by));
             format!("{by} asks to be shown {places}{cost}")
         }
+        Body::Approval(approval) => {
+            let (by, ops, approver) = (author(&approval.by), patch(&approval.patch), name(approval.approver.as_str()));
+            format!("{by} asks {approver} to agree to {ops} (until {}){}", moment(approval.expires), cost(&approval.by))
+        }
+        Body::Answer(answer) => {
+            let does = if answer.agrees { "agrees to" } else { "does not agree to" };
+            let reason = answer.reason.as_ref().map(|reason| format!(": {}", short(reason, SHOWN))).unwrap_or_default();
+            format!("{} {does} {}{reason}", name(answer.by.as_str()), answer.of)
+        }
         Body::Rejected(rejected) => {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {

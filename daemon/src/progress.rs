@@ -71,6 +71,8 @@ impl Totals {
             Body::Late(late) => self.spend(late.usage),
             Body::NoOp(_)
             | Body::Expanded(_)
+            | Body::Approval(_)
+            | Body::Answer(_)
             | Body::Created(_)
             | Body::Epoch(_)
             | Body::Scheduled(_)
@@ -183,6 +185,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         Body::Committed(committed) => Some(&committed.by),
         Body::NoOp(no_op) => Some(&no_op.by),
         Body::Expanded(expanded) => Some(&expanded.by),
+        Body::Approval(approval) => Some(&approval.by),
         Body::Rejected(rejected) => Some(&rejected.by),
         Body::Failed(failed) => Some(&failed.by),
         Body::Created(_)
@@ -192,6 +195,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Late(_)
         | Body::Reserved(_)
         | Body::Skipped(_)
+        | Body::Answer(_)
         | Body::Breaker(_)
         | Body::Budget(_)
         | Body::Paused(_)
@@ -212,6 +216,8 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Committed
         | Kind::NoOp
         | Kind::Expanded
+        | Kind::Approval
+        | Kind::Answer
         | Kind::Rejected
         | Kind::Failed
         | Kind::Late
@@ -232,7 +238,9 @@ fn mark(kind: Kind) -> String {
     match kind {
         Kind::Committed => word.green().to_string(),
         Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
-        Kind::Breaker | Kind::Budget | Kind::Reserved | Kind::Skipped => word.yellow().to_string(),
+        Kind::Approval | Kind::Answer | Kind::Breaker | Kind::Budget | Kind::Reserved | Kind::Skipped => {
+            word.yellow().to_string()
+        }
         Kind::Created
         | Kind::Epoch
         | Kind::Scheduled

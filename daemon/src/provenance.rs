@@ -172,7 +172,14 @@ mod tests {
         let records: Vec<Record> = patches
             .iter()
             .map(|patch| {
-                let by = Author { worker: "w".into(), attempt: None, token: None, base: Version(0), usage: None };
+                let by = Author {
+                    worker: "w".into(),
+                    attempt: None,
+                    token: None,
+                    base: Version(0),
+                    usage: None,
+                    approval: None,
+                };
                 let state = Digest([0; 32]);
                 let committed = Committed {
                     by,

@@ -11,7 +11,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, Ended};
+use patchboard_kernel::record::{Answer, Body, Ended};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -367,6 +367,17 @@ impl BoardHandle {
     pub async fn signal(&self, name: &str, value: Value) -> Result<(), RuntimeError> {
         let decided = self.published.ask(Input::Signal { name: name.to_owned(), value }).await?;
         if decided.recorded { Ok(()) } else { Err(RuntimeError::Over(self.id().clone())) }
+    }
+
+    /// Gives a person's answer to the question whether a proposal may be committed. Answers once what comes of the
+    /// proposal is durable, or with [`Outcome::Refused`] if the answer does not count.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::propose`].
+    pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
+        let Answer { of, by, digest, agrees, reason } = answer;
+        let decided = self.published.ask(Input::Answer { of, by, digest, agrees, reason }).await?;
+        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
     /// Dispatches no more. A board that is paused already stays so.

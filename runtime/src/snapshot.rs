@@ -1,10 +1,11 @@
 //! What readers see of a board: an immutable picture of it after a durable step.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::Board;
-use patchboard_kernel::id::{BoardId, Timestamp, Version};
+use patchboard_kernel::board::{Board, Pending};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Ended, Record};
 use patchboard_kernel::state::State;
 
@@ -33,8 +34,12 @@ pub struct Snapshot {
     pub paused: bool,
     /// When the next tick is due.
     pub wake_at: Option<Timestamp>,
-    /// Invocations under way.
+    /// Invocations under way, those that wait for persons included.
     pub open: usize,
+    /// Proposals that wait for persons, by the record that put them.
+    pub pending: Arc<BTreeMap<Seq, Pending>>,
+    /// Whether nothing but persons is waited for.
+    pub waits_for_persons: bool,
     /// Invocations waiting.
     pub queued: usize,
     /// Tokens spent.
@@ -57,6 +62,8 @@ impl Snapshot {
             paused: board.is_paused(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),
+            pending: Arc::clone(board.pending()),
+            waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),
         }

@@ -337,6 +337,10 @@ impl Answer {
         Self { seq: Some(seq), outcome: "expanded", ..Self::default() }
     }
 
+    fn awaiting_approval(seq: Seq) -> Self {
+        Self { seq: Some(seq), outcome: "awaiting_approval", ..Self::default() }
+    }
+
     fn rejected(seq: Seq, stage: Stage, code: Code) -> Self {
         Self { seq: Some(seq), outcome: "rejected", stage: Some(stage), code: Some(code), ..Self::default() }
     }
@@ -346,6 +350,13 @@ impl Answer {
             Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
             Outcome::NoOp { seq } => Self::no_op(seq),
             Outcome::Expanded { seq } => Self::expanded(seq),
+            Outcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
+            Outcome::Refused(rejection) => {
+                let Rejection { stage, code, violations, allowed } = rejection;
+                let (violations, allowed) = (Some(violations), Some(allowed));
+                let (stage, code) = (Some(stage), Some(code));
+                Self { outcome: "refused", stage, code, violations, allowed, ..Self::default() }
+            }
             Outcome::Rejected { seq, rejection } => {
                 let Rejection { stage, code, violations, allowed } = rejection;
                 let (violations, allowed) = (Some(violations), Some(allowed));
@@ -356,6 +367,7 @@ impl Answer {
                     Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
                     Verdict::NoOp { seq } => Self::no_op(seq),
                     Verdict::Expanded { seq } => Self::expanded(seq),
+                    Verdict::AwaitingApproval { seq } => Self::awaiting_approval(seq),
                     Verdict::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
                 };
                 Self { outcome: "duplicate", of: Some(Box::new(first)), ..Self::default() }

@@ -41,24 +41,15 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         // There is nothing to go on with, so nothing is taken over.
         let (version, totals) = (recovered.version(), Totals::of(&records));
         let (state, head) = (recovered.state(), summary.head);
-        return CameTo { board: &summary.id, ended: Some(ended), version, state, head, totals: &totals }.tell(output);
+        let pending = recovered.pending();
+        return CameTo { board: &summary.id, ended: Some(ended), version, state, head, totals: &totals, pending }
+            .tell(output);
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(archive);
     let seating = arguments.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
-    let runtime = drive::start(data_dir, &seating).await?;
-    let taken = match arguments.force_takeover {
-        true => runtime.seize(&summary.id).await,
-        false => runtime.resume(&summary.id).await,
-    };
-    let board = match taken {
-        Ok(board) => board,
-        Err(error) => {
-            runtime.shutdown().await;
-            return Err(drive::failure(error));
-        }
-    };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, arguments.force_takeover).await?;
     if board.snapshot().paused {
         board.resume().await.map_err(drive::failure)?;
     }

@@ -74,14 +74,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let seating = arguments.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
-    let runtime = drive::start(data_dir, &seating).await?;
-    let board = match runtime.resume(&summary.id).await {
-        Ok(board) => board,
-        Err(error) => {
-            runtime.shutdown().await;
-            return Err(drive::failure(error));
-        }
-    };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, false).await?;
     let sent = async {
         if arguments.no_run {
             // A paused board records the signal and calls nobody.

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::id::{InvocationId, Version};
-use patchboard_kernel::record::{Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
+use patchboard_kernel::record::{self, Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
 use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
@@ -103,15 +103,28 @@ struct Answer<'a> {
     scheduled: Option<(&'a Record, Scheduled)>,
     invoked: Option<(&'a Record, Invoked)>,
     rejected: Vec<(&'a Record, Rejected)>,
+    /// The person's answer, where one had to agree.
+    agreed: Option<(&'a Record, record::Answer)>,
 }
 
 impl<'a> Answer<'a> {
     /// `None` if the record cannot be read.
     fn new(records: &'a [Record], writer: &'a Writer) -> Option<Self> {
         let record = &records[writer.record];
-        let Ok(Body::Committed(committed)) = record.body() else { return None };
+        let Ok(Body::Committed(mut committed)) = record.body() else { return None };
         let ops = writer.ops.iter().filter_map(|op| committed.patch.get(*op).cloned()).collect();
         let (mut scheduled, mut invoked, mut rejected) = (None, None, Vec::new());
+        let mut agreed = None;
+        if let Some(question) = committed.by.approval {
+            for earlier in &records[..writer.record] {
+                match earlier.body() {
+                    // What the call cost is told where the proposal was put to the person.
+                    Ok(Body::Approval(body)) if earlier.seq == question => committed.by.usage = body.by.usage,
+                    Ok(Body::Answer(body)) if body.of == question => agreed = Some((earlier, body)),
+                    _ => {}
+                }
+            }
+        }
         if let Some(attempt) = &committed.by.attempt {
             let invocation = attempt.invocation;
             for earlier in &records[..writer.record] {
@@ -125,7 +138,7 @@ impl<'a> Answer<'a> {
                 }
             }
         }
-        Some(Self { record, committed, ops, then: &writer.pointer, scheduled, invoked, rejected })
+        Some(Self { record, committed, ops, then: &writer.pointer, scheduled, invoked, rejected, agreed })
     }
 
     fn json(&self, pointer: &str, value: Option<&Node>) -> Value {
@@ -145,6 +158,9 @@ impl<'a> Answer<'a> {
             "base": by.base,
             "state_hash": self.committed.state,
             "usage": by.usage,
+            "agreed": self.agreed.as_ref().map(|(record, answer)| {
+                json!({"seq": record.seq, "by": answer.by, "reason": answer.reason})
+            }),
             "invocation": by.attempt.as_ref().map(|attempt| attempt.invocation),
             "attempt": by.attempt.as_ref().map(|attempt| attempt.number),
             "trigger": self.scheduled.as_ref().map(|(record, scheduled)| {
@@ -191,6 +207,11 @@ impl<'a> Answer<'a> {
         }
         if let Some(intent) = &self.committed.intent {
             row("intent", short(intent, SHOWN));
+        }
+        if let Some((record, answer)) = &self.agreed {
+            let reason = answer.reason.as_ref().map(|reason| format!(": {}", short(reason, SHOWN)));
+            let by = one_line(answer.by.as_str());
+            row("approval", format!("{by} agreed (record {}){}", record.seq, reason.unwrap_or_default()));
         }
         match (&by.attempt, &self.scheduled) {
             (Some(attempt), Some((record, scheduled))) => {

@@ -1,5 +1,6 @@
 //! The binary as users meet it: what goes in, what comes out on which stream, and the exit codes.
 
+mod approval;
 mod check;
 mod history;
 mod interruption;

@@ -143,11 +143,11 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
-    /// Whether this version can fill such a seat.
+    /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub const fn is_available(&self) -> bool {
         match self {
-            Self::Llm | Self::Command | Self::Script => true,
-            Self::Human | Self::Remote | Self::Board | Self::Builtin(_) => false,
+            Self::Llm | Self::Command | Self::Script | Self::Human => true,
+            Self::Remote | Self::Board | Self::Builtin(_) => false,
         }
     }
 }

@@ -96,6 +96,8 @@ pub enum Heard {
     Commit(Digest),
     /// A proposal that changed nothing.
     NoOp,
+    /// A proposal that is put to a person: what comes of it is heard later.
+    Asked,
     /// A proposal that changed nothing, but asked to be shown more: the invocation goes on in another.
     Expansion,
     /// A rejection; whether it was the invocation's last attempt.
@@ -208,7 +210,7 @@ impl Breaker {
             }
             // The invocation that goes on is the probe.
             Heard::Expansion if probing => track.position = Position::HalfOpen { probe: None },
-            Heard::Expansion => {}
+            Heard::Expansion | Heard::Asked => {}
             Heard::Rejection { is_final } => {
                 track.rejections += 1;
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);

@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
-use crate::blueprint::{GrantOp, Worker};
+use crate::blueprint::{Approval, GrantOp, Worker};
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::rejection::{Allowed, Code, Violation};
@@ -49,6 +49,7 @@ struct Write {
     pattern: Pattern,
     ops: Vec<GrantOp>,
     value: Option<ValueGrant>,
+    approval: Option<Approval>,
     /// What the schema says there, once somebody has asked.
     fragment: OnceLock<Option<Value>>,
 }
@@ -100,6 +101,7 @@ impl Contract {
                 pattern: pattern(format!("/writes/{index}/path"), &grant.path)?,
                 ops: grant.effective_ops(),
                 value: value.transpose()?,
+                approval: grant.approval.clone(),
                 fragment: OnceLock::new(),
             });
         }
@@ -176,6 +178,31 @@ impl Contract {
             violations.extend(unknown_location(op.path(), &effect.granted_at, schema));
         }
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
+    }
+
+    /// What persons an operation needs, by the grants on the places it writes that name it.
+    pub(crate) fn approvals(&self, op: &Op<'_>, effect: &Effect<'_>, candidate: &Candidate) -> Vec<&Approval> {
+        if self.writes.iter().all(|write| write.approval.is_none()) {
+            return Vec::new();
+        }
+        let kind = effect.kind.unwrap_or(GrantOp::Add);
+        let at_path = |needed: Vec<GrantOp>| (op.path(), &*effect.granted_at, needed);
+        let writes = match *op {
+            Op::Test { .. } => Vec::new(),
+            Op::Remove { .. } => vec![at_path(vec![GrantOp::Remove])],
+            Op::Replace { .. } => vec![at_path(vec![GrantOp::Replace])],
+            Op::Add { .. } => vec![at_path(vec![kind])],
+            Op::Move { from, .. } => vec![(from, from, vec![GrantOp::Remove]), at_path(vec![GrantOp::Move, kind])],
+            Op::Copy { .. } => vec![at_path(vec![GrantOp::Copy, kind])],
+        };
+        let mut approvals = Vec::new();
+        for (path, granted_at, needed) in writes {
+            let target = Target { path, granted_at, candidate };
+            let grants = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
+            let grants = grants.filter(|write| needed.iter().all(|op| write.ops.contains(op)));
+            approvals.extend(grants.filter_map(|write| write.approval.as_ref()));
+        }
+        approvals
     }
 
     /// What the worker may do instead, grants nearest to these pointers first, with schema fragments; at most 8. It is

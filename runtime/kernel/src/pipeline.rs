@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use crate::blueprint::Approval;
 use crate::contract::Contract;
 use crate::event::Change;
 use crate::freshness::{self, Context, Targets};
@@ -51,6 +52,8 @@ pub struct Accepted {
     pub reply: Reply,
     /// The state it makes, and how.
     pub made: Made,
+    /// The person who must agree first.
+    pub approval: Option<Approval>,
 }
 
 /// A state made by a patch.
@@ -161,12 +164,12 @@ fn judge_stages(
     })?;
     let reply = unwrapped.reply;
     Ok(match judged {
-        Some(made) => Verdict::Accepted(Accepted { reply, made }),
+        Some((made, approval)) => Verdict::Accepted(Accepted { reply, made, approval }),
         None => Verdict::NoOp(reply),
     })
 }
 
-/// What a reply would make; none if nothing new.
+/// What a reply would make, and who must agree; none if nothing new.
 fn judge_reply(
     plan: &Plan,
     state: &State,
@@ -174,7 +177,7 @@ fn judge_reply(
     worker: &WorkerName,
     reply: &Reply,
     context: &Context<'_>,
-) -> Result<Option<Made>, Refused> {
+) -> Result<Option<(Made, Option<Approval>)>, Refused> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
@@ -191,12 +194,18 @@ fn judge_reply(
     let mut changes = Vec::new();
     let mut targets = Targets::default();
     let mut unauthorized = Vec::new();
+    let mut approval: Option<Approval> = None;
     let mut inapplicable = Vec::new();
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
         let effect = candidate.effect(op);
         let violations = seat.contract.judge_effect(index, op, &effect, &candidate, &plan.schema);
         targets.note(index, op, &effect, &candidate);
+        for demanded in seat.contract.approvals(op, &effect, &candidate) {
+            if let Err(violation) = demand(&mut approval, demanded, op) {
+                unauthorized.push(violation.at_op(index));
+            }
+        }
         let is_tried = violations.is_empty() && !broken;
         if is_tried && let Err(violation) = apply(&mut candidate, op, effect, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
@@ -241,7 +250,22 @@ fn judge_reply(
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
-    Ok(Some(Made { state: made, changes }))
+    Ok(Some((Made { state: made, changes }, approval)))
+}
+
+/// Adds a person whom an operation needs to those whom the ones before it need: there may be one, who is asked for the
+/// shortest of the times.
+fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> Result<(), Violation> {
+    match approval {
+        None => *approval = Some(demanded.clone()),
+        Some(known) if known.by == demanded.by => known.expires = known.expires.min(demanded.expires),
+        Some(known) => {
+            let message =
+                format!("{} must agree to this, and {} to the rest: make two patches of it", demanded.by, known.by);
+            return Err(Violation::new(Code::SeveralApprovers, op.path().as_str(), message));
+        }
+    }
+    Ok(())
 }
 
 /// Judges a request to be shown something: its author must be able to read the place, or something in it.

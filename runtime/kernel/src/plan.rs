@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::blueprint::{Blueprint, EventOp, Trigger, Worker};
+use crate::blueprint::{AgentKind, Blueprint, EventOp, Trigger, Worker};
 use crate::contract::Contract;
 use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
@@ -122,8 +122,10 @@ impl Plan {
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that demands a person must never be committed without one.
-            if worker.writes.iter().any(|grant| grant.approval.is_some()) {
-                return Err(format!("workers.{name}: this version cannot ask a person for approval"));
+            for approval in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()) {
+                if blueprint.workers.get(&approval.by).is_none_or(|by| by.agent != AgentKind::Human) {
+                    return Err(format!("workers.{name}: {} is no human worker and can agree to nothing", approval.by));
+                }
             }
             // What is shown and judged are the operations that can be used.
             let worker = worker.with_effective_ops();

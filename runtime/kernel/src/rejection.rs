@@ -57,6 +57,8 @@ coded! {
         Schema = "schema",
         /// The registered invariants hold over state, patch and candidate.
         Invariant = "invariant",
+        /// A person agrees, where a grant demands it.
+        Approval = "approval",
     }
 }
 
@@ -123,6 +125,21 @@ coded! {
         SchemaViolation = "schema_violation",
         /// A registered invariant does not hold.
         InvariantViolated = "invariant_violated",
+
+        /// The patch uses grants that demand different persons; one patch is put to one.
+        SeveralApprovers = "several_approvers",
+        /// Too many proposals wait for persons already.
+        ApprovalLimit = "approval_limit",
+        /// The person who was asked did not agree.
+        Denied = "denied",
+        /// Nobody answered in time.
+        ApprovalExpired = "approval_expired",
+        /// The answer is to a question that does not stand: there never was one, or it is answered, or over.
+        NotPending = "not_pending",
+        /// The answer comes from somebody else than who was asked.
+        WrongApprover = "wrong_approver",
+        /// The answer is about another patch than the one that was asked about.
+        ApprovalMismatch = "approval_mismatch",
     }
 }
 

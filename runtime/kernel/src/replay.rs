@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
 use crate::plan::Own;
-use crate::record::{Author, Body, End, Kind, Record};
+use crate::record::{self, Author, Body, End, Kind, Record};
 use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
@@ -227,7 +227,8 @@ impl Snapshots {
 fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
     let mut foreign = 0;
     for (index, record) in records.iter().enumerate() {
-        if index > 0 && begins_step(record.kind) {
+        let follows_answer = index > 0 && records[index - 1].kind == Kind::Answer;
+        if index > 0 && !follows_answer && begins_step(record.kind) {
             break;
         }
         if record.kind == Kind::Invoked {
@@ -254,6 +255,8 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Committed
         | Kind::NoOp
         | Kind::Expanded
+        | Kind::Approval
+        | Kind::Answer
         | Kind::Rejected
         | Kind::Late
         | Kind::Paused
@@ -300,6 +303,10 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             }
         }
         Body::Epoch(epoch) => Input::TakeOver { epoch: epoch.epoch, writer: epoch.writer },
+        Body::Answer(record::Answer { of, by, digest, agrees, reason }) => {
+            Input::Answer { of, by, digest, agrees, reason }
+        }
+        Body::Approval(record::Approval { by, patch, intent, expand, .. }) => propose(by, json(patch, intent, expand)),
         Body::Paused(_) => Input::Pause,
         Body::Resumed(_) => Input::Resume,
         Body::Tick(_) => Input::Tick,

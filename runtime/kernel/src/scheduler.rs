@@ -140,8 +140,11 @@ pub struct Open {
     /// What the current attempt was shown. A snapshot keeps it apart, because it shares its document with others.
     #[serde(skip, default = "Basis::nothing")]
     pub basis: Arc<Basis>,
-    /// Whether the attempt's call is under way; if not, the next attempt is due.
+    /// Whether the attempt's call is under way; if not, the next attempt is due, or a person is asked.
     pub calling: bool,
+    /// Seq of the record that put the current attempt's proposal to a person, while there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Seq>,
     /// The version its view was taken at.
     pub base: Version,
     /// Its view.
@@ -217,11 +220,12 @@ impl Scheduler {
         waits: impl Fn(&Open) -> bool,
         admits: impl Fn(&Branch) -> bool,
     ) -> Option<Next> {
-        let again = self.open.values().find(|open| !open.calling && !waits(open));
+        let again = self.open.values().find(|open| !open.calling && open.asked.is_none() && !waits(open));
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });
         }
-        if self.open.len() >= concurrency as usize {
+        // Persons take their time: what waits for one leaves its place to others.
+        if self.open.values().filter(|open| open.asked.is_none()).count() >= concurrency as usize {
             return None;
         }
         let first = self.queue.iter().find(|queued| admits(&queued.branch))?;
@@ -273,6 +277,7 @@ impl Scheduler {
             awaits: Vec::new(),
             basis,
             calling: true,
+            asked: None,
             base: invoked.base,
             view: invoked.view,
             reserved: invoked.reserved,
@@ -291,7 +296,14 @@ impl Scheduler {
     /// Ends the current attempt, so that the next one is due.
     pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            open.calling = false;
+            (open.calling, open.asked) = (false, None);
+        }
+    }
+
+    /// Ends the current attempt's call: what it proposed is put to a person.
+    pub(crate) fn ask(&mut self, invocation: InvocationId, question: Seq) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            (open.calling, open.asked) = (false, Some(question));
         }
     }
 

@@ -312,6 +312,7 @@ fn answered(input: &Input) -> Option<Token> {
         Input::Propose(_)
         | Input::Tick
         | Input::Signal { .. }
+        | Input::Answer { .. }
         | Input::Pause
         | Input::Resume
         | Input::Cancel

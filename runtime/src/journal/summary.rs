@@ -76,6 +76,8 @@ impl BoardSummary {
             | Kind::Invoked
             | Kind::NoOp
             | Kind::Expanded
+            | Kind::Approval
+            | Kind::Answer
             | Kind::Rejected
             | Kind::Failed
             | Kind::Late

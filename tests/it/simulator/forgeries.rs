@@ -19,13 +19,14 @@ use super::world::World;
 
 #[test]
 fn a_decision_that_was_changed_and_chained_anew_is_named() {
-    // Inputs are not decisions: nothing but the chain speaks for a tick, a signal, a pause or a take-over.
+    // Inputs are not decisions: nothing but the chain speaks for a tick, a signal, a person's answer, a pause or a
+    // take-over.
     let decisions: BTreeSet<Kind> = Kind::ALL
         .iter()
         .copied()
         .filter(|kind| {
             use Kind as K;
-            !matches!(kind, K::Created | K::Epoch | K::Paused | K::Resumed | K::Tick | K::Signal | K::Late)
+            !matches!(kind, K::Created | K::Epoch | K::Paused | K::Resumed | K::Tick | K::Signal | K::Answer | K::Late)
         })
         .collect();
     let mut forged = BTreeSet::new();
@@ -60,6 +61,7 @@ fn forge(body: &mut Body) -> bool {
     match body {
         Body::Committed(committed) => committed.state = Digest([9; 32]),
         Body::NoOp(no_op) => no_op.by.base = no_op.by.base.next(),
+        Body::Approval(approval) => approval.expires = approval.expires.plus_ms(1),
         Body::Expanded(expanded) => expanded.by.base = expanded.by.base.next(),
         Body::Rejected(rejected) => {
             rejected.code = if rejected.code == Code::TooDeep { Code::TooLarge } else { Code::TooDeep };
@@ -96,7 +98,8 @@ fn forge(body: &mut Body) -> bool {
         | Body::Paused(_)
         | Body::Resumed(_)
         | Body::Tick(_)
-        | Body::Signal(_) => return false,
+        | Body::Signal(_)
+        | Body::Answer(_) => return false,
     }
     true
 }

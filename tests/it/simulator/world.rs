@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
-use patchboard_kernel::digest::Salt;
+use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
@@ -44,7 +44,12 @@ pub(super) struct World {
 
 /// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
 pub(super) fn blueprint(random: &mut Random) -> Blueprint {
+    let mut note = json!({"path": "/notes/-", "ops": ["add"]});
+    if random.percent(60) {
+        note["approval"] = json!({"by": "boss", "expires": "30s"});
+    }
     let workers = json!({
+        "boss": {"agent": "human"},
         "planner": {
             "agent": if random.percent(50) { "llm" } else { "script" },
             "script": [[]],
@@ -55,7 +60,7 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
         "doer": {
             "agent": "llm",
             "reads": ["/tasks/*/title", "/tasks/*/status"],
-            "writes": [{"path": "/tasks/*/status", "ops": ["replace"]}, {"path": "/notes/-", "ops": ["add"]}],
+            "writes": [{"path": "/tasks/*/status", "ops": ["replace"]}, note],
             "limits": {"attempts": 2, "timeout": "10s", "invocations": 12},
         },
         "checker": {
@@ -279,6 +284,9 @@ impl World {
             }
         }
         self.invariants.after_step(input.as_ref(), &step, &self.board);
+        if let Some(Outcome::AwaitingApproval { seq }) = step.outcome {
+            self.consider(seq);
+        }
         for effect in step.effects {
             match effect {
                 Effect::Call { invocation, attempt, worker, prompt, timeout_ms, .. } => {
@@ -291,6 +299,26 @@ impl World {
                 Effect::Ended(_) => self.alarm = None,
             }
         }
+    }
+
+    /// Decides how a person will answer: in time or late, about this or something else, or never.
+    fn consider(&mut self, of: Seq) {
+        if self.random.percent(10) {
+            return;
+        }
+        let question = self.board.pending().get(&of).expect("it was asked");
+        let (mut by, mut digest) = (question.approver.clone(), question.digest);
+        match self.random.below(10) {
+            0 => by = "doer".into(),
+            1 => digest = Digest([7; 32]),
+            _ => {}
+        }
+        let agrees = self.random.percent(70);
+        let reason = self.random.percent(50).then(|| "so be it".to_owned());
+        let input = Input::Answer { of, by, digest, agrees, reason };
+        let again = self.random.percent(20).then(|| self.random.below(5_000));
+        let delay = self.random.below(40_000);
+        self.pending.push(Pending { due: self.now.plus_ms(delay), input, again });
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
@@ -368,6 +396,8 @@ pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usiz
             Outcome::Committed { .. } => "committed",
             Outcome::NoOp { .. } => "no_op",
             Outcome::Expanded { .. } => "expanded",
+            Outcome::AwaitingApproval { .. } => "awaiting_approval",
+            Outcome::Refused(_) => "refused",
             Outcome::Rejected { .. } => "rejected",
             Outcome::Duplicate(_) => "duplicate",
         };

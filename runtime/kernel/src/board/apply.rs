@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 
-use super::{Board, FEEDBACK_MAX, ReplyBody, Verdict, feedback};
+use super::{Board, FEEDBACK_MAX, Pending, ReplyBody, Verdict, feedback};
 use crate::breaker::{self, Branch, Heard};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
-use crate::record::{Author, Body, Committed, Expanded, Rejected, Resource, Trigger};
+use crate::record::{self, Author, Body, Committed, Expanded, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Expansion, Open, Queued};
 
@@ -102,6 +102,21 @@ impl Board {
                 self.reservations.insert(reserved.invocation, reservation);
             }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
+            Body::Approval(approval) => {
+                let record::Approval { by, approver, expires, digest, patch, intent, expand } = approval.clone();
+                if let Some(token) = token_of(&by) {
+                    self.tokens.remember(token, digest, Verdict::AwaitingApproval { seq }, at);
+                }
+                let branch = self.finish(&by, at, Finish::Asked(seq))?;
+                let question = Pending { by, approver, expires, digest, patch, intent, expand };
+                Arc::make_mut(&mut self.pending).insert(seq, question);
+                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Asked);
+            }
+            Body::Answer(answer) => {
+                if !self.pending.contains_key(&answer.of) {
+                    return Err(format!("record {} asks nothing", answer.of));
+                }
+            }
             Body::Breaker(moved) => {
                 let branch = Branch { rule: moved.rule.clone(), worker: moved.worker.clone() };
                 self.breaker.apply(&branch, moved.change, moved.reason);
@@ -140,6 +155,13 @@ impl Board {
             }
         }
         let open = self.scheduler.open();
+        let is_open = |question: &Pending| match &question.by.attempt {
+            Some(attempt) => open.contains_key(&attempt.invocation),
+            None => self.ended.is_none(),
+        };
+        if !self.pending.values().all(is_open) {
+            Arc::make_mut(&mut self.pending).retain(|_, question| is_open(question));
+        }
         self.reservations.expire(self.last_at, self.breaker.decisions(), |invocation| open.contains_key(&invocation));
         Ok(())
     }
@@ -150,9 +172,11 @@ impl Board {
         open.map(|(invocation, _)| *invocation).collect()
     }
 
-    /// Recorded time runs while the board does: not while it is paused or ended, and not while nobody owned it.
+    /// Recorded time runs while the board does: not while it is paused or ended, or waits for nothing but persons, and
+    /// not while nobody owned it.
     fn pass_time(&mut self, at: Timestamp, body: &Body) {
-        if !self.paused && self.ended.is_none() && !matches!(body, Body::Epoch(_)) {
+        let is_spent = !self.paused && self.ended.is_none() && !self.waits_for_persons();
+        if is_spent && !matches!(body, Body::Epoch(_)) {
             self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
         }
         self.last_at = self.last_at.max(at);
@@ -225,9 +249,16 @@ impl Board {
 
     /// Ends the attempt an outcome is of, and with it perhaps the invocation; returns the branch.
     fn finish(&mut self, by: &Author, at: Timestamp, finish: Finish) -> Result<Option<Branch>, String> {
+        if let Some(question) = by.approval
+            && Arc::make_mut(&mut self.pending).remove(&question).is_none()
+        {
+            return Err(format!("record {question} asks nothing"));
+        }
         let Some(attempt) = &by.attempt else { return Ok(None) };
         let open = self.scheduler.open().get(&attempt.invocation);
-        let open = open.filter(|open| open.calling && open.attempt == attempt.number);
+        let open = open.filter(|open| {
+            (open.calling || (open.asked.is_some() && open.asked == by.approval)) && open.attempt == attempt.number
+        });
         let open = open.ok_or("it answers an attempt that is not under way")?.clone();
         self.settle(&open, by.usage, at);
         match finish {
@@ -237,6 +268,7 @@ impl Board {
                 self.scheduler.close(attempt.invocation, false);
             }
             Finish::Completed => drop(self.scheduler.close(attempt.invocation, true)),
+            Finish::Asked(question) => self.scheduler.ask(attempt.invocation, question),
             Finish::Continued => self.scheduler.interrupt(attempt.invocation),
         }
         Ok(Some(open.queued.branch))
@@ -294,4 +326,6 @@ enum Finish {
     Completed,
     /// The invocation goes on in another.
     Continued,
+    /// Its proposal is put to a person, by this record.
+    Asked(Seq),
 }

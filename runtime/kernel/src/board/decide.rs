@@ -2,6 +2,8 @@
 //!
 //! Every record is applied before the next is decided, so each decision sees what the ones before it did.
 
+mod approval;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -21,8 +23,8 @@ use crate::ledger::Usage;
 use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::record::{
-    Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Expanded, Failed, Invoked,
-    Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
+    Answer, Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Expanded, Failed,
+    Invoked, Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
@@ -83,6 +85,7 @@ impl Draft<'_> {
                 self.go_on();
             }
             Input::Pause | Input::Resume => {}
+            Input::Answer { of, by, digest, agrees, reason } => self.answer(Answer { of, by, digest, agrees, reason }),
             Input::Cancel => self.end_from_outside(End::Cancelled, Cause::Cancelled),
             Input::Meltdown => self.end_from_outside(End::Failed, Cause::Meltdown),
             Input::Snapshot { of, digest } => self.snapshot(of, digest),
@@ -134,27 +137,42 @@ impl Draft<'_> {
             }
             From::Direct { token, base } => {
                 let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
-                (Author { worker: worker.clone(), attempt: None, token, base, usage }, None)
+                (Author { worker, attempt: None, token, base, usage, approval: None }, None)
             }
         };
+        let verdict = self.judge(&by, &reply);
+        self.conclude(by, branch, &reply, verdict);
+    }
+
+    /// What the pipeline says of a reply now.
+    fn judge(&self, by: &Author, reply: &ReplyBody) -> pipeline::Verdict {
         let board = &*self.board;
         let reservations = board.reservations.at(self.at);
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let open = invocation.and_then(|invocation| board.scheduler.open().get(&invocation));
         let context = freshness::Context {
             base: by.base,
-            basis: invocation.and_then(|invocation| Some(&*board.scheduler.open().get(&invocation)?.basis)),
+            basis: open.map(|open| &*open.basis),
             invocation,
-            expansions_left: invocation
-                .and_then(|invocation| board.scheduler.open().get(&invocation))
-                .map_or(0, |open| open.queued.expansion.left()),
+            expansions_left: open.map_or(0, |open| open.queued.expansion.left()),
             reservations: &reservations,
             commits: &board.commits,
         };
-        let verdict = pipeline::judge(&board.plan, &board.state, &worker, &reply, &context);
+        pipeline::judge(&board.plan, &board.state, &by.worker, reply, &context)
+    }
+
+    /// Records what comes of a proposal, and what follows.
+    fn conclude(&mut self, by: Author, branch: Option<Branch>, reply: &ReplyBody, verdict: pipeline::Verdict) {
         match verdict {
-            pipeline::Verdict::Accepted(accepted) => self.commit(by, branch.as_ref(), accepted),
+            pipeline::Verdict::Accepted(accepted) => match &accepted.approval {
+                Some(approval) if by.approval.is_none() => {
+                    let approval = approval.clone();
+                    self.ask(by, branch, accepted.reply, &approval);
+                }
+                Some(_) | None => self.commit(by, branch.as_ref(), accepted),
+            },
             pipeline::Verdict::NoOp(Reply { patch, intent, expand }) if !expand.is_empty() => {
-                let follows = self.asking(invocation);
+                let follows = self.asking(by.attempt.as_ref().map(|attempt| attempt.invocation));
                 let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone() }));
                 self.step.outcome = Some(Outcome::Expanded { seq });
                 self.move_breakers(branch.as_ref());
@@ -167,26 +185,40 @@ impl Draft<'_> {
                 self.schedule(&Occasion::Completed);
             }
             pipeline::Verdict::Rejected { rejection, contested } => {
-                let is_conflict = rejection.stage == Stage::Freshness;
-                let is_final = by.attempt.as_ref().is_some_and(|attempt| match is_conflict {
-                    true => self.is_last_conflict(attempt.invocation),
-                    false => self.is_last(attempt.invocation),
-                });
-                let (stage, code) = (rejection.stage, rejection.code);
-                let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
-                let seq = self.push(Body::Rejected(Box::new(body)));
-                self.step.outcome = Some(Outcome::Rejected { seq, rejection });
-                if let Some(invocation) = invocation.filter(|_| !is_final) {
-                    self.reserve(invocation, worker, contested);
-                }
-                self.move_breakers(branch.as_ref());
+                self.reject(by, branch, reply, rejection, contested);
             }
         }
         self.go_on();
     }
 
+    fn reject(
+        &mut self,
+        by: Author,
+        branch: Option<Branch>,
+        reply: &ReplyBody,
+        rejection: Rejection,
+        contested: Vec<jsonptr::PointerBuf>,
+    ) {
+        let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let (stage, code) = (rejection.stage, rejection.code);
+        let is_final = invocation.is_some_and(|invocation| match (stage, code) {
+            (Stage::Freshness, _) => self.is_last_conflict(invocation),
+            // Who did not answer once will hardly answer the next attempt.
+            (_, Code::ApprovalExpired) => true,
+            _ => self.is_last(invocation),
+        });
+        let worker = by.worker.clone();
+        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
+        let seq = self.push(Body::Rejected(Box::new(body)));
+        self.step.outcome = Some(Outcome::Rejected { seq, rejection });
+        if let Some(invocation) = invocation.filter(|_| !is_final) {
+            self.reserve(invocation, worker, contested);
+        }
+        self.move_breakers(branch.as_ref());
+    }
+
     fn commit(&mut self, by: Author, branch: Option<&Branch>, accepted: pipeline::Accepted) {
-        let pipeline::Accepted { reply, made } = accepted;
+        let pipeline::Accepted { reply, made, .. } = accepted;
         let worker = by.worker.clone();
         let before: State = self.board.state.clone();
         let wakes = self.board.plan.rules.iter().any(|rule| matches!(rule.wakes_on, WakesOn::Event { .. }));
@@ -241,12 +273,12 @@ impl Draft<'_> {
 
     fn tick(&mut self) {
         let overdue = self.board.scheduler.overdue(self.at);
+        let expired = self.board.expired(self.at);
         let running = self.board.running_ms.saturating_add(self.at.ms_since(self.board.last_at));
-        let wall_is_over = !self.board.paused
-            && !self.board.scheduler.open().is_empty()
-            && running >= self.board.plan.blueprint.limits.wall.as_ms();
+        let wall_is_over = self.board.is_at_work() && running >= self.board.plan.blueprint.limits.wall.as_ms();
         let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
-        if self.board.ended.is_some() || (overdue.is_empty() && !wall_is_over && !is_freed) {
+        let is_due = !overdue.is_empty() || !expired.is_empty() || wall_is_over || is_freed;
+        if self.board.ended.is_some() || !is_due {
             return;
         }
         self.push(Body::Tick(Empty {}));
@@ -260,6 +292,9 @@ impl Draft<'_> {
             self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
             self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, message }));
             self.move_breakers(Some(&branch));
+        }
+        for question in expired {
+            self.expire(question);
         }
         self.go_on();
     }
@@ -515,7 +550,8 @@ impl Draft<'_> {
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still.
     fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
-        let idle = board.ended.is_none() && !board.paused && board.scheduler.open().is_empty();
+        let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
+        let idle = board.ended.is_none() && !board.paused && is_idle;
         if !idle || board.plan.rules.is_empty() {
             return None;
         }
@@ -693,7 +729,14 @@ fn author(open: &Open, usage: Option<Usage>) -> Author {
     let attempt =
         Attempt { invocation: open.queued.invocation, number: open.attempt, cause: open.queued.cause, view: open.view };
     let base: Version = open.base;
-    Author { worker: open.queued.branch.worker.clone(), attempt: Some(attempt), token: None, base, usage }
+    Author {
+        worker: open.queued.branch.worker.clone(),
+        attempt: Some(attempt),
+        token: None,
+        base,
+        usage,
+        approval: None,
+    }
 }
 
 /// What a failed call cost, where its kind says so. Nothing is known of others: they stay charged at what was reserved.

@@ -40,7 +40,7 @@ use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
 pub use snapshot::Stored;
-pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Proposal, Step, Verdict};
+pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Pending, Proposal, Step, Verdict};
 
 use commits::Commits;
 use tokens::Tokens;
@@ -78,6 +78,8 @@ pub struct Board {
     reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
+    /// Proposals that wait for persons, by the record that put them.
+    pending: Arc<BTreeMap<Seq, Pending>>,
     /// What the last signal carried, for the invocations it wakes.
     signal: Option<Value>,
     /// The time of the last record; recorded time never goes back.
@@ -194,6 +196,7 @@ impl Board {
             commits: Commits::default(),
             reservations: Reservations::default(),
             feedback: BTreeMap::new(),
+            pending: Arc::default(),
             signal: None,
             last_at: created.at,
             running_ms: 0,
@@ -281,13 +284,37 @@ impl Board {
             return None;
         }
         let left = self.plan.blueprint.limits.wall.as_ms().saturating_sub(self.running_ms);
-        let wall = (!self.paused && !self.scheduler.open().is_empty()).then(|| self.last_at.plus_ms(left));
-        self.scheduler.deadline().into_iter().chain(wall).chain(self.waits_until().filter(|_| !self.paused)).min()
+        let wall = self.is_at_work().then(|| self.last_at.plus_ms(left));
+        let expiry = self.pending.values().map(|question| question.expires);
+        let freed = self.waits_until().filter(|_| !self.paused);
+        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).min()
+    }
+
+    /// Proposals that wait for persons, by the record that put them.
+    pub const fn pending(&self) -> &Arc<BTreeMap<Seq, Pending>> {
+        &self.pending
+    }
+
+    /// Whether it waits for nothing but persons.
+    pub fn waits_for_persons(&self) -> bool {
+        self.ended.is_none()
+            && !self.pending.is_empty()
+            && self.scheduler.open().values().all(|open| open.asked.is_some())
+    }
+
+    /// Whether an invocation is under way for which time counts: not one that waits for a person.
+    fn is_at_work(&self) -> bool {
+        !self.paused && self.scheduler.open().values().any(|open| open.asked.is_none())
+    }
+
+    /// The questions whose time is over.
+    fn expired(&self, now: Timestamp) -> Vec<Seq> {
+        self.pending.iter().filter(|(_, question)| question.expires <= now).map(|(seq, _)| *seq).collect()
     }
 
     /// When the first reservation ends, by time, that an attempt waits for.
     fn waits_until(&self) -> Option<Timestamp> {
-        let waiting = self.scheduler.open().values().filter(|open| !open.calling);
+        let waiting = self.scheduler.open().values().filter(|open| !open.calling && open.asked.is_none());
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::commits::Commits;
 use super::tokens::Tokens;
-use super::{Board, BoardError};
+use super::{Board, BoardError, Pending};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher, sha256};
@@ -22,7 +22,7 @@ use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
 use crate::record::{Body, Ended, Record};
 use crate::scheduler::Scheduler;
-use crate::snapshot::{LAYOUT, Part, SnapshotError, optional};
+use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
 
@@ -61,6 +61,8 @@ struct Rest {
     /// Of every open invocation: which of the trees its view was taken of, and what of it was shown.
     bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
+    #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
+    pending: BTreeMap<Seq, Pending>,
     #[serde(with = "optional")]
     signal: Option<Value>,
     last_at: Timestamp,
@@ -101,6 +103,7 @@ impl Board {
             commits,
             reservations,
             feedback,
+            pending,
             signal,
             last_at,
             running_ms,
@@ -130,6 +133,7 @@ impl Board {
             reservations: reservations.clone(),
             bases,
             feedback: feedback.clone(),
+            pending: BTreeMap::clone(pending),
             signal: signal.clone(),
             last_at: *last_at,
             running_ms: *running_ms,
@@ -239,6 +243,7 @@ impl Board {
             reservations,
             bases,
             feedback,
+            pending,
             signal,
             last_at,
             running_ms,
@@ -281,6 +286,7 @@ impl Board {
             commits,
             reservations,
             feedback,
+            pending: Arc::new(pending),
             signal,
             last_at,
             running_ms,

@@ -45,6 +45,7 @@ impl Decided {
             Verdict::Committed { seq, .. }
             | Verdict::NoOp { seq }
             | Verdict::Expanded { seq }
+            | Verdict::AwaitingApproval { seq }
             | Verdict::Rejected { seq, .. } => seq,
         }
     }

@@ -11,7 +11,7 @@ use crate::failure::FailureCode;
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::ReplyBody;
-use crate::record::{Ended, Record};
+use crate::record::{Author, Ended, Record};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
 use crate::view::Prompt;
@@ -62,6 +62,19 @@ pub enum Input {
     Pause,
     /// Dispatch again.
     Resume,
+    /// A person answers the question whether a proposal may be committed.
+    Answer {
+        /// Seq of the `approval` record.
+        of: Seq,
+        /// Who answers: a `human` worker.
+        by: WorkerName,
+        /// The fingerprint in that record: what the answer is about.
+        digest: Digest,
+        /// Whether the person agrees.
+        agrees: bool,
+        /// Why, in the person's words.
+        reason: Option<String>,
+    },
     /// End the board.
     Cancel,
     /// The board's actors kept failing: end it as failed.
@@ -136,6 +149,13 @@ pub enum Outcome {
         /// Its record.
         seq: Seq,
     },
+    /// It has passed every stage and waits for a person.
+    AwaitingApproval {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It was an answer that does not count; nothing was recorded.
+    Refused(Rejection),
     /// It was refused.
     Rejected {
         /// Its record.
@@ -170,6 +190,11 @@ pub enum Verdict {
         /// Its record.
         seq: Seq,
     },
+    /// It waits for a person.
+    AwaitingApproval {
+        /// Its record.
+        seq: Seq,
+    },
     /// It was refused; the record has the violations.
     Rejected {
         /// Its record.
@@ -179,6 +204,26 @@ pub enum Verdict {
         /// The first violation's code.
         code: Code,
     },
+}
+
+/// A proposal that waits for a person.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pending {
+    /// Where it came from.
+    pub by: Author,
+    /// The `human` worker who must agree.
+    pub approver: WorkerName,
+    /// When the question is over.
+    pub expires: Timestamp,
+    /// The fingerprint of what was proposed: what an answer is about.
+    pub digest: Digest,
+    /// The patch (RFC 6902).
+    pub patch: Value,
+    /// What its author said it is for.
+    pub intent: Option<String>,
+    /// JSON Pointers of the places that its author asked to be shown.
+    pub expand: Vec<String>,
 }
 
 /// Everything one input caused, to be made durable before anything of it is visible or acted upon.

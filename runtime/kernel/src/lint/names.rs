@@ -44,7 +44,16 @@ impl Check<'_> {
             let at = child("/workers", name.as_str());
             if !worker.agent.is_available() {
                 let message = format!("this version cannot seat `{}` agents", worker.agent);
-                self.find("unavailable_agent", &format!("{at}/agent"), message, "It seats llm, command and script.");
+                self.find(
+                    "unavailable_agent",
+                    &format!("{at}/agent"),
+                    message,
+                    "It seats llm, command, script and human.",
+                );
+            } else if worker.agent == AgentKind::Human && self.is_woken(name) {
+                let message = "this version can ask a person to agree, not to work";
+                let help = "Let rules wake others, and name the person in `approval:` of a write grant.";
+                self.find("unavailable_agent", &format!("{at}/agent"), message, help);
             }
             if let Some(model) = &worker.model {
                 let pointer = format!("{at}/model");
@@ -76,13 +85,23 @@ impl Check<'_> {
             self.programs(name, &at);
             for (index, grant) in worker.writes.iter().enumerate() {
                 if let Some(approval) = &grant.approval {
-                    let pointer = format!("{at}/writes/{index}/approval");
-                    let message = "this version cannot ask a person for approval";
-                    self.find("unavailable_feature", &pointer, message, "Remove `approval`.");
-                    self.declared(&approval.by, &format!("{pointer}/by"));
+                    let pointer = format!("{at}/writes/{index}/approval/by");
+                    self.declared(&approval.by, &pointer);
+                    if let Some(by) = blueprint.workers.get(&approval.by).filter(|by| by.agent != AgentKind::Human) {
+                        let message = format!("`{}` is a `{}` worker and can agree to nothing", approval.by, by.agent);
+                        self.find("bad_value", &pointer, message, "Name a worker with `agent: human`.");
+                    }
                 }
             }
         }
+    }
+
+    /// Whether anything can invoke a worker.
+    fn is_woken(&self, name: &WorkerName) -> bool {
+        let circuit = &self.blueprint.circuit;
+        let actions = [&circuit.rejections.then, &circuit.no_ops.then, &circuit.cycles.then, &circuit.budget.then];
+        self.blueprint.rules.iter().any(|rule| rule.run == *name)
+            || actions.into_iter().any(|action| *action == Action::Wake(name.clone()))
     }
 
     fn programs(&mut self, name: &WorkerName, at: &str) {

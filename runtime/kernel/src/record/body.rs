@@ -43,6 +43,10 @@ coded! {
         Reserved = "reserved",
         /// A rule's condition had no truth value, so the rule did not fire.
         Skipped = "skipped",
+        /// A proposal waits for a person.
+        Approval = "approval",
+        /// A person answered.
+        Answer = "answer",
         /// A breaker moved.
         Breaker = "breaker",
         /// A budget did not suffice.
@@ -90,6 +94,10 @@ pub enum Body {
     Reserved(Reserved),
     /// See [`Skipped`].
     Skipped(Skipped),
+    /// See [`Approval`].
+    Approval(Approval),
+    /// See [`Answer`].
+    Answer(Answer),
     /// See [`Breaker`].
     Breaker(Breaker),
     /// See [`Budget`].
@@ -263,6 +271,9 @@ pub struct Author {
     /// What the call cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Seq of the `approval` record that put it to a person; what it cost is told there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Seq>,
 }
 
 /// An attempt of an invocation, as the records of its outcome name it.
@@ -421,6 +432,46 @@ pub struct Skipped {
     /// Why.
     #[serde(skip_serializing)]
     pub message: String,
+}
+
+/// A proposal has passed every stage and waits for a person (SPEC section 3).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approval {
+    /// Where the proposal came from.
+    pub by: Author,
+    /// The `human` worker who must agree.
+    pub approver: WorkerName,
+    /// When the question is over.
+    pub expires: Timestamp,
+    /// The fingerprint of patch, intent and `expand`: what an answer is about.
+    pub digest: Digest,
+    /// The patch (RFC 6902).
+    #[serde(skip_serializing)]
+    pub patch: Value,
+    /// What its author said it is for.
+    #[serde(default, skip_serializing)]
+    pub intent: Option<String>,
+    /// JSON Pointers of the places that its author asked to be shown.
+    #[serde(default, skip_serializing)]
+    pub expand: Vec<String>,
+}
+
+/// A person answered. What becomes of the proposal follows in the same step.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// Seq of the `approval` record.
+    pub of: Seq,
+    /// Who answered.
+    pub by: WorkerName,
+    /// The fingerprint that the answer is about.
+    pub digest: Digest,
+    /// Whether the person agrees.
+    pub agrees: bool,
+    /// Why, in the person's words.
+    #[serde(default, skip_serializing)]
+    pub reason: Option<String>,
 }
 
 /// A breaker moved.
@@ -586,6 +637,8 @@ impl Body {
             Self::Late(_) => Kind::Late,
             Self::Reserved(_) => Kind::Reserved,
             Self::Skipped(_) => Kind::Skipped,
+            Self::Approval(_) => Kind::Approval,
+            Self::Answer(_) => Kind::Answer,
             Self::Breaker(_) => Kind::Breaker,
             Self::Budget(_) => Kind::Budget,
             Self::Paused(_) => Kind::Paused,
@@ -624,6 +677,8 @@ impl Body {
             Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand),
             Self::NoOp(it) => proposed(&it.patch, &it.intent, &[]),
             Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand),
+            Self::Approval(it) => proposed(&it.patch, &it.intent, &it.expand),
+            Self::Answer(it) => it.reason.iter().map(|reason| ("reason", json(reason))).collect(),
             Self::Rejected(it) => vec![("rejection", json(&it.rejection)), ("reply", json(&it.reply))],
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => vec![("reply", json(&it.reply))],

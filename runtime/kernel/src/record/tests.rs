@@ -10,7 +10,7 @@ const SECRET: &str = "S3CRET";
 
 fn author() -> Value {
     let attempt = json!({"invocation": 7, "number": 2, "cause": 5, "view": "ab".repeat(32)});
-    json!({"worker": "writer", "attempt": attempt, "base": 3, "usage": {"prompt": 5, "completion": 6}})
+    json!({"worker": "writer", "attempt": attempt, "base": 3, "usage": {"prompt": 5, "completion": 6}, "approval": 6})
 }
 
 /// One of every kind, with all that it can hold.
@@ -42,6 +42,9 @@ fn bodies() -> Vec<Body> {
         json!({"kind": "reserved", "invocation": 7, "worker": "writer", "decisions": 8, "until": 1000,
             "places": [format!("/{SECRET}")]}),
         json!({"kind": "skipped", "rule": "r", "message": SECRET}),
+        json!({"kind": "approval", "by": author(), "approver": "boss", "expires": 9, "digest": digest, "patch": patch,
+            "intent": SECRET, "expand": [format!("/{SECRET}")]}),
+        json!({"kind": "answer", "of": 6, "by": "boss", "digest": digest, "agrees": false, "reason": SECRET}),
         json!({"kind": "breaker", "rule": "r", "worker": "writer", "change": "opened", "reason": "no_ops"}),
         json!({"kind": "budget", "rule": "r", "worker": "writer", "invocation": 7, "resource": "board_tokens",
             "needed": 5, "left": 4}),
@@ -82,5 +85,5 @@ fn what_people_wrote_is_in_the_payload_only() {
         assert!(payload.keys().all(|field| !header.contains_key(field)), "{}", record.header);
         with_values += usize::from(record.payload.contains(SECRET));
     }
-    assert_eq!(with_values, 12);
+    assert_eq!(with_values, 14);
 }

@@ -173,10 +173,7 @@ const FIXTURES: &[Fixture] = &[
     change("reserved_name", &[("initial: {claims: []}", "initial: {claims: [], request: {question: why}}")]),
     change("reserved_name", &[("reads: [/request, /claims]", "reads: [/request, /claims, /$expand]")]),
     change("unavailable_agent", &[("  writer:\n    agent: llm", "  writer:\n    agent: human")]),
-    change(
-        "unavailable_feature",
-        &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [add], approval: {by: writer}}")],
-    ),
+    change("bad_value", &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [add], approval: {by: writer}}")]),
     change("unavailable_feature", &[("trigger: start", "trigger: {every: \"0 * * * *\"}")]),
     change("bad_command", &[("  writer:\n", "  writer:\n    program: [rm, -r]\n    script: [[]]\n")]),
     change("bad_command", &[("  writer:\n    agent: llm", "  writer:\n    agent: script")]),

@@ -1,0 +1,63 @@
+//! A board that asks a person waits with exit code 5, and goes on with the answer.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{NOTES, Ran, Sandbox};
+
+/// The notes, where a person must agree to every note, and the writer's second reply is another one.
+fn asked() -> (Sandbox, Ran) {
+    let sandbox = Sandbox::new();
+    let blueprint = NOTES
+        .replace("workers:\n", "workers:\n  boss: {agent: human}\n")
+        .replace("{status: {const: draft}}}}]", "{status: {const: draft}}}, approval: {by: boss}}]")
+        .replace("intent: \"one \\e[31mred note\"}", "intent: because}");
+    sandbox.write("asked.yaml", blueprint);
+    let ran = sandbox.run(&["--output", "json", "run", "asked.yaml", "--request", "{\"topic\": \"x\"}"]);
+    (sandbox, ran)
+}
+
+#[test]
+fn a_board_waits_for_an_answer_and_goes_on_with_it() {
+    let (sandbox, ran) = asked();
+    let ran = ran.exits(5);
+    let waiting = ran.json();
+    assert_eq!((&waiting["end"], &waiting["paused"]), (&Value::Null, &json!(false)));
+    let question = &waiting["questions"][0];
+    assert_eq!((&question["approver"], &question["intent"]), (&json!("boss"), &json!("because")));
+    assert_eq!(question["patch"][0]["path"], "/notes/-");
+
+    // Asked again it says the same, in words that lead on.
+    let again = sandbox.run(&["resume", "last"]).exits(5).stdout;
+    let seq = question["seq"].to_string();
+    assert!(again.contains("waiting for 1 answer") && again.contains("writer asks boss to agree"), "{again}");
+    assert!(again.contains(&format!(" {seq}, or: patchboard deny ")), "{again}");
+
+    let unknown = sandbox.run(&["--output", "json", "approve", "last", "999"]).exits(2).error();
+    assert_eq!((&unknown["code"], &unknown["questions"][0]["seq"]), (&json!("not_pending"), &question["seq"]));
+
+    let done = sandbox.run(&["--output", "json", "approve", "last", &seq, "--reason", "fine"]).exits(0).json();
+    assert_eq!((&done["end"], &done["state"]["notes"][0]["text"]), (&json!("done"), &json!("first")));
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(log.contains("boss agrees to") && log.contains(": fine"), "{log}");
+    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["verify", "last"]).exits(0);
+    let why = sandbox.run(&["why", "last", "/notes/0/text"]).exits(0).stdout;
+    assert!(why.contains("boss agreed") && why.contains("fine"), "{why}");
+    assert_eq!(sandbox.run(&["--output", "json", "approve", "last"]).exits(2).error()["code"], "not_pending");
+}
+
+#[test]
+fn a_denial_is_told_to_the_worker_who_asks_again() {
+    let (sandbox, ran) = asked();
+    ran.exits(5);
+    let denied =
+        sandbox.run(&["--output", "json", "deny", "last", "--reason", "too short", "--no-run"]).exits(0).json();
+    assert_eq!(denied["outcome"], "rejected");
+    let view = sandbox.run(&["view", "last", "writer"]).exits(0).stdout;
+    assert!(view.contains("approval/denied") && view.contains("boss does not agree: too short"), "{view}");
+    // The script says the same once more, and the question stands again.
+    let ran = sandbox.run(&["--output", "json", "resume", "last"]).exits(5).json();
+    assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1));
+    let denied = sandbox.run(&["--output", "json", "deny", "last"]).exits(4).json();
+    assert_eq!(denied["cause"], "gave_up", "that was the last attempt");
+}

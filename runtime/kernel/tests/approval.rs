@@ -1,0 +1,207 @@
+//! What a person must agree to is committed when that person agrees to exactly that, in time, and once.
+
+mod played;
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::Seq;
+use patchboard_kernel::record::{Body, Cause, Kind};
+use patchboard_kernel::rejection::{Code, Stage};
+use played::Played;
+use serde_json::{Value, json};
+
+/// A clerk whose payments a boss or an auditor must agree to, and a rule behind it.
+fn office(limits: Value) -> Played {
+    Played::new(json!({
+        "state": {"schema": {"type": "object"}, "initial": {"payments": [], "notes": [], "rate": 1}},
+        "workers": {
+            "boss": {"agent": "human"},
+            "auditor": {"agent": "human"},
+            "clerk": {"agent": "llm", "reads": ["/rate"], "limits": limits, "writes": [
+                {"path": "/payments/-", "ops": ["add"], "approval": {"by": "boss", "expires": "10s"}},
+                {"path": "/audited/*", "ops": ["add"], "approval": {"by": "auditor", "expires": "5s"}},
+                {"path": "/notes/-", "ops": ["add"]},
+                {"path": "/rate", "ops": ["replace"]},
+            ]},
+            "other": {"agent": "llm", "writes": [{"path": "/rate", "ops": ["replace"]}, {"path": "/end", "ops": ["add"]}]},
+        },
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "clerk"},
+            {"name": "after", "trigger": {"after": ["go"]}, "run": "other"},
+        ],
+        "concurrency": 1,
+        "limits": {"wall": "20s"},
+    }))
+}
+
+fn pay(amount: u32) -> Value {
+    json!([{"op": "add", "path": "/payments/-", "value": amount}, {"op": "add", "path": "/notes/-", "value": "paid"}])
+}
+
+/// The question that stands, with what it is about.
+fn question(played: &Played) -> (Seq, Digest) {
+    let (seq, question) = played.board.pending().iter().next().expect("a question");
+    (*seq, question.digest)
+}
+
+fn answer(played: &mut Played, of: (Seq, Digest), by: &str, agrees: bool) -> Outcome {
+    let (of, digest) = of;
+    let reason = (!agrees).then(|| "too much".to_owned());
+    let input = Input::Answer { of, by: by.into(), digest, agrees, reason };
+    played.give(input).outcome.expect("an outcome")
+}
+
+fn refused(outcome: &Outcome) -> (Stage, Code) {
+    match outcome {
+        Outcome::Refused(rejection) | Outcome::Rejected { rejection, .. } => (rejection.stage, rejection.code),
+        other => panic!("it was {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_agreed_to_is_committed_and_only_then_the_rule_is_complete() {
+    let mut played = office(json!({}));
+    played.signal();
+    let outcome = played.answer(pay(5), None);
+    assert!(matches!(outcome, Outcome::AwaitingApproval { .. }), "{outcome:?}");
+    assert_eq!((played.board.ended(), played.board.version().0, played.calls.len()), (None, 0, 0));
+    assert!(played.board.waits_for_persons());
+    let of = question(&played);
+    assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    assert_eq!(played.board.state().root()["payments"].to_value(), json!([5]));
+    assert_eq!(played.calls[0].2, "other");
+    let Some(Body::Committed(committed)) = played.bodies().find(|body| body.kind() == Kind::Committed) else {
+        panic!("it was committed")
+    };
+    assert_eq!((committed.by.approval, committed.by.usage), (Some(of.0), None));
+    assert_eq!(refused(&answer(&mut played, of, "boss", true)), (Stage::Approval, Code::NotPending), "once");
+    played.holds();
+}
+
+#[test]
+fn every_way_to_answer_wrongly_has_a_code_and_changes_nothing() {
+    let mut played = office(json!({}));
+    played.signal();
+    played.answer(pay(5), None);
+    let (seq, digest) = question(&played);
+    let before = played.records.len();
+    for (of, by, code) in [
+        ((Seq(seq.0 + 1), digest), "boss", Code::NotPending),
+        ((seq, digest), "auditor", Code::WrongApprover),
+        ((seq, Digest([1; 32])), "boss", Code::ApprovalMismatch),
+    ] {
+        assert_eq!(refused(&answer(&mut played, of, by, true)), (Stage::Approval, code));
+    }
+    played.now += 10_000;
+    assert_eq!(refused(&answer(&mut played, (seq, digest), "boss", true)), (Stage::Approval, Code::ApprovalExpired));
+    assert_eq!((played.records.len(), played.board.pending().len()), (before, 1));
+
+    // The alarm that was set ends it, and the invocation with it: nobody is there.
+    played.give(Input::Tick);
+    let Some(Body::Rejected(rejected)) = played.bodies().find(|body| body.kind() == Kind::Rejected) else {
+        panic!("it is over")
+    };
+    assert_eq!((rejected.code, rejected.is_final, rejected.by.approval), (Code::ApprovalExpired, true, Some(seq)));
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
+    assert_eq!(refused(&answer(&mut played, (seq, digest), "boss", true)).1, Code::NotPending);
+    played.holds();
+}
+
+#[test]
+fn a_refusal_is_told_to_the_worker_who_may_try_again() {
+    let mut played = office(json!({"attempts": 2}));
+    played.signal();
+    played.answer(pay(500), None);
+    let of = question(&played);
+    assert_eq!(refused(&answer(&mut played, of, "boss", false)), (Stage::Approval, Code::Denied));
+    assert!(played.view().contains("boss does not agree: too much"), "{}", played.view());
+    assert!(matches!(played.answer(pay(5), None), Outcome::AwaitingApproval { .. }));
+    let of = question(&played);
+    assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn what_changed_while_the_person_thought_counts() {
+    let mut played = office(json!({}));
+    played.signal();
+    // What it has read changes meanwhile: what was agreed to is stale, and tried again.
+    played.answer(pay(5), None);
+    played.direct("other", &json!([{"op": "replace", "path": "/rate", "value": 2}]).to_string());
+    let of = question(&played);
+    assert_eq!(refused(&answer(&mut played, of, "boss", true)), (Stage::Freshness, Code::StaleRead));
+    assert_eq!(played.calls.len(), 1, "a conflict costs no attempt");
+
+    // What it has not read may change.
+    played.answer(pay(6), None);
+    played.direct("clerk", &json!([{"op": "add", "path": "/notes/-", "value": "aside"}]).to_string());
+    let of = question(&played);
+    assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn waiting_takes_no_place_and_no_running_time_and_survives_a_crash() {
+    let mut played = office(json!({}));
+    played.signal();
+    played.answer(pay(1), None);
+    played.signal();
+    assert_eq!(played.calls.len(), 1, "another is dispatched although one at a time is allowed");
+    played.answer(pay(2), None);
+    assert_eq!(played.board.pending().len(), 2);
+    let running = played.board.running_ms();
+    played.now += 9_000;
+    played.give(Input::TakeOver { epoch: 1, writer: "again".into() });
+    assert_eq!((played.count(Kind::Failed), played.board.pending().len()), (0, 2), "no call was lost");
+    assert!(played.board.running_ms() <= running + 1, "only people were waited for");
+    let of = question(&played);
+    assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    // The end of the board is the end of its questions.
+    played.give(Input::Cancel);
+    assert!(played.board.pending().is_empty());
+    played.holds();
+}
+
+#[test]
+fn one_patch_is_put_to_one_person_and_a_repeated_one_once() {
+    let mut played = office(json!({}));
+    played.signal();
+    let both = json!([{"op": "add", "path": "/payments/-", "value": 1}, {"op": "add", "path": "/audited", "value": {}},
+        {"op": "add", "path": "/audited/x", "value": 1}]);
+    let Outcome::Rejected { rejection, .. } = played.answer(both, None) else { panic!("it is refused") };
+    assert!(rejection.violations.iter().any(|violation| violation.code == Code::SeveralApprovers), "{rejection:?}");
+
+    let first = played.calls[0].clone();
+    let seq = match played.answer(pay(1), None) {
+        Outcome::AwaitingApproval { seq } => seq,
+        other => panic!("it was {other:?}"),
+    };
+    played.calls.insert(0, first);
+    let again = played.answer(pay(1), None);
+    assert!(
+        matches!(&again, Outcome::Duplicate(verdict) if format!("{verdict:?}").contains(&format!("{seq:?}"))),
+        "{again:?}"
+    );
+
+    // A direct proposal is asked about like any other.
+    assert!(matches!(played.direct("clerk", &pay(7).to_string()), Outcome::AwaitingApproval { .. }));
+    let questions: Vec<(Seq, Digest)> =
+        played.board.pending().iter().map(|(seq, question)| (*seq, question.digest)).collect();
+    assert_eq!(questions.len(), 2);
+    for of in questions {
+        assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    }
+    assert_eq!(played.board.state().root()["payments"].to_value(), json!([1, 7]));
+    played.holds();
+}
+
+#[test]
+fn questions_have_a_limit() {
+    let mut played = office(json!({}));
+    played.signal();
+    for amount in 0..64 {
+        assert!(matches!(played.direct("clerk", &pay(amount).to_string()), Outcome::AwaitingApproval { .. }));
+    }
+    assert_eq!(refused(&played.direct("clerk", &pay(64).to_string())), (Stage::Approval, Code::ApprovalLimit));
+    played.holds();
+}
