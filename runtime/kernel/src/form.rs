@@ -8,10 +8,11 @@
 //! * `value` joins the schemas of a value into one that decoders know;
 //! * `expression` writes regular expressions for places that cannot be listed.
 //!
-//! It says less than it knows of: names that are empty or hold quotation marks, backslashes or control characters; the
-//! forms in which one operation can be written in more than one way, of which it has one (`-` to append, `replace` to
-//! write over a member). It says more than is granted of members with names that are free: they may turn out to be
-//! there already; and of places that the worker may write and not read.
+//! It lacks some of what is granted: names that are empty or hold quotation marks, backslashes or control characters;
+//! all but one of the ways in which an operation can be written (`-` to append, `replace` to write over a member); copies
+//! of what was not shown; moves whose target is another place once the value is gone; and what [`Schema::fragment`] does
+//! not show of containers whose type the schema leaves open. It has more than is granted where names are free, as one of
+//! them may be there already, and where a worker may write and not read.
 
 mod expression;
 mod origins;
@@ -24,6 +25,8 @@ use serde_json::{Map, Value, json};
 
 use crate::blueprint::{Freshness, GrantOp, Intent};
 use crate::contract::Granted;
+use crate::pattern::Pattern;
+use crate::schema::Schema;
 use crate::shown::Shown;
 
 use origins::Move;
@@ -174,8 +177,8 @@ const fn need(op: GrantOp) -> Need {
 }
 
 /// A grant's value schema with its references resolved, as far as it is shown.
-fn value_of(schema: &crate::schema::Schema) -> Value {
-    let whole = crate::pattern::Pattern::parse("").expect("the empty pattern is one");
+fn value_of(schema: &Schema) -> Value {
+    let whole = Pattern::parse("").expect("the empty pattern is one");
     schema.fragment(&whole).unwrap_or(json!({}))
 }
 
