@@ -74,7 +74,7 @@ pub struct Model {
     /// Sampling seed, for providers that know one.
     #[serde(default)]
     pub seed: Option<i64>,
-    /// Whether the form of the reply is imposed on the model.
+    /// How much of the form of the reply is imposed on the model.
     #[serde(default)]
     pub structured: Structured,
     /// Requests one call may make: the first and its repetitions, 1 to 10.
@@ -85,13 +85,16 @@ pub struct Model {
     pub headers: BTreeMap<String, String>,
 }
 
-/// Whether the form of the reply is imposed on the model.
+/// How much of the form of the reply is imposed on the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structured {
-    /// By a JSON Schema, as long as the server accepts one.
+    /// By a JSON Schema of what the seat may write now; by less than that, if the server refuses it.
     #[default]
-    JsonSchema,
+    #[serde(alias = "json_schema")]
+    Derived,
+    /// By a JSON Schema of patches with the operations that the seat's grants name.
+    Generic,
     /// Not at all: the prompt alone asks for it.
     Off,
 }
@@ -404,6 +407,7 @@ mod tests {
         let config = Config::parse(text, "patchboard.toml").expect("a good file");
         assert_eq!(config.models["local"], Model::new("http://localhost:1/v1", "m"));
         assert_eq!(config.models["local"].max_tries, 3);
+        assert_eq!(config.models["local"].structured, Structured::Derived);
         assert_eq!(config.commands["c"].env["A"], "b");
     }
 
@@ -415,7 +419,7 @@ mod tests {
             ("[model.a]".to_owned(), "line 1", "model"),
             (format!("{model}max_tries = 0"), "line 4", "between 1 and 10"),
             (format!("{model}temperature = -1.0"), "line 4", "temperature"),
-            (format!("{model}structured = \"yes\""), "line 4", "json_schema"),
+            (format!("{model}structured = \"yes\""), "line 4", "derived"),
             ("[models.a]\nurl = \"ftp://h\"\nmodel = \"m\"".to_owned(), "line 2", "http://"),
             ("[models.a]\nurl = \"http://u:p@h\"\nmodel = \"m\"".to_owned(), "line 2", "credentials"),
             ("[commands.a]\nprogram = []".to_owned(), "line 2", "begins with its name"),
@@ -425,6 +429,19 @@ mod tests {
             for part in ["p.toml", line, word] {
                 assert!(error.contains(part), "{part:?} is not in {error}");
             }
+        }
+    }
+
+    #[test]
+    fn the_former_name_of_the_derived_form_is_still_read() {
+        for (name, expected) in [
+            ("json_schema", Structured::Derived),
+            ("derived", Structured::Derived),
+            ("generic", Structured::Generic),
+            ("off", Structured::Off),
+        ] {
+            let text = format!("[models.a]\nurl = \"http://h\"\nmodel = \"m\"\nstructured = \"{name}\"\n");
+            assert_eq!(Config::parse(&text, "p").expect("a good file").models["a"].structured, expected);
         }
     }
 

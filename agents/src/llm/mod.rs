@@ -6,15 +6,19 @@
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
 //! A parameter that a server refuses by name with status 400 or 422 (the response format, `max_tokens`, the
-//! temperature) is left out or renamed, once, and that is remembered as long as the process lives.
+//! temperature) is left out or renamed, once, and that is remembered as long as the process lives. Instead of a refused
+//! response format the next looser one is sent ([`schema::Level`]): a derived form that is refused is given up for that
+//! seat, as others may be simpler; a generic one for the model.
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
 //! * [`transport`]: requests, TLS, time limits.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_openai::Client;
@@ -29,6 +33,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::reply::{Completion, End};
+use self::schema::Level;
 use self::transport::HttpFailure;
 use crate::config::{Model, Structured};
 use crate::{failure, one_line};
@@ -51,6 +56,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// Characters of a provider's message that are kept.
 const MESSAGE_MAX: usize = 300;
 
+/// Seats whose derived forms a server has refused that are remembered; after these, schemas are given up altogether.
+const REFUSED_SEATS_MAX: usize = 256;
+
+/// What a server's message says if it is about the schema of the reply.
+const SCHEMA_WORDS: [&str; 7] =
+    ["response_format", "response format", "json_schema", "json schema", "grammar", "structured", "schema"];
+
 /// A model behind a chat endpoint.
 pub struct Chat {
     client: Client<transport::Endpoint>,
@@ -63,10 +75,16 @@ pub struct Chat {
 /// What the server has refused by name.
 #[derive(Default)]
 struct Refused {
+    /// The derived forms of these seats.
+    derived: Mutex<BTreeSet<SeatKey>>,
+    /// Schemas of replies altogether.
     response_format: AtomicBool,
     max_tokens: AtomicBool,
     temperature: AtomicBool,
 }
+
+/// A seat: the name of its blueprint, and its own.
+type SeatKey = (String, String);
 
 #[derive(Serialize)]
 struct Request<'a> {
@@ -83,6 +101,9 @@ struct Request<'a> {
     seed: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<Value>,
+    /// What the response format is of, and whose it is.
+    #[serde(skip)]
+    form: Option<(Level, SeatKey)>,
 }
 
 #[derive(Serialize)]
@@ -121,10 +142,13 @@ impl Chat {
     fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
         let limit = Some(call.seat().limits.reply_tokens);
         let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
-        let shaped = match self.model.structured {
-            Structured::JsonSchema => !self.refused.response_format.load(Ordering::Relaxed),
-            Structured::Off => false,
+        let key = (call.shown.plan().blueprint.name.clone(), call.worker.to_string());
+        let asked = match self.model.structured {
+            Structured::Derived => Level::Derived,
+            Structured::Generic => Level::Generic,
+            Structured::Off => Level::None,
         };
+        let form = schema::of_reply(&call.shown, asked.max(self.refused.level(&key)));
         let parts = [("system", &call.prompt.system), ("user", &call.prompt.user)];
         Request {
             model: &self.model.model,
@@ -138,11 +162,11 @@ impl Chat {
             max_tokens: limit.filter(|_| !renamed),
             max_completion_tokens: limit.filter(|_| renamed),
             seed: self.model.seed,
-            response_format: shaped.then(|| {
-                // Not strict: strict mode knows no schema for a value of any type.
-                let schema = schema::of_reply(call.seat());
-                json!({"type": "json_schema", "json_schema": {"name": "reply", "strict": false, "schema": schema}})
+            response_format: form.as_ref().map(|(_, schema)| {
+                let strict = schema::is_strict(schema);
+                json!({"type": "json_schema", "json_schema": {"name": "reply", "strict": strict, "schema": schema}})
             }),
+            form: form.map(|(level, _)| (level, key)),
         }
     }
 
@@ -237,6 +261,32 @@ impl Agent for Chat {
 }
 
 impl Refused {
+    /// The tightest form that has not been refused to a seat.
+    fn level(&self, seat: &SeatKey) -> Level {
+        if self.response_format.load(Ordering::Relaxed) {
+            Level::None
+        } else if self.seats().contains(seat) {
+            Level::Generic
+        } else {
+            Level::Derived
+        }
+    }
+
+    /// Remembers that a derived form was refused; false if there is no room for another.
+    fn remember(&self, seat: &SeatKey) -> bool {
+        let mut seats = self.seats();
+        if seats.len() < REFUSED_SEATS_MAX || seats.contains(seat) {
+            seats.insert(seat.clone());
+            return true;
+        }
+        false
+    }
+
+    fn seats(&self) -> MutexGuard<'_, BTreeSet<SeatKey>> {
+        // A set is whole whatever thread ended while it held it.
+        self.derived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the failure names a parameter of the request that can be done without; from now on it is.
     fn learn(&self, failure: &HttpFailure, sent: &Request<'_>) -> bool {
         let HttpFailure::Status { status: 400 | 422, body, .. } = failure else { return false };
@@ -245,9 +295,12 @@ impl Refused {
         // Of the request that was sent, not of this memory: calls run side by side, and each must end its own loop.
         let refused = if sent.max_tokens.is_some() && names(&["max_completion_tokens"]) {
             &self.max_tokens
-        } else if sent.response_format.is_some()
-            && names(&["response_format", "response format", "json_schema", "json schema", "grammar", "structured"])
+        } else if let Some((level, key)) = &sent.form
+            && names(&SCHEMA_WORDS)
         {
+            if *level == Level::Derived && self.remember(key) {
+                return true;
+            }
             &self.response_format
         } else if sent.temperature.is_some() && names(&["temperature"]) {
             &self.temperature

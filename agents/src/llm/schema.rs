@@ -1,32 +1,114 @@
 //! From a seat to the JSON Schema that a model's reply is held to.
 //!
-//! [`of_reply`] is the one place that decides it. What it asks for is generic: the RFC 6902 form with the operations
-//! that the seat's grants name. The kernel judges every reply again, whether a server honoured the schema or not.
+//! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and what its view showed
+//! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
+//! that refuses one gets the next. The kernel judges every reply again, whether a server honoured the schema or not.
 
 use std::collections::BTreeSet;
 
 use patchboard_kernel::blueprint::{GrantOp, Intent, Worker, WriteGrant};
+use patchboard_kernel::form::Form;
+use patchboard_kernel::shown::Shown;
 use serde_json::{Value, json};
 
-/// The schema of a seat's reply: a patch, or an envelope with an intent where the seat must state one.
-pub fn of_reply(seat: &Worker) -> Value {
-    let patch = patch(seat);
-    match seat.patch.intent {
-        Intent::Optional => patch,
-        Intent::Required => json!({
-            "type": "object",
-            "properties": {"intent": {"type": "string"}, "patch": patch},
-            "required": ["intent", "patch"],
-            "additionalProperties": false,
-        }),
+/// Keywords that OpenAI's strict mode documents.
+const STRICT_KEYWORDS: [&str; 18] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "anyOf",
+    "description",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "const",
+];
+/// How deep objects may be nested for it.
+const STRICT_DEPTH_MAX: usize = 10;
+
+/// How much of the form of a reply is imposed on the model.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Places, values and operations.
+    Derived,
+    /// Operations.
+    Generic,
+    /// Nothing.
+    None,
+}
+
+/// The schema of a reply, and the level it is of: the one asked for, or [`Level::Generic`] where the derived form of the
+/// seat would be too long.
+pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
+    match level {
+        Level::Derived => match Form::of(shown, &[]) {
+            Some(form) => Some((Level::Derived, form.schema)),
+            None => Some((Level::Generic, generic(&shown.seat().worker))),
+        },
+        Level::Generic => Some((Level::Generic, generic(&shown.seat().worker))),
+        Level::None => None,
     }
+}
+
+/// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the
+/// root, every object closed with every member required, no other keyword.
+pub fn is_strict(schema: &Value) -> bool {
+    schema["type"] == "object" && is_strict_at(schema, STRICT_DEPTH_MAX)
+}
+
+fn is_strict_at(schema: &Value, depth: usize) -> bool {
+    let (Some(members), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else { return false };
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        kind => kind.as_str().into_iter().collect(),
+    };
+    let object = !kinds.contains(&"object") || {
+        let properties = schema["properties"].as_object();
+        let required =
+            |name: &String| schema["required"].as_array().is_some_and(|list| list.iter().any(|one| one == name));
+        schema["additionalProperties"] == false && properties.is_some_and(|properties| properties.keys().all(required))
+    };
+    let array = !kinds.contains(&"array") || members.contains_key("items");
+    let says_something = !kinds.is_empty() || members.contains_key("enum") || members.contains_key("anyOf");
+    object
+        && array
+        && says_something
+        && members.iter().all(|(keyword, value)| match keyword.as_str() {
+            // Level by level, as objects are what is counted.
+            "properties" => value.as_object().is_some_and(|all| all.values().all(|schema| is_strict_at(schema, depth))),
+            "items" => is_strict_at(value, depth),
+            "anyOf" => value.as_array().is_some_and(|all| all.iter().all(|schema| is_strict_at(schema, depth))),
+            other => STRICT_KEYWORDS.contains(&other),
+        })
+}
+
+/// RFC 6902 with the operations that the seat's grants name, in an envelope.
+fn generic(seat: &Worker) -> Value {
+    let mut properties = json!({"patch": patch(seat)});
+    let mut required = vec!["patch"];
+    if seat.patch.intent == Intent::Required {
+        properties["intent"] = json!({"type": "string"});
+        required.insert(0, "intent");
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 fn patch(seat: &Worker) -> Value {
     let granted: BTreeSet<&str> = seat.writes.iter().flat_map(WriteGrant::effective_ops).map(written).collect();
+    // To some decoders an empty schema is one of objects.
+    let any = json!({"type": ["object", "array", "string", "number", "boolean", "null"]});
     // One alternative for each shape, so that an operation cannot lack the member it needs.
     let shapes = [
-        (&["add", "replace", "test"][..], Some(("value", json!({})))),
+        (&["add", "replace", "test"][..], Some(("value", any))),
         (&["remove"][..], None),
         (&["copy", "move"][..], Some(("from", json!({"type": "string"})))),
     ];
@@ -42,7 +124,7 @@ fn patch(seat: &Worker) -> Value {
 }
 
 fn operation(ops: &[&str], member: Option<(&str, Value)>) -> Value {
-    let mut properties = json!({"op": {"enum": ops}, "path": {"type": "string"}});
+    let mut properties = json!({"op": {"type": "string", "enum": ops}, "path": {"type": "string"}});
     let mut required = vec!["op", "path"];
     if let Some((name, schema)) = member {
         properties[name] = schema;
@@ -73,7 +155,7 @@ mod tests {
 
     /// Every operation that some alternative of the schema allows.
     fn ops(schema: &Value) -> Vec<String> {
-        let items = &schema["items"];
+        let items = &schema["properties"]["patch"]["items"];
         let alternatives = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);
         let names = alternatives.iter().flat_map(|one| one["properties"]["op"]["enum"].as_array().cloned());
         names.flatten().map(|name| name.as_str().expect("a name").to_owned()).collect()
@@ -91,25 +173,46 @@ mod tests {
             ),
             (json!([{"path": "/a", "ops": ["move", "copy"]}]), vec!["test", "copy", "move"]),
         ] {
-            assert_eq!(ops(&of_reply(&seat(grants.clone()))), expected, "{grants}");
+            assert_eq!(ops(&generic(&seat(grants.clone()))), expected, "{grants}");
         }
     }
 
     #[test]
     fn an_operation_must_have_the_member_it_needs() {
-        let schema = of_reply(&seat(json!([{"path": "/a", "ops": ["add", "remove", "move"]}])));
+        let schema = generic(&seat(json!([{"path": "/a", "ops": ["add", "remove", "move"]}])));
+        let patch = &schema["properties"]["patch"];
         let required: Vec<&Value> =
-            schema["items"]["anyOf"].as_array().expect("alternatives").iter().map(|one| &one["required"]).collect();
+            patch["items"]["anyOf"].as_array().expect("alternatives").iter().map(|one| &one["required"]).collect();
         assert_eq!(required, [&json!(["op", "path", "value"]), &json!(["op", "path"]), &json!(["op", "path", "from"])]);
-        assert_eq!(schema["maxItems"], 8);
+        assert_eq!(patch["maxItems"], 8);
     }
 
     #[test]
-    fn a_seat_that_must_state_its_intent_is_asked_for_an_envelope() {
+    fn the_intent_is_asked_for_where_it_must_be_stated() {
         let mut seat = seat(json!([{"path": "/a"}]));
+        assert_eq!(generic(&seat)["required"], json!(["patch"]));
         seat.patch.intent = Intent::Required;
-        let schema = of_reply(&seat);
-        assert_eq!(schema["required"], json!(["intent", "patch"]));
-        assert_eq!(ops(&schema["properties"]["patch"]), ["add", "replace", "test"]);
+        assert_eq!(generic(&seat)["required"], json!(["intent", "patch"]));
+    }
+
+    #[test]
+    fn strict_is_what_closes_every_object_and_asks_for_all_of_it() {
+        let closed = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let text = json!({"type": "string"});
+        for (schema, expected) in [
+            (closed(json!({"a": text}), json!(["a"])), true),
+            (closed(json!({"a": text}), json!([])), false),
+            (json!({"type": "object", "properties": {"a": text}, "required": ["a"]}), false),
+            (closed(json!({"a": {"type": "array", "items": text, "maxItems": 3}}), json!(["a"])), true),
+            (closed(json!({"a": {"type": "array", "items": text, "uniqueItems": true}}), json!(["a"])), false),
+            (closed(json!({"a": {"type": "array"}}), json!(["a"])), false),
+            (closed(json!({"a": {"type": "string", "minLength": 1}}), json!(["a"])), false),
+            (closed(json!({"a": {"anyOf": [text, {"enum": ["x"]}]}}), json!(["a"])), true),
+            (closed(json!({"a": {"anyOf": [text, {"type": ["object", "string"]}]}}), json!(["a"])), false),
+            (closed(json!({"a": {}}), json!(["a"])), false),
+            (json!({"type": "array", "items": text}), false),
+        ] {
+            assert_eq!(is_strict(&schema), expected, "{schema}");
+        }
     }
 }

@@ -67,7 +67,12 @@ async fn a_call_sends_what_the_seat_and_the_configuration_say() {
         (&json!(0.0), &json!(77), &json!(7), &json!(false))
     );
     assert_eq!(body["response_format"]["json_schema"]["strict"], false);
-    assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "array");
+    let schema = &body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["type"], "object");
+    // What the seat may write there now; it cannot see whether it is there.
+    let branches = schema["properties"]["patch"]["items"]["anyOf"].as_array().expect("two grants");
+    let path = json!({"type": "string", "enum": ["/a"]});
+    assert!(branches.iter().all(|branch| branch["properties"]["path"] == path), "{schema}");
 }
 
 #[tokio::test]
@@ -223,16 +228,40 @@ async fn a_server_that_is_not_there_is_tried_again_and_then_unreachable() {
 async fn a_parameter_that_is_refused_by_name_is_left_out_once_and_for_all() {
     let refuse = |what: &str| say(400, &format!(r#"{{"error": {{"message": "{what} is not supported"}}}}"#));
     let renamed = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead. It";
-    let endpoint = Endpoint::new(vec![refuse("response_format"), refuse(renamed), refuse("'temperature'"), ok("[]")]);
+    let schema = || refuse("response_format");
+    let endpoint = Endpoint::new(vec![schema(), schema(), refuse(renamed), refuse("'temperature'"), ok("[]")]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
     for _ in 0..2 {
         chat.call(&llm_call()).await.expect("a reply");
     }
     let has = |name: &str| endpoint.requests().iter().map(|(_, body)| body.get(name).is_some()).collect::<Vec<_>>();
-    assert_eq!(has("response_format"), [true, false, false, false, false]);
-    assert_eq!(has("max_tokens"), [true, true, false, false, false]);
-    assert_eq!(has("max_completion_tokens"), [false, false, true, true, true]);
-    assert_eq!(has("temperature"), [true, true, true, false, false]);
+    assert_eq!(has("response_format"), [true, true, false, false, false, false]);
+    assert_eq!(has("max_tokens"), [true, true, true, false, false, false]);
+    assert_eq!(has("max_completion_tokens"), [false, false, false, true, true, true]);
+    assert_eq!(has("temperature"), [true, true, true, true, false, false]);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_a_derived_form_gets_the_generic_one_from_that_seat() {
+    let refusal = say(400, r#"{"error": {"message": "Failed to parse grammar"}}"#);
+    let endpoint = Endpoint::new(vec![refusal, ok("[]")]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let mut other = llm_call();
+    other.worker = "other".into();
+    for call in [llm_call(), llm_call(), other] {
+        chat.call(&call).await.expect("a reply");
+    }
+    let paths: Vec<Value> = endpoint
+        .requests()
+        .iter()
+        .map(|(_, body)| {
+            let items = &body["response_format"]["json_schema"]["schema"]["properties"]["patch"]["items"];
+            let branch = items["anyOf"].get(0).unwrap_or(items);
+            branch["properties"]["path"].clone()
+        })
+        .collect();
+    let (derived, generic) = (json!({"type": "string", "enum": ["/a"]}), json!({"type": "string"}));
+    assert_eq!(paths, [derived.clone(), generic.clone(), generic, derived]);
 }
 
 #[tokio::test]
@@ -240,5 +269,5 @@ async fn a_server_that_refuses_even_the_bare_request_is_believed() {
     let refusal = say(400, r#"{"error": "response_format, temperature, max_completion_tokens: all wrong"}"#);
     let (answer, endpoint, _) = ask(vec![refusal], keep).await;
     assert_eq!(answer.expect_err("refused").code, FailureCode::Refused);
-    assert_eq!(endpoint.requests().len(), 4, "each parameter is given up once");
+    assert_eq!(endpoint.requests().len(), 5, "each parameter is given up once, the schema in two steps");
 }

@@ -54,10 +54,28 @@ struct Write {
     fragment: OnceLock<Option<Value>>,
 }
 
+impl Write {
+    fn fragment(&self, schema: &Schema) -> Option<&Value> {
+        self.fragment.get_or_init(|| schema.fragment(&self.pattern)).as_ref()
+    }
+}
+
 struct ValueGrant {
     /// As the blueprint has it.
     written: Value,
     schema: Schema,
+}
+
+/// What one write grant allows.
+pub(crate) struct Granted<'a> {
+    /// Where.
+    pub(crate) pattern: &'a Pattern,
+    /// What.
+    pub(crate) ops: &'a [GrantOp],
+    /// The schema of the values written there, if the grant has one.
+    pub(crate) value: Option<&'a Schema>,
+    /// What the state schema says there; see [`Schema::fragment`].
+    pub(crate) fragment: Option<&'a Value>,
 }
 
 /// Why a contract cannot be compiled; the lint reports the same with positions.
@@ -127,6 +145,16 @@ impl Contract {
             matches(place) || appended.is_some_and(|append| matches(&append))
         };
         std::iter::successors(Some(place), |place| place.parent()).any(is_written)
+    }
+
+    /// The write grants, in the blueprint's order. It is always asked with the same schema.
+    pub(crate) fn grants<'a>(&'a self, schema: &Schema) -> impl Iterator<Item = Granted<'a>> {
+        self.writes.iter().map(|write| Granted {
+            pattern: &write.pattern,
+            ops: &write.ops,
+            value: write.value.as_ref().map(|value| &value.schema),
+            fragment: write.fragment(schema),
+        })
     }
 
     /// Whether it may read the whole value at this place.
@@ -215,7 +243,7 @@ impl Contract {
                 path: write.pattern.to_string(),
                 ops: write.ops.clone(),
                 value: write.value.as_ref().map(|value| value.written.clone()),
-                schema: write.fragment.get_or_init(|| schema.fragment(&write.pattern)).clone(),
+                schema: write.fragment(schema).cloned(),
             })
             .collect()
     }

@@ -14,6 +14,7 @@
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
+//! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
 pub mod blueprint;
 pub mod board;
@@ -24,6 +25,7 @@ pub mod digest;
 pub mod event;
 pub mod expr;
 pub mod failure;
+pub mod form;
 pub mod freshness;
 pub mod id;
 pub mod invariant;

@@ -48,6 +48,33 @@ pub struct Pattern {
 #[error("{0}")]
 pub struct PatternError(pub String);
 
+/// How far a path into an existing document is matched; what is left of a pattern below some place.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk<'p> {
+    pattern: &'p Pattern,
+    positions: Positions,
+}
+
+impl<'p> Walk<'p> {
+    /// What is left below a child; none if nothing there is matched. `append`: whether the token `-` may be the append
+    /// position.
+    pub(crate) fn step(self, token: &str, append: bool) -> Option<Self> {
+        let positions = self.pattern.step(self.positions, token, append);
+        (positions != 0).then_some(Self { positions, ..self })
+    }
+
+    /// Whether the place is matched.
+    pub(crate) fn is_end(self) -> bool {
+        self.pattern.is_end(self.positions)
+    }
+
+    /// The tokens that may come next.
+    pub(crate) fn wanted(self) -> impl Iterator<Item = &'p PatternToken> {
+        let Self { pattern, positions } = self;
+        pattern.tokens.iter().enumerate().filter(move |(at, _)| positions >> at & 1 == 1).map(|(_, token)| token)
+    }
+}
+
 /// A set of positions in a pattern, one bit each: bit `i` stands for "the tokens before `i` are matched".
 type Positions = u64;
 
@@ -205,6 +232,11 @@ impl Pattern {
             pending.extend(below.into_iter().rev());
         }
         found
+    }
+
+    /// The whole of it, below the root.
+    pub(crate) fn walk(&self) -> Walk<'_> {
+        Walk { pattern: self, positions: self.start() }
     }
 
     /// The positions before anything is matched.

@@ -30,7 +30,7 @@ use crate::tree::{At, Node};
 use changes::{Change, Depth, What};
 pub(crate) use reservation::{DECISIONS_MAX, LASTS_MS};
 pub use reservation::{Reservation, Reservations};
-pub(crate) use targets::{Action, Target, Targets};
+pub(crate) use targets::{Action, Target, Targets, index_in};
 
 /// Bytes of values and differences that the violations of one rejection hold at most; what comes after is named only.
 const PAYLOAD_BYTES_MAX: u64 = 16 * 1024;
@@ -50,6 +50,13 @@ pub struct Basis {
 }
 
 impl Basis {
+    /// Whether something was there that its author could have been shown, but was not shown the whole of: that may not
+    /// be written over or taken away (SPEC section 5).
+    pub(crate) fn is_unseen(&self, place: &Pointer, contract: &Contract) -> bool {
+        let was_shown = self.reads.iter().any(|read| place.starts_with(read));
+        !was_shown && self.state.get(place).is_some() && contract.may_read(place)
+    }
+
     /// Nothing, of an empty document.
     pub(crate) fn nothing() -> Arc<Self> {
         let state = State::new(&Value::Null, &Hasher::new(&Salt::ZERO));
@@ -213,14 +220,12 @@ impl Report<'_> {
         let overwrites = matches!(target.action, Action::Overwrites | Action::Removes);
         let Some(basis) = self.inputs.context.basis.filter(|_| overwrites) else { return };
         let place = &*target.place;
-        let was_shown = basis.reads.iter().any(|read| place.starts_with(read));
-        let was_there = basis.state.get(place).is_some();
         let is_told = self
             .conflict
             .violations
             .iter()
             .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
-        if was_there && !was_shown && self.inputs.contract.may_read(place) && !is_told && !self.is_full() {
+        if !is_told && !self.is_full() && basis.is_unseen(place, self.inputs.contract) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).at_op(target.op);
             violation.found = self.payload(place);

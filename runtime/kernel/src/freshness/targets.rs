@@ -181,7 +181,7 @@ impl Targets {
 }
 
 /// The index by which a place lies in an array, and the rest of its pointer.
-pub(super) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
+pub(crate) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
     // `strip_prefix` alone would find `/a/1` in `/a/10`.
     let below = place.starts_with(array).then(|| place.strip_prefix(array)).flatten()?;
     let (token, rest) = below.split_front()?;

@@ -129,6 +129,15 @@ impl Claim {
     }
 }
 
+/// The names that a closed object may have.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Names {
+    /// Those that are written somewhere.
+    pub(crate) known: BTreeSet<String>,
+    /// Regular expressions, not anchored, of which others match one.
+    pub(crate) patterns: BTreeSet<String>,
+}
+
 /// One token down.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
@@ -205,7 +214,35 @@ pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
 /// Whether a schema leaves room for arrays at the places that a pattern matches; also if it has no such places.
 pub(super) fn may_be_array(map: &SchemaMap, pattern: &Pattern) -> bool {
     let claims = claims_of(map, pattern);
-    claims.is_empty() || claims.iter().any(|claim| admits_arrays(map, claim))
+    claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.arrays))
+}
+
+/// Whether a schema leaves room for objects at the places that a pattern matches; also if it has no such places.
+pub(super) fn may_be_object(map: &SchemaMap, pattern: &Pattern) -> bool {
+    let claims = claims_of(map, pattern);
+    claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.objects))
+}
+
+/// The names that the members of an object at a place may have; none if they are free.
+pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
+    let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
+    let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
+    let claims = claims(map, &wanted).ok()?;
+    let mut names = Names::default();
+    for claim in &claims {
+        for step in steps(map, claim) {
+            if descend(map, claim, step) == Claim::Nothing {
+                continue;
+            }
+            match step {
+                Step::Name(name) => drop(names.known.insert(name.to_owned())),
+                Step::Matching(pattern) => drop(names.patterns.insert(pattern.to_owned())),
+                Step::Other => return None,
+                Step::Element | Step::Index(_) => {}
+            }
+        }
+    }
+    Some(names)
 }
 
 /// The names of members that a subschema and what it applies in place know.
@@ -502,25 +539,26 @@ fn claim_of(map: &SchemaMap, id: Id) -> Claim {
     }
 }
 
-fn admits_arrays(map: &SchemaMap, claim: &Claim) -> bool {
+/// Whether a claim leaves room for a value of a kind.
+fn admits(map: &SchemaMap, claim: &Claim, kind: fn(&Node) -> bool) -> bool {
     match claim {
         Claim::Anything => true,
         Claim::Nothing => false,
-        Claim::Of(id) => has_room_for_arrays(map, *id, &mut BTreeMap::new()),
-        Claim::All(parts) => parts.iter().all(|part| admits_arrays(map, part)),
-        Claim::Any(parts) => parts.iter().any(|part| admits_arrays(map, part)),
+        Claim::Of(id) => has_room(map, *id, kind, &mut BTreeMap::new()),
+        Claim::All(parts) => parts.iter().all(|part| admits(map, part, kind)),
+        Claim::Any(parts) => parts.iter().any(|part| admits(map, part, kind)),
     }
 }
 
-/// Whether an array may satisfy a subschema, as far as types are written somewhere.
-fn has_room_for_arrays(map: &SchemaMap, id: Id, done: &mut BTreeMap<Id, bool>) -> bool {
+/// Whether a value of a kind may satisfy a subschema, as far as types are written somewhere.
+fn has_room(map: &SchemaMap, id: Id, kind: fn(&Node) -> bool, done: &mut BTreeMap<Id, bool>) -> bool {
     if let Some(&known) = done.get(&id) {
         return known;
     }
     done.insert(id, true);
     let node = map.node(id);
-    let mut ask = |id: Id| has_room_for_arrays(map, id, done);
-    let has_room = node.arrays
+    let mut ask = |id: Id| has_room(map, id, kind, done);
+    let has_room = kind(node)
         && !node.never
         && node.refs.iter().all(|targets| targets.iter().any(|&target| ask(target)))
         && node.each(&Role::AllOf).all(&mut ask)

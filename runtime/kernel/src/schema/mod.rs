@@ -29,6 +29,7 @@ use map::SchemaMap;
 pub(crate) use explain::nearest;
 pub use explain::shorten;
 pub use incremental::{Cost, FEW};
+pub(crate) use locate::Names;
 pub use state::StateSchema;
 
 /// The deepest nesting of a schema document.
@@ -138,6 +139,21 @@ impl Schema {
     /// Whether the schema leaves room for an array at some of the places a pattern matches, or has no such places.
     pub(crate) fn may_be_array(&self, pattern: &Pattern) -> bool {
         locate::may_be_array(&self.map, pattern)
+    }
+
+    /// Whether the schema leaves room for an object at some of the places a pattern matches, or has no such places.
+    pub(crate) fn may_be_object(&self, pattern: &Pattern) -> bool {
+        locate::may_be_object(&self.map, pattern)
+    }
+
+    /// Whether the schema has such a place; see [`Self::locate_pointer`].
+    pub(crate) fn has_place(&self, place: &Pointer) -> bool {
+        self.is_plain(place) || matches!(self.locate_pointer(place), Location::Legal(_))
+    }
+
+    /// The names that the members of an object at a place may have; none if they are free. Errs on the side of free.
+    pub(crate) fn names_at(&self, place: &Pointer) -> Option<Names> {
+        locate::names_at(&self.map, place)
     }
 
     /// Whether a place is one that the schema names plainly; if not, [`Self::locate_pointer`] says more.

@@ -506,7 +506,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
     assert_eq!(prompt.user, view.text);
     let example: Value = serde_json::from_str(prompt.system.lines().last().expect("a line")).expect("it is JSON");
     let value = json!({"text": "...", "status": "draft", "weight": 3, "tags": ["..."]});
-    assert_eq!(example, json!([{"op": "add", "path": "/claims/-", "value": value}]));
+    assert_eq!(example, json!({"patch": [{"op": "add", "path": "/claims/-", "value": value}]}));
     assert_eq!(
         prompt.estimated_tokens(),
         u64::try_from(text::chars(&prompt.system) + text::chars(&prompt.user)).expect("small").div_ceil(4)

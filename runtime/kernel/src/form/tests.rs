@@ -1,0 +1,423 @@
+//! What a reply may be, by examples; `laws` says what holds of all forms.
+
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::digest::{Hasher, Salt};
+use crate::freshness::Basis;
+use crate::plan::{Own, Plans as _};
+use crate::state::State;
+use crate::view;
+
+mod laws;
+
+/// A worker, a document and a view of it.
+pub(super) struct Scene {
+    pub(super) shown: Shown,
+    pub(super) view: view::View,
+}
+
+impl Scene {
+    fn new(schema: &Value, state: &Value, worker: &Value, budget: u32) -> Self {
+        let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker}});
+        let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+        let state = State::new(state, &Hasher::new(&Salt::ZERO));
+        let seat = &plan.seats["w"];
+        let view = view::compile(&view::Inputs {
+            worker: &seat.worker,
+            contract: &seat.contract,
+            fixed: &seat.fixed,
+            state: &state,
+            trigger: &json!({"kind": "start", "rule": "begin"}),
+            feedback: &[],
+            budget,
+        });
+        let pointers =
+            |texts: &[String]| texts.iter().map(|text| PointerBuf::parse(text).expect("a pointer")).collect();
+        let basis = Basis { state, reads: pointers(&view.reads), members: pointers(&view.members) };
+        let shown = Shown::new(plan, "w".into(), Arc::new(basis)).expect("the worker is there");
+        Self { shown, view }
+    }
+
+    fn form(&self) -> Form {
+        Form::of(&self.shown, &[]).expect("a form")
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "question": {"type": "string"},
+            "sources": {"type": "array", "items": {"$ref": "#/$defs/source"}},
+            "claims": {"type": "array", "items": {
+                "type": "object",
+                "required": ["text", "status"],
+                "additionalProperties": false,
+                "properties": {
+                    "text": {"type": "string", "description": "One sentence."},
+                    "status": {"enum": ["draft", "verified", "refused"]},
+                    "note": {"type": "string"},
+                },
+            }},
+            "names": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "answer": {"type": "string"},
+        },
+        "$defs": {"source": {
+            "type": "object",
+            "required": ["title", "sentences"],
+            "properties": {"title": {"type": "string"}, "sentences": {"type": "array", "items": {"type": "string"}}},
+        }},
+    })
+}
+
+fn state() -> Value {
+    json!({
+        "question": "Why?",
+        "sources": [{"title": "A", "sentences": ["one", "two"]}, {"title": "B", "sentences": ["three"]}],
+        "claims": [{"text": "one", "status": "draft"}, {"text": "two", "status": "verified", "note": "so"}],
+        "names": {"a/b": 1, "c": 2},
+    })
+}
+
+/// The form of a worker that reads and writes this.
+fn form(reads: Value, writes: Value) -> Value {
+    let worker = json!({"agent": "llm", "reads": reads, "writes": writes});
+    Scene::new(&schema(), &state(), &worker, 4000).form().schema
+}
+
+/// Its operations: what each branch has as path, and as `from` or value.
+fn branches(form: &Value) -> Vec<Value> {
+    let items = &form["properties"]["patch"]["items"];
+    let branches = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);
+    let place = |schema: &Value| schema.get("enum").or(schema.get("pattern")).cloned().unwrap_or_default();
+    let short = |branch: &Value| {
+        let properties = &branch["properties"];
+        let mut short = json!([properties["op"]["enum"][0], place(&properties["path"])]);
+        let more = properties.get("from").map(place).or(properties.get("value").cloned());
+        short.as_array_mut().expect("a list").extend(more);
+        short
+    };
+    branches.iter().map(short).collect()
+}
+
+#[test]
+fn a_form_is_an_object_with_a_patch_of_what_the_grants_allow() {
+    let form = form(
+        json!(["/question", "/claims"]),
+        json!([
+            {"path": "/claims/-", "ops": ["add"], "value": {"properties": {"status": {"const": "draft"}}}},
+            {"path": "/claims/*/status", "ops": ["replace"]},
+        ]),
+    );
+    let claim = json!({
+        "type": "object",
+        "required": ["text", "status"],
+        "additionalProperties": false,
+        "properties": {
+            "text": {"type": "string", "description": "One sentence."},
+            "status": {"enum": ["draft"]},
+            "note": {"type": "string"},
+        },
+    });
+    let operation = |op: &str, paths: Value, value: Value| {
+        json!({
+            "type": "object",
+            "required": ["op", "path", "value"],
+            "additionalProperties": false,
+            "properties": {
+                "op": {"type": "string", "enum": [op]},
+                "path": {"type": "string", "enum": paths},
+                "value": value,
+            },
+        })
+    };
+    let status = json!({"enum": ["draft", "verified", "refused"]});
+    assert_eq!(
+        form,
+        json!({
+            "type": "object",
+            "required": ["patch"],
+            "additionalProperties": false,
+            "properties": {"patch": {
+                "type": "array",
+                "maxItems": 8,
+                "items": {"anyOf": [
+                    operation("add", json!(["/claims/-"]), claim),
+                    operation("replace", json!(["/claims/0/status", "/claims/1/status"]), status),
+                ]},
+            }},
+        })
+    );
+}
+
+#[test]
+fn only_what_can_be_written_now_is_offered() {
+    for (writes, expected) in [
+        (json!([{"path": "/answer"}]), json!([["add", ["/answer"], {"type": "string"}]])),
+        (json!([{"path": "/question"}]), json!([["replace", ["/question"], {"type": "string"}]])),
+        (json!([{"path": "/claims/*/note", "ops": ["add"]}]), json!([["add", ["/claims/0/note"], {"type": "string"}]])),
+        (json!([{"path": "/claims/*/note", "ops": ["remove"]}]), json!([["remove", ["/claims/1/note"]]])),
+        (
+            json!([{"path": "/names/*"}]),
+            json!([
+                ["add", r#"^/names/([^/~"\\\x00-\x1F]|~[01])+$"#, {"type": "integer"}],
+                ["replace", ["/names/a~1b", "/names/c"], {"type": "integer"}],
+            ]),
+        ),
+        (
+            json!([{"path": "/sources/*/sentences/*", "ops": ["add", "insert"]}]),
+            json!([
+                ["add", ["/sources/0/sentences/-", "/sources/1/sentences/-"], {"type": "string"}],
+                ["add", ["/sources/0/sentences/0", "/sources/0/sentences/1", "/sources/1/sentences/0"], {"type": "string"}],
+            ]),
+        ),
+        // Of the names that the schema has.
+        (
+            json!([{"path": "/claims/*/*", "ops": ["add"], "value": {"maxLength": 9, "type": "string"}}]),
+            json!([["add", ["/claims/0/note"], {"anyOf": [
+                {"type": "string", "maxLength": 9},
+                {"type": "string", "maxLength": 9, "enum": ["draft", "verified", "refused"]},
+                {"type": "string", "maxLength": 9, "description": "One sentence."},
+            ]}]]),
+        ),
+    ] {
+        let offered = branches(&form(json!([""]), writes.clone()));
+        assert_eq!(Value::from(offered), expected, "{writes}");
+    }
+}
+
+#[test]
+fn a_worker_that_can_write_nothing_has_an_empty_patch_left() {
+    for writes in [
+        json!([]),
+        json!([{"path": "/claims/5/status", "ops": ["replace"]}]),
+        json!([{"path": "/answer", "ops": ["add"], "value": {"type": "integer"}}]),
+        json!([{"path": "/claims/*/status", "ops": ["copy"]}]),
+    ] {
+        let patch = &form(json!([""]), writes.clone())["properties"]["patch"];
+        assert_eq!(patch["maxItems"], 0, "{writes}: {patch}");
+    }
+}
+
+#[test]
+fn an_intent_and_places_to_expand_are_asked_for_where_they_may_be_given() {
+    let worker =
+        json!({"agent": "llm", "writes": [{"path": "/answer"}], "patch": {"intent": "required", "max_ops": 3}});
+    let scene = Scene::new(&schema(), &state(), &worker, 4000);
+    let form = Form::of(&scene.shown, &["/claims/0".to_owned()]).expect("a form").schema;
+    assert_eq!(form["required"], json!(["intent", "patch"]));
+    assert_eq!(form["properties"]["patch"]["maxItems"], 3);
+    assert_eq!(form["properties"]["expand"]["items"], json!({"type": "string", "enum": ["/claims/0"]}));
+}
+
+#[test]
+fn what_can_be_copied_is_what_was_shown_and_fits() {
+    let copies = |reads: Value, path: &str| {
+        branches(&form(reads, json!([{"path": path, "ops": ["add", "copy"]}])))
+            .into_iter()
+            .filter(|branch| branch[0] == "copy")
+            .collect::<Value>()
+    };
+    // Below what is read, too: a sentence of a document.
+    assert_eq!(
+        copies(json!(["/sources/*", "/question"]), "/answer"),
+        json!([[
+            "copy",
+            ["/answer"],
+            [
+                "/question",
+                "/sources/0/sentences/0",
+                "/sources/0/sentences/1",
+                "/sources/0/title",
+                "/sources/1/sentences/0",
+                "/sources/1/title",
+            ]
+        ]])
+    );
+    assert_eq!(
+        copies(json!(["/sources/*", "/question"]), "/sources/-"),
+        json!([["copy", ["/sources/-"], ["/sources/0", "/sources/1"]]])
+    );
+    assert_eq!(copies(json!(["/question"]), "/sources/-"), json!([]));
+}
+
+#[test]
+fn what_is_moved_is_taken_from_where_removing_is_granted() {
+    let form = form(
+        json!([""]),
+        json!([
+            {"path": "/sources/*/sentences/*", "ops": ["remove", "insert", "move", "add"]},
+        ]),
+    );
+    let moves: Vec<Value> = branches(&form).into_iter().filter(|branch| branch[0] == "move").collect();
+    // Within one array the last index is where to append, once an element is gone.
+    let ends = ["/sources/0/sentences/-", "/sources/1/sentences/-"];
+    let both = [&ends[..], &["/sources/0/sentences/0"]].concat();
+    assert_eq!(
+        Value::from(moves),
+        json!([
+            ["move", [ends[0], ends[1], "/sources/1/sentences/0"], ["/sources/0/sentences/0"]],
+            ["move", [both[0], both[1], both[2], "/sources/1/sentences/0"], ["/sources/0/sentences/1"]],
+            ["move", [both[0], both[1], both[2], "/sources/0/sentences/1"], ["/sources/1/sentences/0"]],
+        ])
+    );
+}
+
+#[test]
+fn tests_are_for_those_whose_freshness_nobody_else_checks() {
+    let worker = json!({"agent": "llm", "reads": ["/question"], "writes": [{"path": "/answer"}], "freshness": "none"});
+    let offered = branches(&Scene::new(&schema(), &state(), &worker, 4000).form().schema);
+    let last = offered.last().expect("a branch");
+    assert_eq!((&last[0], &last[1]), (&json!("test"), &json!(["/question"])));
+}
+
+#[test]
+fn what_is_there_is_not_told_to_who_may_not_read_it() {
+    let offered = |reads: Value, writes: Value| Value::from(branches(&form(reads, writes)));
+    let status = json!({"enum": ["draft", "verified", "refused"]});
+    // Not how many claims there are.
+    assert_eq!(
+        offered(json!([]), json!([{"path": "/claims/*/status", "ops": ["replace"]}])),
+        json!([["replace", "^/claims/(0|[1-9][0-9]*)/status$", status]])
+    );
+    // Not whether there is an answer.
+    assert_eq!(
+        offered(json!([]), json!([{"path": "/question"}, {"path": "/answer"}])),
+        json!([
+            ["add", ["/question"], {"type": "string"}],
+            ["replace", ["/question"], {"type": "string"}],
+            ["add", ["/answer"], {"type": "string"}],
+            ["replace", ["/answer"], {"type": "string"}],
+        ])
+    );
+    // Who sees the texts sees how many claims there are, but not which of them have a note.
+    assert_eq!(
+        offered(json!(["/claims/*/text"]), json!([{"path": "/claims/*/note", "ops": ["add"]}])),
+        json!([["add", ["/claims/0/note", "/claims/1/note"], {"type": "string"}]])
+    );
+}
+
+#[test]
+fn what_was_only_summarised_cannot_be_written_over_but_added_to() {
+    let mut state = state();
+    state["claims"] =
+        (0..200).map(|n| json!({"text": format!("claim {n} {}", "x".repeat(80)), "status": "draft"})).collect();
+    let worker = json!({"agent": "llm", "reads": ["/claims/*"], "writes": [
+        {"path": "/claims/*/status", "ops": ["replace"]}, {"path": "/claims/*/note", "ops": ["add"]},
+    ]});
+    let scene = Scene::new(&schema(), &state, &worker, 2500);
+    let offered = branches(&scene.form().schema);
+    let replaced = offered[0][1].as_array().expect("a list").len();
+    assert!((1..40).contains(&replaced), "{replaced} of those that were shown");
+    assert_eq!(replaced, scene.view.reads.len());
+    assert_eq!(offered[1][1], "^/claims/(0|[1-9][0-9]*)/note$");
+}
+
+#[test]
+fn a_form_that_would_be_too_long_says_less_and_never_too_little() {
+    let mut large = state();
+    let long = "a-name-that-takes-many-characters-of-a-form-".repeat(2);
+    large["names"] = (0..60).map(|n| (format!("{long}{n}"), json!(1))).collect::<Map<_, _>>().into();
+    let writes = |count: usize| vec![json!({"path": "/names/*", "ops": ["add", "replace"]}); count];
+    for count in [1, 4, 8] {
+        let worker = json!({"agent": "llm", "reads": [""], "writes": writes(count)});
+        let form = Scene::new(&schema(), &large, &worker, 20000).form();
+        assert!(form.schema.to_string().len() <= CHARS_MAX);
+        let listed = branches(&form.schema).iter().filter(|branch| branch[1].is_array()).count();
+        assert_eq!(form.is_whole, listed > 0, "{count} grants");
+        assert_eq!(branches(&form.schema).len(), 2 * count);
+    }
+    let worker = json!({"agent": "llm", "reads": [""], "writes": writes(60)});
+    assert_eq!(Form::of(&Scene::new(&schema(), &large, &worker, 200_000).shown, &[]), None);
+}
+
+#[test]
+fn values_are_joined_into_what_decoders_know() {
+    let met = |one: Value, other: Value| {
+        let schema = value::meet(value::portable(&one, false, 0), value::portable(&other, false, 0));
+        value::finish(&schema, TRIES[0].value)
+    };
+    for (one, other, expected) in [
+        (json!({"type": "string"}), json!({"enum": ["a", 1]}), Some(json!({"type": "string", "enum": ["a"]}))),
+        (json!({"type": ["string", "number"]}), json!({"type": "integer"}), Some(json!({"type": "integer"}))),
+        (json!({"type": "string"}), json!({"type": "integer"}), None),
+        (
+            json!({"minimum": 1, "maximum": 9}),
+            json!({"minimum": 3, "maximum": 12}),
+            Some(json!({"minimum": 3, "maximum": 9})),
+        ),
+        (
+            json!({"type": "string", "pattern": "^[a-z]+$", "format": "uri"}),
+            json!({"pattern": "^[a-c]+$", "maxLength": 3}),
+            Some(json!({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3, "allOf": [{"pattern": "^[a-c]+$"}]})),
+        ),
+        // What decoders do not know is left out.
+        (
+            json!({"pattern": "\\d", "maxLength": 5000}),
+            json!({"not": {"const": 1}, "$ref": "#/x"}),
+            Some(json!({"type": value_types()})),
+        ),
+        (
+            json!({"oneOf": [{"type": "null"}, {"type": "string"}]}),
+            json!({"maxLength": 2}),
+            Some(json!({"anyOf": [{"type": "null", "maxLength": 2}, {"type": "string", "maxLength": 2}]})),
+        ),
+        (
+            json!({"anyOf": [{"type": "null"}, {"type": "string"}]}),
+            json!({"type": "string"}),
+            Some(json!({"type": "string"})),
+        ),
+        (
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}),
+            json!({"required": ["c"], "properties": {"a": {"const": "x"}}, "additionalProperties": {"type": "null"}}),
+            Some(json!({
+                "type": "object",
+                "required": ["a", "c"],
+                "properties": {"a": {"type": "string", "enum": ["x"]}, "c": {"type": "null"}},
+                "additionalProperties": {"type": "null"},
+            })),
+        ),
+        (json!({"additionalProperties": false, "properties": {"a": {}}}), json!({"required": ["b"]}), None),
+        (
+            json!({"type": "array", "items": {"type": "string"}}),
+            json!({"items": {"type": "integer"}}),
+            Some(json!({"type": "array", "maxItems": 0})),
+        ),
+        (json!(true), json!(true), Some(json!({"type": value_types()}))),
+        (json!(true), json!(false), None),
+    ] {
+        assert_eq!(met(one.clone(), other.clone()), expected, "{one} and {other}");
+        // Neither is the first.
+        assert_eq!(met(other.clone(), one.clone()).is_some(), expected.is_some(), "{other} and {one}");
+    }
+}
+
+fn value_types() -> Value {
+    json!(["object", "array", "string", "number", "boolean", "null"])
+}
+
+#[test]
+fn only_plain_regular_expressions_are_handed_on() {
+    for (text, expected) in [
+        ("^[a-z]+$", true),
+        ("^(a|b)-[0-9]{2,4}$", true),
+        (r"^v\.[0-9]+$", true),
+        ("[a-z]+", false),
+        ("^a|b$", false),
+        ("^.*$", false),
+        (r"^\d+$", false),
+        ("^[^a]$", false),
+        ("^(?:a)$", false),
+        ("^a+?$", false),
+        ("^(a$", false),
+        ("^$", false),
+        (r"^a\$", false),
+    ] {
+        assert_eq!(expression::portable(text).is_some(), expected, "{text}");
+    }
+}

@@ -1,0 +1,354 @@
+//! Schemas of values, in the part of JSON Schema that constrained decoders know.
+//!
+//! [`portable`] leaves out what they do not know, [`meet`] joins two schemas into one without `allOf` where it can, and
+//! [`finish`] writes the result the way decoders understand best. Each allows at least what its input allows: what is
+//! lost on the way, the kernel still checks.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::expression;
+
+/// The most alternatives that a schema is multiplied into.
+const ALTERNATIVES_MAX: usize = 16;
+/// The largest count (of characters, elements, members) that is asked for; some decoders refuse to count further.
+const COUNT_MAX: u64 = 1000;
+/// The longest list of values of a part that is cut down.
+const OUTLINE_MAX: usize = 120;
+/// Deeper parts say nothing any more; the document and patches have the same limit.
+const DEPTH_MAX: usize = 64;
+/// What some decoders need to hear where anything goes: to them `{}` is an object.
+const TYPES: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
+
+/// What of a schema decoders know. Nothing it allows is lost.
+///
+/// `formats`: whether formats are asserted; if not, a text of another format is allowed.
+pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
+    let members = match schema {
+        Value::Object(members) if depth < DEPTH_MAX => members,
+        Value::Bool(false) => return json!(false),
+        _ => return json!({}),
+    };
+    let below = |schema: &Value| portable(schema, formats, depth + 1);
+    let all = |schemas: &Value| schemas.as_array().into_iter().flatten().map(below).collect::<Vec<_>>();
+    let mut kept = Map::new();
+    for (keyword, value) in members {
+        let value = match keyword.as_str() {
+            "type" | "enum" | "required" | "description" | "uniqueItems" | "multipleOf" | "minimum" | "maximum"
+            | "exclusiveMinimum" | "exclusiveMaximum" => value.clone(),
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
+                if value.as_u64().is_some_and(|count| count <= COUNT_MAX) =>
+            {
+                value.clone()
+            }
+            "const" => json!([value]),
+            "format" if formats => value.clone(),
+            "pattern" if value.as_str().and_then(expression::portable).is_some() => value.clone(),
+            "properties" => {
+                let properties = value.as_object().into_iter().flatten();
+                properties.map(|(name, schema)| (name.clone(), below(schema))).collect()
+            }
+            "additionalProperties" if !members.contains_key("patternProperties") => below(value),
+            "prefixItems" => all(value).into(),
+            // A tuple, before the draft 2020-12.
+            "items" if value.is_array() => all(value).into(),
+            "items" => below(value),
+            _ => continue,
+        };
+        let keyword = match keyword.as_str() {
+            "const" => "enum",
+            "items" if value.is_array() => "prefixItems",
+            other => other,
+        };
+        let value = match kept.remove(keyword) {
+            // Both a constant and a list of values.
+            Some(other) if keyword == "enum" => both(&other, &value),
+            _ => value,
+        };
+        kept.insert(keyword.to_owned(), value);
+    }
+    if members.contains_key("patternProperties") {
+        kept.insert("additionalProperties".into(), json!({}));
+    }
+    let mut whole = Value::Object(kept);
+    for part in members.get("allOf").into_iter().flat_map(all) {
+        whole = meet(whole, part);
+    }
+    for choice in ["anyOf", "oneOf"] {
+        if let Some(branches) = members.get(choice) {
+            whole = meet(whole, any(all(branches), Map::new()));
+        }
+    }
+    whole
+}
+
+/// A schema of what satisfies both.
+pub(super) fn meet(one: Value, other: Value) -> Value {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else { return json!(false) };
+    if one.is_empty() || other.is_empty() {
+        return Value::Object(if one.is_empty() { other } else { one });
+    }
+    match (alternatives(&one), alternatives(&other)) {
+        (None, None) => keywords(one, other),
+        (mine, theirs) => {
+            let count = |alternatives: Option<&Vec<Value>>| alternatives.map_or(1, Vec::len);
+            if count(mine) * count(theirs) > ALTERNATIVES_MAX {
+                return beside(one, Value::Object(other));
+            }
+            let described: Map<String, Value> =
+                one.get("description").map(|text| ("description".to_owned(), text.clone())).into_iter().collect();
+            let branches = |schema: &Map<String, Value>| {
+                alternatives(schema).cloned().unwrap_or_else(|| vec![Value::Object(schema.clone())])
+            };
+            let theirs = branches(&other);
+            let pairs = branches(&one).into_iter().flat_map(|mine| {
+                theirs.iter().map(move |theirs| meet(mine.clone(), theirs.clone())).collect::<Vec<_>>()
+            });
+            any(pairs.collect(), described)
+        }
+    }
+}
+
+/// The alternatives that a schema consists of; with nothing beside them but a description.
+fn alternatives(schema: &Map<String, Value>) -> Option<&Vec<Value>> {
+    let is_only = schema.keys().all(|keyword| keyword == "anyOf" || keyword == "description");
+    schema.get("anyOf").and_then(Value::as_array).filter(|_| is_only)
+}
+
+/// Any of several schemas.
+fn any(branches: Vec<Value>, described: Map<String, Value>) -> Value {
+    let mut distinct: Vec<Value> = Vec::new();
+    for branch in branches.into_iter().filter(|branch| *branch != json!(false)) {
+        if branch == json!({}) {
+            return Value::Object(described);
+        }
+        if !distinct.contains(&branch) {
+            distinct.push(branch);
+        }
+    }
+    match <[Value; 1]>::try_from(distinct) {
+        Ok([Value::Object(mut only)]) => {
+            only.extend(described);
+            Value::Object(only)
+        }
+        Ok([other]) => other,
+        Err(none) if none.is_empty() => json!(false),
+        Err(several) => {
+            let mut any = described;
+            any.insert("anyOf".into(), several.into());
+            Value::Object(any)
+        }
+    }
+}
+
+/// Two schemas side by side, for what cannot be joined.
+fn beside(mut one: Map<String, Value>, other: Value) -> Value {
+    match one.entry("allOf").or_insert_with(|| json!([])) {
+        Value::Array(parts) => parts.push(other),
+        rest => *rest = json!([other]),
+    }
+    Value::Object(one)
+}
+
+/// Two schemas without alternatives joined keyword by keyword.
+fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value {
+    // Elements of a tuple in one are governed by the `items` of the other.
+    if one.contains_key("prefixItems") != other.contains_key("prefixItems")
+        && (one.contains_key("items") || other.contains_key("items"))
+    {
+        return beside(one, Value::Object(other));
+    }
+    let (mut joined, mut rest) = (Map::new(), Map::new());
+    if let Some(properties) = properties(&mut one, &mut other) {
+        joined.insert("properties".into(), properties);
+    }
+    for (keyword, theirs) in other {
+        let Some(mine) = one.remove(&keyword) else {
+            joined.insert(keyword, theirs);
+            continue;
+        };
+        let larger = |than: fn(f64, f64) -> bool| match (mine.as_f64(), theirs.as_f64()) {
+            (Some(a), Some(b)) if than(b, a) => theirs.clone(),
+            _ => mine.clone(),
+        };
+        let value = match keyword.as_str() {
+            "description" => mine,
+            "type" => {
+                match types(&mine).iter().filter_map(|mine| narrowed(mine, &types(&theirs))).collect::<Vec<_>>() {
+                    none if none.is_empty() => return json!(false),
+                    one if one.len() == 1 => json!(one[0]),
+                    several => json!(several),
+                }
+            }
+            "enum" => both(&mine, &theirs),
+            "required" => {
+                let names = [&mine, &theirs].into_iter().filter_map(Value::as_array).flatten();
+                names.filter_map(Value::as_str).collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => larger(|b, a| b > a),
+            "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => larger(|b, a| b < a),
+            "uniqueItems" => json!(mine == true || theirs == true),
+            "items" | "additionalProperties" => meet(mine, theirs),
+            "allOf" => mine.as_array().into_iter().chain(theirs.as_array()).flatten().cloned().collect(),
+            _ if mine == theirs => mine,
+            _ => {
+                rest.insert(keyword.clone(), theirs);
+                mine
+            }
+        };
+        joined.insert(keyword, value);
+    }
+    joined.extend(one);
+    if let Some(values) = joined.get("enum").and_then(Value::as_array) {
+        let types = joined.get("type").map(types);
+        let fits = |value: &&Value| types.as_ref().is_none_or(|types| types.iter().any(|kind| is(value, kind)));
+        let values: Vec<Value> = values.iter().filter(fits).cloned().collect();
+        if values.is_empty() {
+            return json!(false);
+        }
+        joined.insert("enum".into(), values.into());
+    }
+    if rest.is_empty() { Value::Object(joined) } else { beside(joined, Value::Object(rest)) }
+}
+
+/// The members that two schemas of objects describe; takes them out of both.
+fn properties(one: &mut Map<String, Value>, other: &mut Map<String, Value>) -> Option<Value> {
+    if !one.contains_key("properties") && !other.contains_key("properties") {
+        return None;
+    }
+    let take = |schema: &mut Map<String, Value>| match schema.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    let (mine, mut theirs) = (take(one), take(other));
+    let rest = |schema: &Map<String, Value>| schema.get("additionalProperties").cloned().unwrap_or_else(|| json!({}));
+    let (my_rest, their_rest) = (rest(one), rest(other));
+    let mut joined = Map::new();
+    for (name, schema) in mine {
+        let theirs = theirs.remove(&name).unwrap_or_else(|| their_rest.clone());
+        joined.insert(name, meet(schema, theirs));
+    }
+    for (name, schema) in theirs {
+        joined.insert(name, meet(schema, my_rest.clone()));
+    }
+    Some(Value::Object(joined))
+}
+
+/// The values that both lists have.
+fn both(one: &Value, other: &Value) -> Value {
+    let has = |value: &&Value| other.as_array().is_some_and(|others| others.contains(value));
+    one.as_array().into_iter().flatten().filter(has).cloned().collect()
+}
+
+fn types(kind: &Value) -> Vec<&str> {
+    match kind {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        kind => kind.as_str().into_iter().collect(),
+    }
+}
+
+/// What is left of a type where only these are allowed.
+fn narrowed<'a>(kind: &'a str, allowed: &[&str]) -> Option<&'a str> {
+    match kind {
+        kind if allowed.contains(&kind) => Some(kind),
+        "integer" if allowed.contains(&"number") => Some(kind),
+        "number" if allowed.contains(&"integer") => Some("integer"),
+        _ => None,
+    }
+}
+
+/// Whether a value is of a type of JSON Schema.
+pub(super) fn is(value: &Value, kind: &str) -> bool {
+    match value {
+        Value::Null => kind == "null",
+        Value::Bool(_) => kind == "boolean",
+        Value::Number(number) => kind == "number" || kind == "integer" && !number.is_f64(),
+        Value::String(_) => kind == "string",
+        Value::Array(_) => kind == "array",
+        Value::Object(_) => kind == "object",
+    }
+}
+
+/// How much of a schema of a value is said.
+#[derive(Clone, Copy)]
+pub(super) struct Detail {
+    /// Whether descriptions are.
+    pub(super) described: bool,
+    /// How deep parts are; the rest is cut to types.
+    pub(super) depth: usize,
+}
+
+/// A schema as it is sent; none if nothing satisfies it.
+pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
+    let Value::Object(members) = schema else { return None };
+    let Some(depth) = detail.depth.checked_sub(1) else { return Some(anything(outline(members))) };
+    let below = |schema: &Value| finish(schema, Detail { depth, ..detail });
+    let closed = members.get("additionalProperties") == Some(&json!(false));
+    let mut done = Map::new();
+    for (keyword, value) in members {
+        let value = match keyword.as_str() {
+            "description" if !detail.described => continue,
+            "properties" => {
+                let properties = value.as_object().into_iter().flatten();
+                // What nothing satisfies cannot be there; as one of no names, or as one that is not asked for.
+                properties.filter_map(|(name, schema)| Some((name.clone(), below(schema)?))).collect()
+            }
+            "additionalProperties" if value.as_object().is_some_and(Map::is_empty) => json!(true),
+            "additionalProperties" => below(value).unwrap_or(json!(false)),
+            "items" => match below(value) {
+                Some(items) => items,
+                None => {
+                    done.insert("maxItems".into(), json!(0));
+                    continue;
+                }
+            },
+            // One that is in vain says nothing of shorter tuples.
+            "prefixItems" => {
+                value.as_array().into_iter().flatten().map(|part| below(part).unwrap_or(json!({}))).collect()
+            }
+            "anyOf" => match value.as_array().into_iter().flatten().filter_map(below).collect::<Vec<_>>() {
+                none if none.is_empty() => return None,
+                branches => branches.into(),
+            },
+            "allOf" => value.as_array().into_iter().flatten().map(below).collect::<Option<Vec<_>>>()?.into(),
+            "maxItems" if done.contains_key("maxItems") => continue,
+            _ => value.clone(),
+        };
+        done.insert(keyword.clone(), value);
+    }
+    // Some decoders write only the members that are described.
+    if let Some(required) = members.get("required").and_then(Value::as_array) {
+        let rest = match done.get("additionalProperties") {
+            Some(schema @ Value::Object(_)) => schema.clone(),
+            _ => anything(Map::new()),
+        };
+        let properties = done.entry("properties").or_insert_with(|| json!({}));
+        for name in required.iter().filter_map(Value::as_str) {
+            let is_known = properties.get(name).is_some();
+            let is_in_vain = members.get("properties").is_some_and(|schemas| schemas.get(name).is_some());
+            if !is_known && (closed || is_in_vain) {
+                return None;
+            }
+            if !is_known {
+                properties[name] = rest.clone();
+            }
+        }
+    }
+    Some(anything(done))
+}
+
+/// What is left of a schema that is too deep to be said: its type, and its values if they are few.
+fn outline(members: &Map<String, Value>) -> Map<String, Value> {
+    let is_short = |value: &Value| value.to_string().len() <= OUTLINE_MAX;
+    let kept = members.iter().filter(|(keyword, value)| matches!(keyword.as_str(), "type" | "enum") && is_short(value));
+    kept.map(|(keyword, value)| (keyword.clone(), value.clone())).collect()
+}
+
+/// A schema that says something, if it is only that anything goes.
+fn anything(mut schema: Map<String, Value>) -> Value {
+    if schema.keys().all(|keyword| keyword == "description") {
+        schema.insert("type".into(), json!(TYPES));
+    }
+    Value::Object(schema)
+}
