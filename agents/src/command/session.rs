@@ -94,7 +94,7 @@ impl Sessions {
         restart: Restart,
         start: impl Fn() -> Result<Group, Failure>,
     ) -> Answer {
-        // Ends: a process that was lost before it got this call is lost by a call that was answered.
+        // Ends: a process that was lost before it got this call has answered another one, or told why it cannot.
         loop {
             let jobs = self.enter(call, restart, &start).await?;
             let (answer, answered) = oneshot::channel();
@@ -217,7 +217,8 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
     let mut drained = false;
     let death = Instant::now() + limits.life;
 
-    let end = 'life: loop {
+    let mut has_served = false;
+    let mut end = 'life: loop {
         let until = (Instant::now() + limits.idle).min(death);
         let mut job = loop {
             // What it has written before it was asked is seen before it is asked.
@@ -238,6 +239,7 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
                 },
             }
         };
+        has_served = true;
         let mut written = None;
         let output = {
             let mut write = pin!(stdin.write_all(&job.request));
@@ -275,6 +277,19 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
         }
     };
 
+    // Whoever had it started is told what became of it; otherwise the next one would start it for the same end.
+    if !has_served
+        && let End::Silent(None) | End::Broken(_, None) = end
+        && let Ok(Some(job)) = tokio::time::timeout(GRACE, jobs.recv()).await
+    {
+        end = match end {
+            End::Broken(why, _) => {
+                let answer = Err(failure(FailureCode::Protocol, "the program wrote something before it was asked"));
+                End::Broken(why, Some((job.answer, answer)))
+            }
+            End::Unneeded(_) | End::Silent(_) => End::Silent(Some(job.answer)),
+        };
+    }
     // Whoever comes now finds the process gone, and why.
     let why = match &end {
         End::Unneeded(why) | End::Broken(why, _) => why,

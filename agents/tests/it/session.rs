@@ -132,17 +132,35 @@ async fn a_call_that_breaks_off_ends_the_process_and_what_follows_is_declared() 
 }
 
 #[tokio::test]
+async fn a_program_that_cannot_begin_is_started_once_for_a_call_and_says_why() {
+    for (script, code, words) in [
+        ("echo no such module >&2; exit 3", FailureCode::Crashed, "exit status: 3: no such module"),
+        ("exit 0", FailureCode::Empty, "wrote nothing"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let starts = dir.path().join("starts");
+        let script = format!("echo >> {}; {script}", starts.display());
+        for restart in ["fresh", "fail"] {
+            drop(std::fs::remove_file(&starts));
+            let failure = runner().answer(&sh(&script), &session(restart, 0)).await.expect_err("it cannot begin");
+            assert!(failure.code == code && failure.message.contains(words), "{script}: {failure}");
+            assert_eq!(std::fs::read_to_string(&starts).expect("it was started").lines().count(), 1);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_process_that_has_ended_or_spoken_between_calls_is_replaced() {
     for (after, why) in [("exit 0", "it had ended"), ("echo '[0, 0]'; cat", "without being asked"), ("yes ''", "asked")]
     {
-        let script = format!("read -r line; echo '[1, 1]'; sleep 0.1; {after}");
+        let script = format!("read -r line; echo \"[$$]\"; sleep 0.1; {after}");
         for restart in ["fresh", "fail"] {
             let runner = runner();
-            assert_eq!(numbers(&runner, &script, &session(restart, 0)).await, [1, 1]);
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            let first = numbers(&runner, &script, &session(restart, 0)).await;
+            assert!(is_soon_gone(&first[0].to_string()).await, "{after}");
             let second = runner.answer(&sh(&script), &session(restart, 1)).await;
             match (restart, second) {
-                ("fresh", Ok(reply)) => assert_eq!(reply.text, "[1, 1]", "{after}"),
+                ("fresh", Ok(reply)) => assert_ne!(reply.text, format!("{first:?}"), "{after}"),
                 ("fail", Err(failure)) => assert!(failure.message.contains(why), "{after}: {failure}"),
                 (_, answer) => panic!("{after}: {restart}: {answer:?}"),
             }
