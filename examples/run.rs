@@ -1,6 +1,11 @@
 //! Runs every example and looks at what it prints.
 
-use std::process::Command;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
 
 #[test]
 fn word_count_ends_done_and_verifies() {
@@ -10,4 +15,107 @@ fn word_count_ends_done_and_verifies() {
     assert!(text.starts_with("done at version 5: 13 words\n"), "{text}");
     assert!(text.contains("records verified"), "{text}");
     assert_eq!(text.matches("committed ").count(), 5, "{text}");
+}
+
+/// What environment.py needs of its libraries: a game of one room with a lamp, that is won by its light.
+const LIBRARIES: [(&str, &str); 3] = [
+    ("textworld/__init__.py", "def EnvInfos(**infos):\n    return infos\n"),
+    (
+        "textworld/envs.py",
+        r#"
+class PddlEnv:
+    def __init__(self, infos):
+        print("chatter")
+
+    def load(self, path):
+        self.begun = getattr(self, "begun", 0) + 1
+
+    def reset(self):
+        self.lit = False
+        return self.now("Welcome!\n\nA lamp. Game %d.\n\nYour task is to: make light." % self.begun)
+
+    def step(self, command):
+        self.lit = command == " use lamp"
+        return self.now("Light." if self.lit else "Nothing happens."), 0, self.lit
+
+    def now(self, feedback):
+        return {"feedback": feedback + " ", "admissible_commands": [" use lamp", "look"], "won": self.lit}
+"#,
+    ),
+    ("alfworld/agents/environment/alfred_tw_env.py", "def AlfredDemangler(env, shuffle):\n    return env\n"),
+];
+
+#[test]
+fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_is() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        // Past the capturing of output, because a skipped test must not look like one that ran.
+        let _ = writeln!(io::stderr(), "SKIPPED: no python3 to run examples/alfworld/environment.py with");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let game = ("games/lamp/game.tw-pddl", "");
+    for (path, text) in LIBRARIES.into_iter().chain([game]) {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().expect("it is in the directory")).expect("a directory can be made");
+        fs::write(path, text).expect("a file can be written");
+    }
+    let shown = |more: Value| {
+        let mut shown = json!({"/request/game": "lamp"});
+        let members = shown.as_object_mut().expect("it is an object");
+        members.extend(more.as_object().expect("it is an object").clone());
+        format!("{}\n", json!({"protocol": 1, "shown": shown}))
+    };
+    let requests = [
+        shown(json!({})),
+        shown(json!({"/action": "look"})),
+        // The same again: the reply was lost, the step was made.
+        shown(json!({"/action": "look"})),
+        // The board is where the game is not: it is begun again.
+        shown(json!({"/action": "use lamp"})),
+        shown(json!({"/history/0/action": "look", "/action": "use lamp"})),
+        shown(json!({"/action": "fly"})),
+        shown(json!({"/request/game": "../games/lamp/../.."})),
+    ];
+    let mut child = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("alfworld/environment.py"))
+        .arg("games")
+        .current_dir(directory.path())
+        .env("PYTHONPATH", directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 can be run");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    stdin.write_all(requests.concat().as_bytes()).expect("a pipe holds this much");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends with its input");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("replies are text");
+    let replies: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a reply is JSON")).collect();
+    assert_eq!(replies.len(), requests.len(), "{text}");
+
+    let world = |observation: &str, status: &str| {
+        vec![
+            json!({"op": "add", "path": "/observation", "value": observation}),
+            json!({"op": "replace", "path": "/admissible", "value": ["look", "use lamp"]}),
+            json!({"op": "replace", "path": "/status", "value": status}),
+        ]
+    };
+    let step = |action: &str, observation: &str, status: &str| {
+        let step = json!({"action": action, "effect": observation != "Nothing happens.", "observation": observation});
+        let mut patch = world(observation, status);
+        patch.push(json!({"op": "remove", "path": "/action"}));
+        patch.push(json!({"op": "add", "path": "/history/-", "value": step}));
+        Value::Array(patch)
+    };
+    let mut begun = world("A lamp. Game 1.", "playing");
+    begun.push(json!({"op": "add", "path": "/goal", "value": "make light."}));
+    assert_eq!(replies[0], Value::Array(begun));
+    assert_eq!(replies[1], step("look", "Nothing happens.", "playing"));
+    assert_eq!(replies[2], replies[1]);
+    assert_eq!(replies[3], step("use lamp", "Light.", "won"));
+    assert_eq!(replies[4], step("use lamp", "Light.", "won"));
+    for (reply, word) in [(&replies[5], "fly"), (&replies[6], "no game")] {
+        assert!(reply["error"].as_str().is_some_and(|error| error.contains(word)), "{reply}");
+    }
 }

@@ -1,10 +1,8 @@
 //! A program as an agent, asked over its standard input and output.
 //!
-//! Owns the protocol and the life of the process. Each call starts a fresh process: it gets one line of JSON on standard
-//! input, answers with one line on standard output, and is given [`GRACE`] to end by itself. A program therefore keeps
-//! no state across calls of its own. What it keeps elsewhere (a game, a session) the seat declares with `restart`: `fail`
-//! gives up a call that was lost with our process, `fresh` makes it again, and `replay` (a fresh process is told
-//! everything again) is refused by [`crate::seats`].
+//! Owns the protocol and the life of the process. Without `restart` in the seat, each call starts a fresh process: it gets
+//! one line of JSON on standard input, answers with one line on standard output, and is given [`GRACE`] to end by itself.
+//! With `restart` one process serves all calls of the worker on the board, line by line: see [`session`].
 //!
 //! ```text
 //! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…",
@@ -26,17 +24,22 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::BoardId;
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, Command};
 
 use self::group::Group;
+use self::lines::{LINE_MAX, LastWords, Lines, Output};
+use self::session::{Limits, Sessions};
 use crate::config::{Environment, Program};
 use crate::{failure, one_line};
 
 mod group;
+mod lines;
+pub mod session;
 
 /// The number of the protocol, sent with every request.
 pub const PROTOCOL: u32 = 1;
@@ -47,16 +50,11 @@ pub const GRACE: Duration = Duration::from_millis(500);
 /// The variables of this process that every program sees.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
-/// Bytes of standard error that go to the log; what comes after is read and forgotten.
-const LOGGED_MAX: usize = 64 * 1024;
-
-/// Characters of one line of standard error that are kept.
-const LINE_MAX: usize = 500;
-
-/// Starts programs and asks them.
-#[derive(Clone, Debug)]
+/// Starts programs and asks them. Dropping it kills those that keep state.
+#[derive(Debug)]
 pub struct Runner {
     env: Vec<(&'static str, String)>,
+    sessions: Sessions,
 }
 
 #[derive(Serialize)]
@@ -72,32 +70,41 @@ struct Request<'a> {
     system: &'a str,
 }
 
-/// What came out of a process's standard output.
-enum Output {
-    /// A line, without its end.
-    Line(Vec<u8>),
-    /// The beginning of a line that is too long.
-    TooLong,
-    /// Nothing.
-    Closed,
-}
-
 impl Runner {
     /// A runner whose programs see `PATH`, `HOME`, `LANG` and `TMPDIR` of `env`.
     pub fn new(env: &Environment) -> Self {
         let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
-        Self { env: INHERITED.into_iter().filter_map(value).collect() }
+        Self { env: INHERITED.into_iter().filter_map(value).collect(), sessions: Sessions::default() }
     }
 
-    /// Answers a call with a program, within the call's time.
+    /// The same with other limits for programs that keep state.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.sessions.limits = limits;
+        self
+    }
+
+    /// Answers a call with a program, within the call's time: with one that lives across calls, if the seat declares
+    /// `restart`, else with a fresh one.
     pub async fn answer(&self, program: &Program, call: &Call) -> Answer {
-        match tokio::time::timeout(call.timeout, self.ask(program, call)).await {
+        let asking = async {
+            match call.seat().restart {
+                None => self.ask(program, call).await,
+                Some(restart) => self.sessions.ask(call, restart, || self.start(program)).await,
+            }
+        };
+        match tokio::time::timeout(call.timeout, asking).await {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = call.timeout.as_secs_f64();
                 Err(failure(FailureCode::Timeout, format!("no answer from the program within {limit} s")))
             }
         }
+    }
+
+    /// Kills the programs that keep state for a board.
+    pub fn ended(&self, board: &BoardId) {
+        self.sessions.end(board);
     }
 
     async fn ask(&self, program: &Program, call: &Call) -> Answer {
@@ -107,13 +114,14 @@ impl Runner {
         let stderr = child.stderr().expect("standard error is a pipe");
 
         let request = request(call);
-        let max = u64::from(call.seat().patch.max_bytes).saturating_mul(2);
-        let mut last_words = String::new();
+        let max = answer_max(call);
+        let mut lines = Lines::new(stdout);
+        let last_words = LastWords::default();
         let mut written = false;
         let (output, status) = {
             let mut write = pin!(write(stdin, &request));
-            let mut read = pin!(first_line(stdout, max));
-            let mut drain = pin!(drain(stderr, call.worker.as_str(), &mut last_words));
+            let mut read = pin!(lines.next(max));
+            let mut drain = pin!(last_words.drain(stderr, call.worker.as_str()));
             let mut drained = false;
             let output = loop {
                 tokio::select! {
@@ -140,12 +148,9 @@ impl Runner {
         let exit = child.end().await;
         match output {
             Ok(Output::Line(line)) => read_reply(line),
-            Ok(Output::TooLong) => {
-                let message = format!("the program's line is longer than {max} bytes");
-                Err(failure(FailureCode::Protocol, message))
-            }
-            Ok(Output::Closed) => Err(silence(status.and(exit.ok()), &last_words)),
-            Err(error) => Err(failure(FailureCode::Crashed, format!("the program cannot be read: {error}"))),
+            Ok(Output::TooLong) => Err(too_long(max)),
+            Ok(Output::Closed) => Err(silence(status.and(exit.ok()), &last_words.get())),
+            Err(error) => Err(unreadable(&error)),
         }
     }
 
@@ -178,6 +183,11 @@ impl Runner {
     }
 }
 
+/// The most bytes of an answer that are read: twice what the kernel takes, so that the kernel says what is wrong.
+fn answer_max(call: &Call) -> u64 {
+    u64::from(call.seat().patch.max_bytes).saturating_mul(2)
+}
+
 fn request(call: &Call) -> Vec<u8> {
     let request = Request {
         protocol: PROTOCOL,
@@ -200,48 +210,12 @@ async fn write(mut stdin: ChildStdin, line: &[u8]) -> io::Result<()> {
     stdin.shutdown().await
 }
 
-/// The first line that is not blank; at most `max` bytes of output are looked at.
-async fn first_line(stdout: impl AsyncRead + Unpin, max: u64) -> io::Result<Output> {
-    let mut bytes = BufReader::new(stdout.take(max.saturating_add(1)));
-    let mut seen = 0;
-    loop {
-        let mut line = Vec::new();
-        let read = bytes.read_until(b'\n', &mut line).await?;
-        seen += read as u64;
-        let ended = line.ends_with(b"\n");
-        if seen > max && !ended {
-            return Ok(Output::TooLong);
-        }
-        if !line.trim_ascii().is_empty() {
-            return Ok(Output::Line(line.trim_ascii().to_vec()));
-        }
-        if !ended || seen > max {
-            return Ok(if seen > max { Output::TooLong } else { Output::Closed });
-        }
-    }
+fn too_long(max: u64) -> Failure {
+    failure(FailureCode::Protocol, format!("the program's line is longer than {max} bytes"))
 }
 
-/// Reads standard error to its end, so that the program never waits for us to do so; keeps its last line.
-async fn drain(stderr: impl AsyncRead + Unpin, worker: &str, last: &mut String) {
-    let mut stderr = BufReader::new(stderr);
-    let mut logged = 0;
-    loop {
-        let mut line = Vec::new();
-        // A line without an end comes in pieces of this size.
-        let piece = (&mut stderr).take(LOGGED_MAX as u64).read_until(b'\n', &mut line).await;
-        if !matches!(piece, Ok(1..)) {
-            return;
-        }
-        let text = one_line(&String::from_utf8_lossy(&line), LINE_MAX);
-        if text.is_empty() {
-            continue;
-        }
-        if logged < LOGGED_MAX {
-            logged += line.len();
-            tracing::debug!(worker, stderr = %text, "a program says");
-        }
-        *last = text;
-    }
+fn unreadable(error: &io::Error) -> Failure {
+    failure(FailureCode::Crashed, format!("the program cannot be read: {error}"))
 }
 
 fn read_reply(line: Vec<u8>) -> Answer {

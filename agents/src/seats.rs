@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::WorkerName;
+use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use secrecy::SecretString;
 
@@ -121,9 +121,11 @@ impl Seats {
         match seat.restart {
             None | Some(Restart::Fail | Restart::Fresh) => {}
             Some(Restart::Replay) => {
-                return Err("restart: replay is not available: every call starts a fresh process; use fail or fresh \
-                            if the program needs nothing of earlier calls"
-                    .into());
+                return Err(
+                    "restart: replay is not available: with fresh, a program that was lost is started again and \
+                            rebuilds its state from what it is shown; with fail, its calls fail from then on"
+                        .into(),
+                );
             }
         }
         if !seat.program.is_empty() {
@@ -161,6 +163,10 @@ impl Agent for Seats {
                 not_configured(unavailable(kind))
             }
         }
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.runner.ended(board);
     }
 }
 

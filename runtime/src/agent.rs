@@ -81,4 +81,10 @@ pub trait Agent: Send + Sync + 'static {
     fn settled(&self, board: &BoardId, token: &Token) {
         let _ = (board, token);
     }
+
+    /// Told that a board is not run here any more: it has ended for good, was closed or was given up, or the runtime
+    /// stops. What an agent keeps for it can go. May be told more than once, and does not wait for calls under way.
+    fn ended(&self, board: &BoardId) {
+        let _ = board;
+    }
 }

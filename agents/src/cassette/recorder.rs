@@ -97,6 +97,10 @@ impl Agent for Recorder {
         self.gate.settled(board, token);
         self.agent.settled(board, token);
     }
+
+    fn ended(&self, board: &BoardId) {
+        self.agent.ended(board);
+    }
 }
 
 /// A call under way; writes that it was given up if it is dropped before that is known.

@@ -1,10 +1,12 @@
 //! A process and everything it starts, ended together.
 //!
 //! Owns the order of killing and reaping: the group is killed while its leader has not been reaped, because until then
-//! the system gives its number to nobody else.
+//! the system gives its number to nobody else. Whoever shares a [`Leader`] can kill the group at once, without waiting
+//! for the task that owns it.
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -16,8 +18,26 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A running process that leads a group. Dropping it kills the group.
 pub(super) struct Group {
     child: Child,
-    /// Absent once the leader has been reaped.
-    leader: Option<Pid>,
+    leader: Leader,
+}
+
+/// The number of a group, as long as the group may be killed: until somebody did.
+#[derive(Clone, Default)]
+pub(super) struct Leader(Arc<Mutex<Option<Pid>>>);
+
+impl Leader {
+    /// Kills the group, once. The leader is not reaped before.
+    pub(super) fn kill(&self) {
+        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(leader) = leader {
+            // Fails if nobody is left, which is what is wanted.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+
+    fn get(&self) -> Option<Pid> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Group {
@@ -26,7 +46,12 @@ impl Group {
         // `kill_on_drop` makes tokio reap a leader whose group was killed by a drop.
         let child = command.process_group(0).kill_on_drop(true).spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, leader })
+        Ok(Self { child, leader: Leader(Arc::new(Mutex::new(leader))) })
+    }
+
+    /// To kill the group with from elsewhere.
+    pub(super) fn leader(&self) -> Leader {
+        self.leader.clone()
     }
 
     /// Its standard input, once.
@@ -44,10 +69,10 @@ impl Group {
         self.child.stderr.take()
     }
 
-    /// Waits until the leader has ended by itself, without reaping it.
+    /// Waits until the leader has ended by itself or the group was killed, without reaping it.
     pub(super) async fn ended(&self) {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while let Some(leader) = self.leader {
+        while let Some(leader) = self.leader.get() {
             // An error means that there is no such child any more.
             if !matches!(waitid(WaitId::Pid(leader), look), Ok(None)) {
                 return;
@@ -58,22 +83,13 @@ impl Group {
 
     /// Kills what is left of the group and reaps the leader.
     pub(super) async fn end(mut self) -> io::Result<ExitStatus> {
-        self.kill();
-        let status = self.child.wait().await;
-        self.leader = None;
-        status
-    }
-
-    fn kill(&self) {
-        if let Some(leader) = self.leader {
-            // Fails if nobody is left, which is what is wanted.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
+        self.leader.kill();
+        self.child.wait().await
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
+        self.leader.kill();
     }
 }

@@ -50,7 +50,7 @@ pub enum Level {
 /// seat would be too long.
 pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     match level {
-        Level::Derived => match Form::of(shown, &[]) {
+        Level::Derived => match Form::of(shown) {
             Some(form) => Some((Level::Derived, form.schema)),
             None => Some((Level::Generic, generic(&shown.seat().worker))),
         },

@@ -9,47 +9,15 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Answer, Call};
 use serde_json::{Value, json};
 
-use crate::support::{call, seat};
+use crate::support::{call, is_alive, is_soon_gone, pid_in, seat, sh};
 
 fn command_call() -> Call {
     let seat = seat(json!({"agent": "command", "patch": {"max_bytes": 500}}));
     call("counter", seat, "What is\nshown.", 2)
 }
 
-fn sh(script: &str) -> Program {
-    Program::new(vec!["sh".into(), "-c".into(), script.into()])
-}
-
 async fn ask(program: &Program, call: &Call) -> Answer {
     Runner::new(&Environment::of_process()).answer(program, call).await
-}
-
-/// Whether a process runs; one that waits to be reaped does not.
-fn is_alive(pid: &str) -> bool {
-    let status = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-    status.is_ok_and(|text| !text.rsplit(')').next().expect("a state").trim_start().starts_with('Z'))
-}
-
-/// Waits for a process to end, because a kill takes effect a little later.
-async fn is_soon_gone(pid: &str) -> bool {
-    for _ in 0..200 {
-        if !is_alive(pid) {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    false
-}
-
-async fn pid_in(file: &Path) -> String {
-    for _ in 0..500 {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        if text.ends_with('\n') {
-            return text.trim().to_owned();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("no process has written its number");
 }
 
 #[tokio::test]

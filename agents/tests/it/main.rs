@@ -5,4 +5,5 @@ mod command;
 mod live;
 mod llm;
 mod seats;
+mod session;
 mod support;

@@ -1,9 +1,13 @@
 //! The choice of what fills a seat.
 
+use std::path::Path;
+
 use patchboard_agents::config::{Config, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::lint;
+use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Agent as _;
 use serde_json::{Value, json};
 
@@ -53,7 +57,7 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         (json!({"agent": "command"}), json!({}), "[commands.w]"),
         (json!({"agent": "command", "command": "c"}), json!({}), "[commands.c]"),
         (json!({"agent": "command", "program": ["true"]}), json!({}), "--allow-inline"),
-        (json!({"agent": "command", "restart": "replay"}), json!({}), "fresh process"),
+        (json!({"agent": "command", "restart": "replay"}), json!({}), "rebuilds its state"),
         (json!({"agent": "script"}), json!({}), "empty"),
         (json!({"agent": "human"}), json!({}), "kind human"),
         (json!({"agent": "builtin:vote"}), json!({}), "kind builtin:vote"),
@@ -85,4 +89,15 @@ fn a_model_on_the_command_line_serves_every_seat() {
     let seats = Seats::new(config, &process_path(), Inline::Refused);
     let workers = json!({"a": {"agent": "llm"}, "b": {"agent": "llm", "model": "fast"}});
     assert_eq!(seats.check(&blueprint(workers, json!({"default": "local", "fast": "quick"}))), []);
+}
+
+#[test]
+fn the_example_of_a_configuration_fills_the_seats_of_its_blueprint() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let config = Config::read(&root.join("examples/alfworld/patchboard.toml")).expect("a good file");
+    assert!(root.join("examples/alfworld").join(&config.commands["environment"].program[1]).is_file());
+    let text = std::fs::read_to_string(root.join("blueprints/alfworld.yaml")).expect("the blueprint can be read");
+    let report = lint::check(&Source::read("alfworld.yaml", &text).expect("it is YAML"));
+    let blueprint = report.blueprint.expect("a blueprint without errors");
+    assert_eq!(Seats::new(config, &process_path(), Inline::Refused).check(&blueprint), []);
 }

@@ -2,10 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jsonptr::PointerBuf;
+use patchboard_agents::config::Program;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::Basis;
@@ -46,7 +48,7 @@ fn values(worker: &str, seat: &Worker) -> Shown {
     let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
     let state = State::new(&json!({"seen": {"count": 2}, "hidden": 3}), &Hasher::new(&Salt::ZERO));
     let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
-    Shown::new(plan, worker.into(), Arc::new(basis)).expect("the worker is there")
+    Shown::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")
 }
 
 /// What the endpoint does with one request.
@@ -126,4 +128,38 @@ fn serve(mut stream: TcpStream, act: Act, seen: &Mutex<Vec<(String, Value)>>) {
     };
     // The client may have given up already.
     drop(stream.write_all(said.as_bytes()));
+}
+
+/// A program made of a script.
+pub(crate) fn sh(script: &str) -> Program {
+    Program::new(vec!["sh".into(), "-c".into(), script.into()])
+}
+
+/// Whether a process runs; one that waits to be reaped does not.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    let status = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+    status.is_ok_and(|text| !text.rsplit(')').next().expect("a state").trim_start().starts_with('Z'))
+}
+
+/// Waits for a process to end, because a kill takes effect a little later.
+pub(crate) async fn is_soon_gone(pid: &str) -> bool {
+    for _ in 0..200 {
+        if !is_alive(pid) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    false
+}
+
+/// The number that a process has written to a file.
+pub(crate) async fn pid_in(file: &Path) -> String {
+    for _ in 0..500 {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text.trim().to_owned();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no process has written its number");
 }

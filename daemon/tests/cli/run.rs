@@ -332,3 +332,38 @@ done: {when: size(state.list) > 0}
     sandbox.run(&["signal", "last", "go"]).exits(2);
     sandbox.run(&["replay", "last"]).exits(0);
 }
+
+/// A board with one program that appends its number and how many requests it has had.
+const COUNTING: &str = r#"
+blueprint: 1
+name: counting
+state:
+  schema:
+    type: object
+    properties: {request: true, seen: {type: array, items: {type: array, items: {type: integer}}}}
+  initial: {seen: []}
+workers:
+  counter:
+    agent: command
+    restart: fresh
+    program: [sh, -c, 'sleep 60 & n=0; while read -r line; do n=$((n+1)); echo "[{\"op\":\"add\",\"path\":\"/seen/-\",\"value\":[$$,$n]}]"; done']
+    reads: [/seen]
+    writes: [{path: /seen/-, ops: [add]}]
+    limits: {invocations: 5}
+rules:
+  - {name: begin, trigger: start, run: counter}
+  - {name: go-on, trigger: {op: add, path: /seen/*}, run: counter}
+done: {when: size(state.seen) == 3}
+"#;
+
+#[test]
+fn a_program_that_declares_restart_serves_all_calls_and_is_gone_when_the_run_ends() {
+    let sandbox = Sandbox::new();
+    sandbox.write("counting.yaml", COUNTING);
+    let run = ["run", "counting.yaml", "--request", "{}", "--allow-inline", "--output", "json"];
+    let state = sandbox.run(&run).exits(0).json()["state"].clone();
+    let process = &state["seen"][0][0];
+    assert_eq!(state["seen"], json!([[process, 1], [process, 2], [process, 3]]));
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    assert!(status.is_empty() || status.contains(") Z "), "it still runs: {status}");
+}

@@ -75,12 +75,11 @@ impl Form {
     /// The form of the reply of a seat to what it was shown; none if even its shortest is too long, for a contract of
     /// very many grants.
     ///
-    /// `expandable`: places (JSON Pointers) that the reply may ask to be shown, none if it may not ask. Depends on its
-    /// arguments only. What it costs is bounded by what was shown and by the places it looks at.
-    pub fn of(shown: &Shown, expandable: &[String]) -> Option<Self> {
+    /// Depends on what was shown only. What it costs is bounded by that and by the places it looks at.
+    pub fn of(shown: &Shown) -> Option<Self> {
         let branches = Branches::of(shown);
         TRIES.iter().enumerate().find_map(|(nth, &how)| {
-            let schema = envelope(shown, &branches.found, expandable, how);
+            let schema = envelope(shown, &branches.found, how);
             let is_whole = nth <= 1 && !branches.is_cut;
             (schema.to_string().chars().count() <= CHARS_MAX).then_some(Self { schema, is_whole })
         })
@@ -183,7 +182,7 @@ fn value_of(schema: &Schema) -> Value {
 }
 
 /// The whole form.
-fn envelope(shown: &Shown, branches: &[Branch], expandable: &[String], how: Try) -> Value {
+fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     let limits = &shown.seat().worker.patch;
     let mut branches = branches.iter().map(|branch| operation(branch, how)).collect::<Vec<_>>();
     let patch = match branches.len() {
@@ -200,13 +199,13 @@ fn envelope(shown: &Shown, branches: &[Branch], expandable: &[String], how: Try)
     }
     properties.insert("patch".into(), patch);
     required.push("patch");
-    if !expandable.is_empty() {
-        let places = if expandable.len() <= how.places {
-            json!({"type": "string", "enum": expandable})
-        } else {
-            json!({"type": "string", "pattern": expression::any_of(&[expression::at_or_below("")])})
-        };
-        properties.insert("expand".into(), json!({"type": "array", "items": places, "maxItems": EXPAND_MAX}));
+    if shown.may_expand() {
+        let schema = &shown.plan().schema;
+        let reads = shown.seat().contract.reads().iter();
+        let readable: Vec<String> =
+            reads.map(|read| expression::at_or_below(&expression::of_pattern(read, schema, None))).collect();
+        let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
+        properties.insert("expand".into(), json!({"type": "array", "items": place, "maxItems": EXPAND_MAX}));
     }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }

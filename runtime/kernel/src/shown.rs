@@ -19,12 +19,14 @@ pub struct Shown {
     plan: Arc<Plan>,
     worker: WorkerName,
     basis: Arc<Basis>,
+    may_expand: bool,
 }
 
 impl Shown {
-    /// What `basis` holds, for a worker of the plan; none if there is no such worker.
-    pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>) -> Option<Self> {
-        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis })
+    /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
+    /// that it may ask for more.
+    pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>, may_expand: bool) -> Option<Self> {
+        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis, may_expand })
     }
 
     /// The compiled blueprint.
@@ -42,6 +44,11 @@ impl Shown {
         &self.basis
     }
 
+    /// Whether its view says that it may ask for more.
+    pub const fn may_expand(&self) -> bool {
+        self.may_expand
+    }
+
     /// The places whose whole values were shown, with these; none lies below another.
     pub fn values(&self) -> impl Iterator<Item = (&Pointer, &Node)> {
         let reads = self.basis.reads.iter();
@@ -57,6 +64,9 @@ impl fmt::Debug for Shown {
 
 impl PartialEq for Shown {
     fn eq(&self, other: &Self) -> bool {
-        self.worker == other.worker && self.basis == other.basis && Arc::ptr_eq(&self.plan, &other.plan)
+        self.worker == other.worker
+            && self.may_expand == other.may_expand
+            && self.basis == other.basis
+            && Arc::ptr_eq(&self.plan, &other.plan)
     }
 }

@@ -79,6 +79,7 @@ impl Actor for BoardSupervisor {
                 if let Some(generation) = state.generation.take() {
                     generation.drain().await;
                 }
+                state.context.options.agent.ended(state.published.board());
                 state.published.gone(RuntimeError::Closed(state.published.board().clone()));
                 // Whoever asked may have stopped waiting.
                 let _ = done.send(());
@@ -133,6 +134,7 @@ impl State {
             drop(myself.cast(Message::Restart(Beginning::MeltDown)));
         } else {
             tracing::error!(%board, reason, "the board is given up");
+            self.context.options.agent.ended(&board);
             self.published.gone(cause);
             myself.stop(None);
         }

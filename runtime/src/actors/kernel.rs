@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::record::Ended;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -176,6 +177,9 @@ impl State {
             };
             self.context.journal.append(batch).await?;
             running.keeping.recorded(&step.records);
+            if board.ended().is_some_and(Ended::is_final) {
+                self.context.options.agent.ended(board.id());
+            }
             self.published.publish(Snapshot::of(board, step.records.last()), step.records);
         }
         if let Some(token) = answered {

@@ -105,6 +105,7 @@ impl State {
     /// A board's supervisor has ended. It says why itself, unless it failed.
     fn board_ended(&self, published: &Arc<Published>, reason: &str) {
         let board = published.board().clone();
+        self.context.options.agent.ended(&board);
         published.gone(RuntimeError::Crashed { board, reason: reason.to_owned() });
         self.boards.remove(published);
     }

@@ -635,7 +635,7 @@ impl Draft<'_> {
         let hash = invoked.view;
         self.push(Body::Invoked(invoked));
         let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
-        let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis);
+        let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
             attempt,

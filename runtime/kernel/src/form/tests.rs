@@ -7,12 +7,22 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::digest::{Hasher, Salt};
-use crate::freshness::Basis;
+use crate::freshness::{Basis, Commits};
+use crate::id::{Seq, Version, WorkerName};
 use crate::plan::{Own, Plans as _};
 use crate::state::State;
 use crate::view;
 
 mod laws;
+
+/// Knows of no commit.
+struct Nobody;
+
+impl Commits for Nobody {
+    fn by(&self, _: Version) -> Option<(Seq, WorkerName)> {
+        None
+    }
+}
 
 /// A worker, a document and a view of it.
 pub(super) struct Scene {
@@ -33,17 +43,20 @@ impl Scene {
             state: &state,
             trigger: &json!({"kind": "start", "rule": "begin"}),
             feedback: &[],
+            expand: &[],
+            may_expand: true,
+            commits: &Nobody,
             budget,
         });
         let pointers =
             |texts: &[String]| texts.iter().map(|text| PointerBuf::parse(text).expect("a pointer")).collect();
         let basis = Basis { state, reads: pointers(&view.reads), members: pointers(&view.members) };
-        let shown = Shown::new(plan, "w".into(), Arc::new(basis)).expect("the worker is there");
+        let shown = Shown::new(plan, "w".into(), Arc::new(basis), view.may_expand).expect("the worker is there");
         Self { shown, view }
     }
 
     fn form(&self) -> Form {
-        Form::of(&self.shown, &[]).expect("a form")
+        Form::of(&self.shown).expect("a form")
     }
 }
 
@@ -206,13 +219,16 @@ fn a_worker_that_can_write_nothing_has_an_empty_patch_left() {
 
 #[test]
 fn an_intent_and_places_to_expand_are_asked_for_where_they_may_be_given() {
-    let worker =
-        json!({"agent": "llm", "writes": [{"path": "/answer"}], "patch": {"intent": "required", "max_ops": 3}});
-    let scene = Scene::new(&schema(), &state(), &worker, 4000);
-    let form = Form::of(&scene.shown, &["/claims/0".to_owned()]).expect("a form").schema;
+    let worker = json!({"agent": "llm", "reads": ["/list/*"], "writes": [{"path": "/answer"}], "patch": {"intent": "required", "max_ops": 3}});
+    let state = |count| json!({"list": vec!["x".repeat(50); count]});
+    let schema = json!({"properties": {"list": {"type": "array"}, "answer": {"type": "string"}}});
+    let form = Scene::new(&schema, &state(40), &worker, 1000).form().schema;
     assert_eq!(form["required"], json!(["intent", "patch"]));
     assert_eq!(form["properties"]["patch"]["maxItems"], 3);
-    assert_eq!(form["properties"]["expand"]["items"], json!({"type": "string", "enum": ["/claims/0"]}));
+    let expand = &form["properties"]["expand"]["items"]["pattern"];
+    assert!(expand.as_str().is_some_and(|pattern| pattern.starts_with("^/list/(0|[1-9]")), "{expand}");
+    let all = Scene::new(&schema, &state(2), &worker, 1000).form().schema;
+    assert_eq!(all["properties"]["expand"], Value::Null, "everything is shown");
 }
 
 #[test]
@@ -333,7 +349,7 @@ fn a_form_that_would_be_too_long_says_less_and_never_too_little() {
         assert_eq!(branches(&form.schema).len(), 2 * count);
     }
     let worker = json!({"agent": "llm", "reads": [""], "writes": writes(60)});
-    assert_eq!(Form::of(&Scene::new(&schema(), &large, &worker, 200_000).shown, &[]), None);
+    assert_eq!(Form::of(&Scene::new(&schema(), &large, &worker, 200_000).shown), None);
 }
 
 #[test]

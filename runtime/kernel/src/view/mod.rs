@@ -95,6 +95,8 @@ pub struct View {
     /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them, and none
     /// unless [`explain`] was asked: whether a readable place was shown wholly is for `reads` to say.
     pub summarised: Summarised,
+    /// Whether it says that more can be asked for.
+    pub may_expand: bool,
     /// Why it shows what it shows, in the order of the document; empty unless [`explain`] was asked.
     pub items: Vec<Item>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
@@ -247,6 +249,7 @@ impl Parts<'_> {
         } else {
             shown.text.push_str(&missing);
         }
+        let is_invited = !shown.is_everything && reserve.is_some() && self.may_expand;
         if !shown.is_everything && reserve.is_some() {
             shown.text.push_str(&dependencies::unresolved(&links, &shown.reads));
             shown.text.push_str(hint);
@@ -257,7 +260,7 @@ impl Parts<'_> {
             items.extend(self.not_readable());
         }
         let Shown { reads, members, summarised, .. } = shown;
-        View { text, reads, members, summarised, items, example: self.fixed.example.clone() }
+        View { text, reads, members, summarised, may_expand: is_invited, items, example: self.fixed.example.clone() }
     }
 
     /// Whether lines beside the state leave most of the room to it.
@@ -291,7 +294,7 @@ impl Parts<'_> {
             items.extend(self.not_readable());
         }
         let example = self.fixed.example.clone();
-        View { text, reads: Vec::new(), members: Vec::new(), summarised, items, example }
+        View { text, reads: Vec::new(), members: Vec::new(), summarised, may_expand: false, items, example }
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.

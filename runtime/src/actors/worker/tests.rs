@@ -68,7 +68,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
     let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
     let state = state::State::new(&json!({}), &Hasher::new(&Salt::ZERO));
     let basis = Basis { state, reads: Vec::new(), members: Vec::new() };
-    let shown = Shown::new(plan, "w".into(), Arc::new(basis)).expect("the worker is there");
+    let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
     let invocation = InvocationId(invocation);
     let call = Call {
         board: "b".into(),

@@ -204,3 +204,42 @@ async fn many_boards_run_side_by_side() {
     runtime.shutdown().await;
     assert_eq!(boards[0].propose(proposal("t", STEP)).await.expect_err("closed").code(), "board_closed");
 }
+
+/// An agent that remembers which boards it was told the end of.
+#[derive(Default)]
+struct Ended(std::sync::Mutex<Vec<BoardId>>);
+
+impl Ended {
+    fn has(&self, board: &BoardId) -> bool {
+        self.0.lock().expect("nobody panicked").contains(board)
+    }
+}
+
+impl Agent for Ended {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        if call.occurrence == 0 { replies(STEP) } else { never() }
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.0.lock().expect("nobody panicked").push(board.clone());
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_told_when_a_board_is_not_run_here_any_more() {
+    let (dir, agent) = (dir(), Arc::new(Ended::default()));
+    let runtime = runtime(sqlite(dir.path()), Arc::clone(&agent) as Arc<dyn Agent>).await;
+    let boards = [create(&runtime, steps(1)).await, create(&runtime, five_steps()).await];
+    let [done, closed] = &boards;
+    let stopped = create(&runtime, five_steps()).await;
+    done.ended().await.expect("ended");
+    assert!(agent.has(done.id()), "it is told before anybody sees the end");
+    for board in [closed, &stopped] {
+        until(&mut board.subscribe(None), Kind::Committed).await;
+        assert!(!agent.has(board.id()));
+    }
+    runtime.close(closed.id()).await;
+    assert!(agent.has(closed.id()) && !agent.has(stopped.id()));
+    runtime.shutdown().await;
+    assert!(agent.has(stopped.id()));
+}

@@ -201,6 +201,7 @@ fn run<S: Strategy>(cases: u32, situations: S, law: impl Fn(S::Value) -> Result<
 fn judged(scene: &Scene, reply: Value) -> Verdict {
     let basis = scene.shown.basis();
     let context = Context {
+        expansions_left: 0,
         base: basis.state.version(),
         basis: Some(basis),
         invocation: None,

@@ -1,0 +1,99 @@
+//! The lines that a process writes: what it answers, and what it says of itself.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+
+use crate::one_line;
+
+/// Bytes of standard error that go to the log; what comes after is read and forgotten.
+const LOGGED_MAX: usize = 64 * 1024;
+
+/// Characters of one line of standard error that are kept.
+pub(super) const LINE_MAX: usize = 500;
+
+/// What came out of a process's standard output.
+pub(super) enum Output {
+    /// A line, without its end.
+    Line(Vec<u8>),
+    /// The beginning of a line that is too long.
+    TooLong,
+    /// Nothing.
+    Closed,
+}
+
+/// Standard output, line by line. A read that is given up loses nothing.
+pub(super) struct Lines<R> {
+    reader: BufReader<R>,
+    /// The line so far.
+    line: Vec<u8>,
+    /// Bytes looked at since the last line that was given out.
+    seen: u64,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(stdout: R) -> Self {
+        Self { reader: BufReader::new(stdout), line: Vec::new(), seen: 0 }
+    }
+
+    /// The next line that is not blank, its end not counted of at most `max` bytes together with the blank ones before.
+    pub(super) async fn next(&mut self, max: u64) -> io::Result<Output> {
+        loop {
+            let bytes = self.reader.fill_buf().await?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(bytes.len(), |end| end + 1);
+            let is_over = bytes.is_empty() || end.is_some();
+            self.line.extend_from_slice(&bytes[..taken]);
+            self.reader.consume(taken);
+            self.seen += taken as u64;
+            if self.seen > max + u64::from(end.is_some()) {
+                return Ok(Output::TooLong);
+            }
+            if is_over && !self.line.trim_ascii().is_empty() {
+                self.seen = 0;
+                return Ok(Output::Line(std::mem::take(&mut self.line).trim_ascii().to_vec()));
+            }
+            if taken == 0 {
+                return Ok(Output::Closed);
+            }
+            if is_over {
+                self.line.clear();
+            }
+        }
+    }
+}
+
+/// The last line that a process wrote to its standard error.
+#[derive(Default)]
+pub(super) struct LastWords(Mutex<String>);
+
+impl LastWords {
+    /// The line; empty if there was none.
+    pub(super) fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads standard error to its end, so that the program never waits for us to do so; keeps its last line.
+    pub(super) async fn drain(&self, stderr: impl AsyncRead + Unpin, worker: &str) {
+        let mut stderr = BufReader::new(stderr);
+        let mut logged = 0;
+        loop {
+            let mut line = Vec::new();
+            // A line without an end comes in pieces of this size.
+            let piece = (&mut stderr).take(LOGGED_MAX as u64).read_until(b'\n', &mut line).await;
+            if !matches!(piece, Ok(1..)) {
+                return;
+            }
+            let text = one_line(&String::from_utf8_lossy(&line), LINE_MAX);
+            if text.is_empty() {
+                continue;
+            }
+            if logged < LOGGED_MAX {
+                logged += line.len();
+                tracing::debug!(worker, stderr = %text, "a program says");
+            }
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        }
+    }
+}
