@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::endpoint::{ANSWER_TOKENS, Act, Endpoint};
 use crate::sandbox::{NOTES, Sandbox};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
@@ -366,4 +367,54 @@ fn a_reader_that_goes_away_ends_a_listing_quietly() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so() {
+    let sandbox = Sandbox::new();
+    let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
+    let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
+    let head = head.replace("agent: script", "agent: llm\n    limits: {reply_tokens: 40, timeout: 60s}");
+    sandbox.write("model.yaml", format!("{head}  checker:\n{rest}"));
+    let reply = r#"{"patch": [{"op": "add", "path": "/notes/-", "value": {"text": "said", "status": "draft"}}]}"#;
+    let endpoint = Endpoint::new(vec![Act::Hang, Act::Say(reply.to_owned())]);
+    let model = ["--model-url", &endpoint.url, "--model", "m"];
+    let mut child = sandbox
+        .command(&["run", "model.yaml", "--request", REQUEST])
+        .args(model)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary can be run");
+    let until = Instant::now() + Duration::from_secs(60);
+    while endpoint.requests().is_empty() {
+        assert!(Instant::now() < until, "no request came");
+        std::thread::yield_now();
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let reserved = |sandbox: &Sandbox| {
+        let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+        let invoked = log.iter().find(|record| record["kind"] == "invoked" && record["worker"] == "writer");
+        invoked.expect("it was recorded before it was made")["reserved"].as_u64().expect("a number")
+    };
+    let reserved = reserved(&sandbox);
+    assert!(reserved > 40, "the prompt and the longest reply: {reserved}");
+
+    let done =
+        sandbox.command(&["resume", "last", "--output", "json"]).args(model).output().expect("the binary can be run");
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(endpoint.requests().len(), 2, "the call that was lost, and that call again");
+    assert_eq!(endpoint.requests()[0]["messages"], endpoint.requests()[1]["messages"]);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    let tokens = &cost["tokens"];
+    assert_eq!((&tokens["spent"], &tokens["cached"]), (&json!(reserved + ANSWER_TOKENS), &json!(20)), "{cost}");
+    assert_eq!((&tokens["unanswered"], &tokens["reserved"]), (&json!(reserved), &json!(0)), "{cost}");
+    let text = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert!(text.contains(&format!("charged without an answer: {reserved}")), "{text}");
+    sandbox.run(&["replay", "last"]).exits(0);
+
+    // Once more changes nothing.
+    sandbox.run(&["resume", "last"]).exits(0);
+    assert_eq!(sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json(), cost);
 }

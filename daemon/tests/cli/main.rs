@@ -2,6 +2,7 @@
 
 mod approval;
 mod check;
+mod endpoint;
 mod history;
 mod interruption;
 mod kernel;

@@ -1,0 +1,137 @@
+//! Runs one board to its end with a language model behind an OpenAI-compatible server, and reads its journal.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use patchboard_agents::config::{Config, Environment, Model, Program};
+use patchboard_agents::llm::install_tls_provider;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::lint;
+use patchboard_kernel::pipeline;
+use patchboard_kernel::plan::Plan;
+use patchboard_kernel::record::{Author, Body, Record};
+use patchboard_kernel::source::Source;
+use patchboard_kernel::state::State;
+use patchboard_runtime::journal::Journal;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Options, Runtime};
+use serde_json::Value;
+
+use super::results::Attempt;
+
+/// Who plays.
+#[derive(Clone)]
+pub struct Player {
+    /// The model.
+    pub model: Model,
+    /// The program of the `environment` seat, if there is one.
+    pub environment: Option<Program>,
+    /// The longest that one board may take.
+    pub limit: Duration,
+}
+
+/// What a board came to.
+pub struct Played {
+    /// The board.
+    pub board: String,
+    /// How it ended, and why; `timeout` if it was given up.
+    pub end: (String, String),
+    /// Seconds.
+    pub seconds: f64,
+    /// The document it left.
+    pub state: State,
+    /// Whether that breaks the blueprint's schema or invariants.
+    pub is_invalid: bool,
+    /// Attempts of language models, in the order of the journal.
+    pub attempts: Vec<Attempt>,
+    /// Its records.
+    pub records: Vec<Record>,
+}
+
+/// A blueprint file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let source = Source::read(&path.display().to_string(), &text).map_err(|finding| finding.message)?;
+    let report = lint::check(&source);
+    report.blueprint.ok_or_else(|| format!("{}: {:?}", path.display(), report.findings).into())
+}
+
+impl Player {
+    /// Plays one board; its journal is kept in `data`.
+    ///
+    /// # Errors
+    /// The board cannot be made, or its journal not be written.
+    pub async fn play(&self, blueprint: &Blueprint, request: Value, data: &Path) -> Result<Played, Box<dyn Error>> {
+        let mut config = Config { any_model: Some(self.model.clone()), ..Config::default() };
+        config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));
+        let seats = Seats::new(config, &Environment::of_process(), Inline::Refused);
+        if let Some(problem) = seats.check(blueprint).first() {
+            return Err(problem.to_string().into());
+        }
+        let journal = Arc::new(SqliteJournal::open(data)?);
+        let options = Options::new(Arc::new(seats));
+        let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
+        let begun = Instant::now();
+        let board = runtime.create(blueprint.clone(), request, None).await?;
+        let end = match tokio::time::timeout(self.limit, board.ended()).await {
+            Ok(ended) => {
+                let ended = ended?;
+                (ended.end.to_string(), ended.cause.to_string())
+            }
+            Err(_) => {
+                board.cancel().await?;
+                ("timeout".to_owned(), "timeout".to_owned())
+            }
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let snapshot = board.snapshot();
+        let records = journal.records(board.id(), None, usize::MAX)?;
+        runtime.shutdown().await;
+        let plan = Plan::compile(Arc::new(blueprint.clone()))?;
+        let is_invalid = !pipeline::check_initial(&plan, &snapshot.state).is_empty();
+        let attempts = attempts(blueprint, &records);
+        let (board, state) = (snapshot.board.to_string(), snapshot.state.clone());
+        Ok(Played { board, end, seconds, state, is_invalid, attempts, records })
+    }
+}
+
+/// A model behind a server.
+pub fn model(url: &str, name: &str, seed: i64) -> Model {
+    install_tls_provider();
+    Model { seed: Some(seed), ..Model::new(url, name) }
+}
+
+/// The attempts of language models.
+fn attempts(blueprint: &Blueprint, records: &[Record]) -> Vec<Attempt> {
+    let is_llm = |by: &Author| blueprint.workers.get(&by.worker).is_some_and(|worker| worker.agent == AgentKind::Llm);
+    let attempt = |record: &Record| {
+        let (by, outcome, code) = match record.body().ok()? {
+            Body::Committed(body) => (body.by, "committed", None),
+            Body::NoOp(body) => (body.by, "no_op", None),
+            Body::Expanded(body) => (body.by, "expanded", None),
+            Body::Approval(body) => (body.by, "awaiting_approval", None),
+            Body::Rejected(body) => (body.by, "rejected", Some(format!("{}/{}", body.stage, body.code))),
+            Body::Failed(body) => (body.by, "failed", Some(body.code.to_string())),
+            _ => return None,
+        };
+        let number = by.attempt.as_ref().filter(|_| is_llm(&by))?.number;
+        let usage = by.usage.unwrap_or_default();
+        let (prompt, completion, cached) = (usage.prompt, usage.completion, usage.cached);
+        Some(Attempt {
+            worker: by.worker.to_string(),
+            number,
+            outcome: outcome.into(),
+            code,
+            prompt,
+            completion,
+            cached,
+        })
+    };
+    records.iter().filter_map(attempt).collect()
+}

@@ -1,0 +1,166 @@
+//! What runs came to, one JSON line each, so that an interrupted evaluation goes on where it stopped.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What one run is of.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Question or game.
+    pub task: String,
+    /// What played it.
+    pub system: String,
+    /// The model's seed.
+    pub seed: i64,
+}
+
+/// What came of one attempt of a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The worker.
+    pub worker: String,
+    /// Which attempt of its invocation, from 1; those that a conflict or a lost process cost count.
+    pub number: u32,
+    /// `committed`, `no_op`, `expanded`, `rejected`, `failed` or `awaiting_approval`.
+    pub outcome: String,
+    /// Stage and code of a rejection, or the code of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Tokens of the prompt.
+    pub prompt: u64,
+    /// Tokens of the reply.
+    pub completion: u64,
+    /// Tokens of the prompt that were cached.
+    pub cached: u64,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// What it is of.
+    #[serde(flatten)]
+    pub key: Key,
+    /// The board, in the journal beside the results.
+    pub board: String,
+    /// How it ended; `timeout` if it was given up.
+    pub end: String,
+    /// Why.
+    pub cause: String,
+    /// Seconds.
+    pub seconds: f64,
+    /// Attempts of language models, in the order of the journal.
+    pub attempts: Vec<Attempt>,
+    /// Whether the document it left breaks the blueprint's schema or invariants.
+    pub is_invalid: bool,
+    /// What the evaluation measured of it.
+    pub measures: BTreeMap<String, f64>,
+    /// What people may want to see of it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub shown: Value,
+}
+
+impl Run {
+    /// Tokens of all attempts.
+    pub fn tokens(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.prompt + attempt.completion).sum()
+    }
+
+    /// A measure; 0 if there is none of that name.
+    pub fn measure(&self, name: &str) -> f64 {
+        self.measures.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+/// The results of an evaluation.
+pub struct Results {
+    file: File,
+    runs: Vec<Run>,
+}
+
+impl Results {
+    /// Those in a file, which is made if it is not there. A last line that was not written to its end is taken off.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or holds something else.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut runs = Vec::new();
+        let mut whole = 0;
+        match File::open(path) {
+            Ok(file) => {
+                let mut reader = BufReader::new(file);
+                let mut line = String::new();
+                while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
+                    let run = serde_json::from_str(&line)
+                        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+                    runs.push(run);
+                    whole += line.len() as u64;
+                    line.clear();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.set_len(whole)?;
+        Ok(Self { file, runs })
+    }
+
+    /// All runs, in the order in which they ended.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Whether a run of this key has ended.
+    pub fn has(&self, key: &Key) -> bool {
+        self.runs.iter().any(|run| run.key == *key)
+    }
+
+    /// Adds a run, durably.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, run: Run) -> io::Result<()> {
+        let mut line = serde_json::to_string(&run)?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes())?;
+        self.file.sync_data()?;
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(task: &str) -> Run {
+        let key = Key { task: task.into(), system: "s".into(), seed: 1 };
+        let (board, end, cause) = ("b".into(), "done".into(), "done".into());
+        let (attempts, measures, shown) = (Vec::new(), BTreeMap::new(), Value::Null);
+        Run { key, board, end, cause, seconds: 1.5, attempts, is_invalid: false, measures, shown }
+    }
+
+    #[test]
+    fn what_was_written_whole_is_kept_and_what_was_not_is_run_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("runs.jsonl");
+        let mut results = Results::open(&path).expect("made");
+        results.add(run("one")).expect("written");
+        results.add(run("two")).expect("written");
+        drop(results);
+        let text = std::fs::read_to_string(&path).expect("readable");
+        std::fs::write(&path, &text[..text.len() - 5]).expect("cut");
+        let mut results = Results::open(&path).expect("read");
+        assert_eq!(results.runs(), [run("one")]);
+        assert!(results.has(&run("one").key) && !results.has(&run("two").key));
+        results.add(run("two")).expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), text);
+        std::fs::write(&path, "something else\n").expect("written");
+        assert!(Results::open(&path).is_err());
+    }
+}

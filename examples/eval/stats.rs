@@ -1,0 +1,99 @@
+//! Intervals for what was counted and measured: Wilson's for proportions, the paired bootstrap for the rest.
+
+/// The 0.975 quantile of the normal distribution: intervals are of 95 %.
+const Z: f64 = 1.959_963_984_540_054;
+/// How often a sample is drawn anew.
+const RESAMPLES: usize = 10_000;
+
+/// An estimate and its 95 % interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// What was found.
+    pub estimate: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// Wilson's score interval of a proportion; none of nothing.
+pub fn wilson(successes: usize, of: usize) -> Option<Interval> {
+    if of == 0 {
+        return None;
+    }
+    let (n, p) = (of as f64, successes as f64 / of as f64);
+    let z2 = Z * Z;
+    let centre = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt() / (1.0 + z2 / n);
+    Some(Interval { estimate: p, low: (centre - half).max(0.0), high: (centre + half).min(1.0) })
+}
+
+/// The mean of the differences of pairs, first minus second, with the percentile interval of its bootstrap; none of
+/// nothing. The same seed gives the same interval.
+pub fn paired_bootstrap(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
+    let differences: Vec<f64> = pairs.iter().map(|(one, other)| one - other).collect();
+    bootstrap(&differences, seed)
+}
+
+/// The mean, with the percentile interval of its bootstrap; none of nothing. The same seed gives the same interval.
+pub fn bootstrap(values: &[f64], seed: u64) -> Option<Interval> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut random = SplitMix(seed);
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| (0..values.len()).map(|_| values[random.below(values.len())]).sum::<f64>() / values.len() as f64)
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let at = |quantile: f64| means[((RESAMPLES - 1) as f64 * quantile).round() as usize];
+    let estimate = values.iter().sum::<f64>() / values.len() as f64;
+    Some(Interval { estimate, low: at(0.025), high: at(0.975) })
+}
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * limit as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: Option<Interval>, low: f64, high: f64) {
+        let found = found.expect("an interval");
+        assert!((found.low - low).abs() < 5e-4 && (found.high - high).abs() < 5e-4, "{found:?}");
+    }
+
+    #[test]
+    fn wilsons_interval_is_the_published_one() {
+        // Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I.
+        close(wilson(81, 263), 0.2553, 0.3662);
+        close(wilson(15, 148), 0.0624, 0.1605);
+        close(wilson(0, 20), 0.0, 0.1611);
+        close(wilson(1, 29), 0.0061, 0.1718);
+        assert_eq!(wilson(0, 0), None);
+    }
+
+    #[test]
+    fn the_bootstrap_holds_the_mean_and_repeats_itself() {
+        let pairs: Vec<(f64, f64)> = (0..40).map(|n| (f64::from(n % 7), f64::from(n % 5))).collect();
+        let one = paired_bootstrap(&pairs, 7).expect("an interval");
+        assert_eq!(Some(one), paired_bootstrap(&pairs, 7));
+        assert!(one.low < one.estimate && one.estimate < one.high);
+        // Against the normal approximation: the half width is about 1.96 standard errors.
+        let n = pairs.len() as f64;
+        let variance = pairs.iter().map(|(a, b)| (a - b - one.estimate).powi(2)).sum::<f64>() / (n - 1.0);
+        let half = Z * (variance / n).sqrt();
+        assert!(((one.high - one.low) / 2.0 - half).abs() < half / 10.0, "{one:?} {half}");
+        assert_eq!(bootstrap(&[2.0; 5], 1), Some(Interval { estimate: 2.0, low: 2.0, high: 2.0 }));
+        assert_eq!(bootstrap(&[], 1), None);
+    }
+}

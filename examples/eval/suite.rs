@@ -1,0 +1,127 @@
+//! The loop of an evaluation: every task by every system with every seed, once, with progress, from where it stopped.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use patchboard_agents::config::{Program, Structured};
+use patchboard_kernel::blueprint::Blueprint;
+use serde_json::Value;
+
+use super::play::{Played, Player, model};
+use super::results::{Key, Results, Run};
+
+/// What every evaluation is told.
+#[derive(Args, Debug)]
+pub struct Flags {
+    /// The OpenAI-compatible server, like http://127.0.0.1:18080/v1
+    #[arg(long, value_name = "URL")]
+    pub model_url: String,
+    /// The model's name there
+    #[arg(long, value_name = "NAME")]
+    pub model: String,
+    /// Where results, journals and the report are kept; what is there already is not run again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// How many tasks, from the first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub count: usize,
+    /// What plays: any of patchboard, patchboard-generic, patchboard-free
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "patchboard")]
+    pub systems: Vec<String>,
+    /// The model's seeds
+    #[arg(long, value_name = "SEEDS", value_delimiter = ',', default_value = "1")]
+    pub seeds: Vec<i64>,
+    /// Seconds after which a run is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    pub limit: u64,
+    /// Print the report of what is there, and run nothing
+    #[arg(long)]
+    pub report: bool,
+}
+
+/// One task.
+pub struct Task {
+    /// Its name, unique in the evaluation.
+    pub name: String,
+    /// What the board is asked.
+    pub request: Value,
+}
+
+/// What replies are held to, by the name of the system: the form derived from contract and view, the generic form of a
+/// patch, or nothing.
+pub const SYSTEMS: [(&str, Structured); 3] = [
+    ("patchboard", Structured::Derived),
+    ("patchboard-generic", Structured::Generic),
+    ("patchboard-free", Structured::Off),
+];
+
+/// Runs what was not run yet; all results.
+///
+/// # Errors
+/// Files, an unknown system, or a server that does not answer.
+pub async fn run(
+    flags: &Flags,
+    blueprint: &Blueprint,
+    environment: Option<&Program>,
+    tasks: &[Task],
+    measure: impl Fn(&Task, &Played) -> (Vec<(&'static str, f64)>, Value),
+) -> Result<Results, Box<dyn Error>> {
+    std::fs::create_dir_all(&flags.out)?;
+    let mut results = Results::open(&flags.out.join("runs.jsonl"))?;
+    if flags.report {
+        return Ok(results);
+    }
+    let mut keys = Vec::new();
+    for seed in &flags.seeds {
+        for (nth, task) in tasks.iter().enumerate() {
+            for system in &flags.systems {
+                let Some((name, structured)) = SYSTEMS.iter().find(|(name, _)| name == system) else {
+                    let known: Vec<&str> = SYSTEMS.iter().map(|(name, _)| *name).collect();
+                    return Err(format!("there is no system {system}; there are {}", known.join(", ")).into());
+                };
+                let key = Key { task: task.name.clone(), system: (*name).to_owned(), seed: *seed };
+                keys.push((key, nth, *structured));
+            }
+        }
+    }
+    let bar = ProgressBar::new(keys.len() as u64)
+        .with_style(ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len}, {eta} left: {msg}")?);
+    for (key, nth, structured) in keys {
+        if results.has(&key) {
+            bar.inc(1);
+            continue;
+        }
+        bar.set_message(format!("{} by {}", key.task, key.system));
+        bar.tick();
+        let mut model = model(&flags.model_url, &flags.model, key.seed);
+        model.structured = structured;
+        let limit = Duration::from_secs(flags.limit);
+        let player = Player { model, environment: environment.cloned(), limit };
+        let task = &tasks[nth];
+        let played = player.play(blueprint, task.request.clone(), &flags.out.join("boards")).await?;
+        let is_deaf = |attempt: &super::results::Attempt| attempt.code.as_deref() == Some("unreachable");
+        if !played.attempts.is_empty() && played.attempts.iter().all(is_deaf) {
+            return Err(format!("{} does not answer; start it and repeat the command", flags.model_url).into());
+        }
+        let (measures, shown) = measure(task, &played);
+        let measures = measures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let Played { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
+        let run = Run { key, board, end, cause, seconds, attempts, is_invalid, measures, shown };
+        bar.println(format!(
+            "{} by {}: {} ({}), {:.0} s, {} tokens",
+            run.key.task,
+            run.key.system,
+            run.end,
+            run.cause,
+            run.seconds,
+            run.tokens()
+        ));
+        results.add(run)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}

@@ -1,0 +1,205 @@
+//! Puts HotpotQA questions to `blueprints/evidence-review.yaml` and measures what comes of them.
+//!
+//! The file is a JSON array in the HotpotQA form: `question`, `answer`, `context` (titles and sentences), and
+//! `supporting_facts` (title and number of each sentence that is needed). Every run is a board in the journal of OUT, so
+//! `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//!
+//! | measure | of one question |
+//! |---|---|
+//! | `answered` | 1 if the answer is the expected one, compared as the HotpotQA scorer does |
+//! | `claims`, `unsupported` | claims made, and how many are no sentence of a given document |
+//! | `needed`, `covered` | sentences that are needed, and how many of them were verified |
+//! | `verified`, `precise` | sentences verified, and how many of them are needed |
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use patchboard_examples::eval::play::{self, Played};
+use patchboard_examples::eval::report;
+use patchboard_examples::eval::results::Run;
+use patchboard_examples::eval::suite::{self, Flags, Task};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Evaluate the evidence review on HotpotQA questions
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// A JSON array of questions in the HotpotQA form
+    #[arg(value_name = "FILE")]
+    questions: PathBuf,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    question: String,
+    answer: String,
+    context: Context,
+    supporting_facts: Facts,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    title: Vec<String>,
+    sentences: Vec<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Facts {
+    title: Vec<String>,
+    sent_id: Vec<usize>,
+}
+
+impl Question {
+    /// The given documents, without empty sentences.
+    fn documents(&self) -> Vec<Value> {
+        let given = self.context.title.iter().zip(&self.context.sentences);
+        let document = |(title, sentences): (&String, &Vec<String>)| {
+            let sentences: Vec<&str> = sentences.iter().map(|one| one.trim()).filter(|one| !one.is_empty()).collect();
+            json!({"title": title, "sentences": sentences})
+        };
+        given.map(document).collect()
+    }
+
+    fn sentences(&self) -> BTreeSet<&str> {
+        self.context.sentences.iter().flatten().map(|sentence| sentence.trim()).collect()
+    }
+
+    /// The sentences that are needed to answer; a number that there is no sentence of is left out.
+    fn needed(&self) -> BTreeSet<&str> {
+        let facts = self.supporting_facts.title.iter().zip(&self.supporting_facts.sent_id);
+        let sentence = |(title, number): (&String, &usize)| {
+            let document = self.context.title.iter().position(|one| one == title)?;
+            Some(self.context.sentences.get(document)?.get(*number)?.trim())
+        };
+        facts.filter_map(sentence).collect()
+    }
+
+    fn measure(&self, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
+        let state = played.state.root().to_value();
+        let texts = |name: &str| -> Vec<String> {
+            let list = state[name].as_array().into_iter().flatten();
+            list.filter_map(Value::as_str).map(|text| text.trim().to_owned()).collect()
+        };
+        let (given, needed) = (self.sentences(), self.needed());
+        let (claims, verified) = (texts("claims"), texts("verified"));
+        let count = |list: &[String], of: &BTreeSet<&str>| list.iter().filter(|one| of.contains(one.as_str())).count();
+        let covered = needed.iter().filter(|one| verified.iter().any(|verified| verified == *one)).count();
+        let answer = state["answer"]["text"].as_str();
+        let is_answered = answer.is_some_and(|answer| normalised(answer) == normalised(&self.answer));
+        let measures = vec![
+            ("answered", f64::from(u8::from(is_answered))),
+            ("claims", claims.len() as f64),
+            ("unsupported", (claims.len() - count(&claims, &given)) as f64),
+            ("needed", needed.len() as f64),
+            ("covered", covered as f64),
+            ("verified", verified.len() as f64),
+            ("precise", count(&verified, &needed) as f64),
+        ];
+        (measures, json!({"expected": self.answer, "given": answer}))
+    }
+}
+
+/// As the HotpotQA scorer compares: lower case, without punctuation, articles and double spaces.
+fn normalised(text: &str) -> String {
+    let text: String = text.to_lowercase().chars().filter(|c| !c.is_ascii_punctuation()).collect();
+    let words = text.split_whitespace().filter(|word| !matches!(*word, "a" | "an" | "the"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match evaluate(&Arguments::parse()).await {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let file = &arguments.questions;
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut questions: Vec<Question> =
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    questions.truncate(arguments.flags.count);
+    let blueprint = play::blueprint(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints/evidence-review.yaml"))?;
+    let task = |(number, question): (usize, &Question)| Task {
+        name: format!("{:03}", number + 1),
+        request: json!({"question": question.question, "documents": question.documents()}),
+    };
+    let tasks: Vec<Task> = questions.iter().enumerate().map(task).collect();
+    let measure = |task: &Task, played: &Played| {
+        let number: usize = task.name.parse().unwrap_or(1);
+        questions[number - 1].measure(played)
+    };
+    let results = suite::run(&arguments.flags, &blueprint, None, &tasks, measure).await?;
+    Ok(report(results.runs()))
+}
+
+fn report(runs: &[Run]) -> String {
+    let rows: Vec<Vec<String>> = report::by_system(runs)
+        .into_iter()
+        .map(|(system, runs)| {
+            let sum = |name: &str| runs.iter().map(|run| run.measure(name)).sum::<f64>() as usize;
+            let each = |of: &dyn Fn(&Run) -> f64| runs.iter().map(|run| of(run)).collect::<Vec<_>>();
+            vec![
+                system.to_owned(),
+                report::share(sum("answered"), runs.len()),
+                report::share(sum("unsupported"), sum("claims")),
+                report::share(sum("covered"), sum("needed")),
+                report::share(sum("precise"), sum("verified")),
+                report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
+                report::mean(&each(&|run| run.attempts.len() as f64), 1),
+                report::mean(&each(&|run| run.tokens() as f64), 0),
+                report::mean(&each(&|run| run.seconds), 0),
+            ]
+        })
+        .collect();
+    let heading = [
+        "system",
+        "answered",
+        "unsupported claims",
+        "needed sentences verified",
+        "verified that are needed",
+        "invalid documents",
+        "calls",
+        "tokens",
+        "seconds",
+    ];
+    let questions: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            let shown = |name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
+            let part = |one: &str, of: &str| format!("{} of {}", run.measure(one), run.measure(of));
+            let end = format!("{} ({})", run.end, run.cause);
+            let (task, system) = (run.key.task.clone(), run.key.system.clone());
+            vec![
+                task,
+                system,
+                shown("expected"),
+                shown("given"),
+                end,
+                part("covered", "needed"),
+                run.tokens().to_string(),
+            ]
+        })
+        .collect();
+    let single = ["question", "system", "expected", "given", "end", "needed sentences verified", "tokens"];
+    let tokens = report::differences(runs, "patchboard", |run| run.tokens() as f64, 0);
+    format!(
+        "{}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of patchboard:\n\n{}\n{}",
+        report::table(&heading, &rows),
+        report::first_attempts(runs),
+        report::table(&["system", "pairs", "difference"], &tokens),
+        report::table(&single, &questions)
+    )
+}

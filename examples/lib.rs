@@ -1,0 +1,3 @@
+//! What the examples share: evaluations of boards that a language model plays.
+
+pub mod eval;

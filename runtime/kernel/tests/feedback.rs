@@ -1,0 +1,70 @@
+//! What a worker is told of refusals: of its own all, of others those where it writes, without values.
+
+mod played;
+
+use patchboard_kernel::record::Body;
+use played::Played;
+use serde_json::json;
+
+/// Two who write claims, and one who writes notes.
+fn review() -> Played {
+    let claims = json!({"type": "array", "items": {"type": "object", "properties": {"status": {"enum": ["draft"]}}}});
+    let writer = |path: &str| json!({"agent": "llm", "reads": ["/notes"], "writes": [{"path": path, "ops": ["add", "replace"]}]});
+    Played::new(json!({
+        "state": {"schema": {"type": "object", "properties": {"claims": claims}}, "initial": {"claims": [], "notes": []}},
+        "concurrency": 9,
+        "workers": {"one": writer("/claims/-"), "two": writer("/claims/-"), "three": writer("/claims/*/status"),
+            "scribe": writer("/notes/-")},
+        "rules": [
+            {"name": "one", "trigger": {"signal": "one"}, "run": "one"},
+            {"name": "two", "trigger": {"signal": "two"}, "run": "two"},
+            {"name": "three", "trigger": {"signal": "three"}, "run": "three"},
+            {"name": "scribe", "trigger": {"signal": "scribe"}, "run": "scribe"},
+        ],
+    }))
+}
+
+/// The lines about refusals that a worker is shown when it is woken now.
+fn told(played: &mut Played, worker: &str) -> Vec<String> {
+    played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null) });
+    let lines = played.view().lines().skip_while(|line| *line != "## Refused before").skip(1);
+    lines.take_while(|line| !line.starts_with("## ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn others_refusals_where_a_worker_writes_are_told_without_values() {
+    let mut played = review();
+    let secret = json!([{"op": "add", "path": "/claims/-", "value": {"status": "S3CRET"}}]);
+    played.direct("one", &secret.to_string());
+    let expected = ["- schema/schema_violation of one", "  /claims/0/status (enum): schema_violation"];
+    assert_eq!(told(&mut played, "two"), expected);
+    assert_eq!(told(&mut played, "three"), expected, "it may write what was broken");
+    assert_eq!(told(&mut played, "scribe"), [""; 0], "that is none of its business");
+    assert!(told(&mut played, "one").concat().contains("S3CRET"), "what it wrote itself it may see");
+    let seqs: Vec<usize> = played
+        .bodies()
+        .filter_map(|body| match body {
+            Body::Invoked(invoked) => Some(invoked.feedback.len()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seqs, [1, 1, 0, 1]);
+
+    // It is over with the author's next commit.
+    played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": {"status": "draft"}}]).to_string());
+    assert_eq!(told(&mut played, "two"), [""; 0]);
+    played.holds();
+}
+
+#[test]
+fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
+    let mut played = review();
+    for value in 0..5 {
+        played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": value}]).to_string());
+        played.direct("two", &json!([{"op": "add", "path": "/claims/-", "value": {"status": value}}]).to_string());
+    }
+    let lines = told(&mut played, "two");
+    let of = |end: &str| lines.iter().filter(|line| line.starts_with("- ") && line.ends_with(end)).count();
+    assert_eq!((of(" of one"), of("schema_violation")), (2, 3), "{lines:#?}");
+    played.holds();
+}
