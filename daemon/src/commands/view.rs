@@ -24,6 +24,7 @@ Examples:
   patchboard view last extractor
   patchboard view last extractor --explain
   patchboard view last extractor --expand /sources/3
+  patchboard view last extractor --schema | jq .
   patchboard view last extractor --at 3 --output json | jq .reads
   patchboard view last extractor --output json | jq '{freshness, reads, members}'")]
 pub(crate) struct Arguments {
@@ -38,6 +39,9 @@ pub(crate) struct Arguments {
     /// List what the view shows, summarises and leaves out instead, each with the reason
     #[arg(long)]
     explain: bool,
+    /// Print the JSON Schema instead that a language model's reply to this view is held to
+    #[arg(long, conflicts_with = "explain")]
+    schema: bool,
     /// As if the worker had asked to be shown this place (a JSON Pointer); may be given several times
     #[arg(long, value_name = "PLACE")]
     expand: Vec<String>,
@@ -53,7 +57,14 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             .help(format!("its workers are {}", workers.join(", ")))
             .detail("workers", json!(workers))
     })?;
-    if output.is_json() {
+    if arguments.schema {
+        let form = board.previewed_form(&arguments.worker.as_str().into(), &view);
+        let schema = form.map(|form| form.schema).ok_or_else(|| {
+            Failure::refused("no_schema", "its contract has too many grants for a schema of their own")
+                .help("such a worker's replies are held to the operations of its grants only")
+        })?;
+        output.json(&schema)?;
+    } else if output.is_json() {
         output.json(&json!({
             "board": summary.id,
             "worker": arguments.worker,

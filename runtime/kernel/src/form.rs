@@ -5,6 +5,7 @@
 //! The schema never tells more of the document than the worker may read.
 //!
 //! * `places` finds where a grant can be used, `origins` what can be copied and moved there;
+//! * `members` knows the lists that invariants say a value must be in;
 //! * `value` joins the schemas of a value into one that decoders know;
 //! * `expression` writes regular expressions for places that cannot be listed.
 //!
@@ -15,6 +16,7 @@
 //! them may be there already, and where a worker may write and not read.
 
 mod expression;
+mod members;
 mod origins;
 mod places;
 #[cfg(test)]
@@ -28,7 +30,9 @@ use crate::contract::Granted;
 use crate::pattern::Pattern;
 use crate::schema::Schema;
 use crate::shown::Shown;
+use crate::tree::Node;
 
+use members::Members;
 use origins::Move;
 use places::{Document, Need, PLACES_MAX, Places};
 use value::Detail;
@@ -112,8 +116,9 @@ impl Branches {
             let portable =
                 |schema: Option<&Value>| schema.map_or(json!({}), |schema| value::portable(schema, formats, 0));
             let own = grant.value.map(value_of);
+            let members = Members::of(&document, plan, grant.pattern);
             let value = value::meet(portable(grant.fragment), portable(own.as_ref()));
-            branches.add(&document, &grant, &value);
+            branches.add(&document, &grant, &value, &members);
         }
         if document.seat.worker.freshness == Freshness::None {
             let path = origins::readable(&document, &|_| true);
@@ -123,14 +128,15 @@ impl Branches {
     }
 
     /// Those of one grant; `value` is what its values must satisfy.
-    fn add(&mut self, document: &Document<'_>, grant: &Granted<'_>, value: &Value) {
+    fn add(&mut self, document: &Document<'_>, grant: &Granted<'_>, value: &Value, members: &Members) {
+        let written_value = value::meet(value.clone(), members.schema());
         let has = |op: GrantOp| grant.ops.contains(&op);
         let arrivals = [(GrantOp::Add, "add"), (GrantOp::Insert, "add"), (GrantOp::Replace, "replace")];
         // Where a value can arrive from elsewhere. It never takes the place of an element: that makes room for it.
         let mut arrives = Places::default();
         for (op, written) in arrivals.into_iter().filter(|(op, _)| has(*op)) {
             let mut path = document.places(grant.pattern, need(op));
-            self.push(Branch { op: written, path: path.clone(), from: None, value: Some(value.clone()) });
+            self.push(Branch { op: written, path: path.clone(), from: None, value: Some(written_value.clone()) });
             if op == GrantOp::Replace {
                 path.exact.retain(|place| document.array_of(place).is_none());
             }
@@ -143,13 +149,14 @@ impl Branches {
         if arrives.is_empty() || !has(GrantOp::Copy) && !has(GrantOp::Move) {
             return;
         }
-        let fits = origins::fits(value, grant.value);
+        let fits_schema = origins::fits(value, grant.value);
+        let fits = |node: &Node| members.hold(node) && fits_schema(node);
         if has(GrantOp::Copy) {
-            let from = origins::readable(document, &*fits);
+            let from = origins::readable(document, &fits);
             self.push(Branch { op: "copy", path: arrives.clone(), from: Some(from), value: None });
         }
         if has(GrantOp::Move) {
-            for Move { from, path } in origins::moves(document, arrives, &*fits) {
+            for Move { from, path } in origins::moves(document, arrives, &fits) {
                 self.push(Branch { op: "move", path, from: Some(from), value: None });
             }
         }

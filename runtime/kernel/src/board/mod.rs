@@ -22,12 +22,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
-use crate::freshness::{self, Reservations};
+use crate::form::Form;
+use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
@@ -35,6 +37,7 @@ use crate::pipeline;
 use crate::plan::{Own, Plan, Plans};
 use crate::record::{Body, Created, Ended, Record};
 use crate::scheduler::Scheduler;
+use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
 
@@ -327,6 +330,13 @@ impl Board {
     /// people who want to know.
     pub fn explained_preview(&self, worker: &WorkerName, expand: &[String]) -> Option<View> {
         self.preview_by(worker, expand, view::explain)
+    }
+
+    /// The form that a reply to such a view would be held to; none where it would be too long.
+    pub fn previewed_form(&self, worker: &WorkerName, view: &View) -> Option<Form> {
+        let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
+        let basis = Basis { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
+        Form::of(&Shown::new(Arc::clone(&self.plan), worker.clone(), Arc::new(basis), view.may_expand)?)
     }
 
     fn preview_by(

@@ -43,6 +43,14 @@ impl Expr {
         looks
     }
 
+    /// The lists of which the value of `variable` must be an element for this to hold, as the ways to their elements:
+    /// `state.tasks.exists(t, t.id == self)` is `state`, `tasks`, any, `id`.
+    pub(crate) fn memberships(&self, variable: &str) -> Vec<Look> {
+        let mut found = Vec::new();
+        Walk::default().memberships(&self.node, variable, &mut found);
+        found
+    }
+
     /// Whether it can come true where looking at some places is always an error, as far as its logic tells.
     pub(crate) fn may_hold(&self, fails: &dyn Fn(&Look) -> bool) -> bool {
         Walk::default().outcomes(&self.node, fails).holds
@@ -122,6 +130,30 @@ impl Walk {
                 self.visit(list, true, looks);
             }
             _ => parts(node).into_iter().for_each(|part| self.visit(part, false, looks)),
+        }
+    }
+
+    fn memberships(&mut self, node: &Node, variable: &str, found: &mut Vec<Look>) {
+        let is_it = |node: &Node| matches!(node, Node::Path(name, path) if *name == variable && path.is_empty());
+        match node {
+            Node::And(a, b) => {
+                self.memberships(a, variable, found);
+                self.memberships(b, variable, found);
+            }
+            Node::Loop(Fold::Exists | Fold::ExistsOne, range, None, body) => {
+                self.enter(range);
+                self.memberships(body, variable, found);
+                self.locals.pop();
+            }
+            Node::Binary(Binary::In, of, list) if is_it(of) => {
+                found.extend(self.place(list).map(|place| place.then(Step::Any)));
+            }
+            // Outside of a loop it is one value, and no list.
+            Node::Binary(Binary::Equal, a, b) if !self.locals.is_empty() => {
+                let other = if is_it(a) { Some(b) } else { is_it(b).then_some(a) };
+                found.extend(other.and_then(|other| self.place(other)));
+            }
+            _ => {}
         }
     }
 

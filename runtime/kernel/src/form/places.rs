@@ -11,6 +11,7 @@ use jsonptr::{Pointer, PointerBuf};
 
 use super::expression;
 use crate::blueprint::Freshness;
+use crate::expr::Step;
 use crate::freshness::Basis;
 use crate::pattern::{Pattern, PatternToken, Walk, is_index};
 use crate::plan::Seat;
@@ -205,6 +206,32 @@ impl<'a> Document<'a> {
                 (names, only_shown)
             }
         }
+    }
+
+    /// The values at the end of a way, if the worker was shown all of them, or knows that there are none.
+    pub(super) fn values(&self, steps: &[Step]) -> Option<Vec<Node>> {
+        let mut values = Vec::new();
+        self.collect(&self.whole(), steps, &mut values)?;
+        Some(values)
+    }
+
+    fn collect(&self, at: &Spot<'_>, steps: &[Step], values: &mut Vec<Node>) -> Option<()> {
+        match steps.split_first() {
+            _ if at.is_absent() => {}
+            None if values.len() < STEPS_MAX => {
+                values.push(at.node.filter(|_| matches!(at.sight, Sight::Whole)).cloned()?);
+            }
+            None => return None,
+            Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, values)?,
+            Some((Step::Any, rest)) => {
+                let (names, is_all) = self.children(at, Need::Create, STEPS_MAX);
+                if !is_all || names.len() >= STEPS_MAX {
+                    return None;
+                }
+                names.iter().try_for_each(|name| self.collect(&self.child(at, name), rest, values))?;
+            }
+        }
+        Some(())
     }
 
     /// What is known of a place.

@@ -32,7 +32,13 @@ pub(super) struct Scene {
 
 impl Scene {
     fn new(schema: &Value, state: &Value, worker: &Value, budget: u32) -> Self {
-        let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker}});
+        Self::held(schema, state, worker, &json!([]), budget)
+    }
+
+    /// With invariants.
+    fn held(schema: &Value, state: &Value, worker: &Value, invariants: &Value, budget: u32) -> Self {
+        let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker},
+            "invariants": invariants});
         let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
         let state = State::new(state, &Hasher::new(&Salt::ZERO));
         let seat = &plan.seats["w"];
@@ -436,4 +442,62 @@ fn only_plain_regular_expressions_are_handed_on() {
     ] {
         assert_eq!(expression::portable(text).is_some(), expected, "{text}");
     }
+}
+
+/// The forms of two grants under an invariant: what is written at /action, and copied to it.
+fn of_members(reads: Value, state: &Value, expr: &str, budget: u32) -> Vec<Value> {
+    let schema = json!({"properties": {"action": {"type": "string", "maxLength": 9}, "list": {"type": "array"}}});
+    let invariants = json!([{"name": "member", "for": "/action", "expr": expr}]);
+    let worker = json!({"agent": "llm", "reads": reads, "writes": [{"path": "/action", "ops": ["add", "copy"]}]});
+    let form = Scene::held(&schema, state, &worker, &invariants, budget).form().schema;
+    let items = &form["properties"]["patch"]["items"];
+    let branches = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);
+    let of = |branch: Value| {
+        let properties = &branch["properties"];
+        [&properties["value"]["enum"], &properties["from"]["enum"]].into_iter().find(|list| list.is_array()).cloned()
+    };
+    branches.into_iter().map(|branch| of(branch).unwrap_or(Value::Null)).collect()
+}
+
+#[test]
+fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
+    let state = json!({"list": ["look", "go to bed", "take lamp"], "other": ["look", "dig"], "docs": [{"lines": ["dig", "look"]}]});
+    let reads = json!(["/list/*", "/other", "/docs"]);
+    let short = json!(["look", "go to bed", "take lamp"]);
+    let from = |places: &[&str]| json!(places);
+    for (expr, values, sources) in [
+        (
+            "state.list.exists(a, a == self)",
+            short.clone(),
+            from(&["/docs/0/lines/1", "/list/0", "/list/1", "/list/2", "/other/0"]),
+        ),
+        ("self in state.list", short, from(&["/docs/0/lines/1", "/list/0", "/list/1", "/list/2", "/other/0"])),
+        (
+            "state.list.exists(a, self == a) && self in state.other",
+            json!(["look"]),
+            from(&["/docs/0/lines/1", "/list/0", "/other/0"]),
+        ),
+        (
+            "state.docs.exists(d, d.lines.exists(l, l == self))",
+            json!(["dig", "look"]),
+            from(&["/docs/0/lines/0", "/docs/0/lines/1", "/list/0", "/other/0", "/other/1"]),
+        ),
+    ] {
+        assert_eq!(of_members(reads.clone(), &state, expr, 4000), [values, sources], "{expr}");
+    }
+    // What says something else, or is not shown wholly, holds nobody to anything.
+    for expr in
+        ["!state.list.exists(a, a == self)", "state.list.exists(a, a == self) || true", "state.list.all(a, a == self)"]
+    {
+        assert_eq!(of_members(reads.clone(), &state, expr, 4000)[0], Value::Null, "{expr}");
+    }
+    let expr = "state.list.exists(a, a == self)";
+    assert_eq!(of_members(json!(["/list/0", "/list/1"]), &state, expr, 4000)[0], Value::Null, "there may be others");
+    let long = json!({"list": vec!["x".repeat(30); 60]});
+    assert_eq!(of_members(json!(["/list/*"]), &long, expr, 900)[0], Value::Null, "not all of it is shown");
+    assert_eq!(
+        of_members(json!(["/list/*"]), &json!({"list": []}), expr, 4000),
+        [Value::Null; 1],
+        "nothing can be written"
+    );
 }
