@@ -110,7 +110,7 @@ pub async fn run(
         let measures = measures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let Played { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
         let run = Run { key, board, end, cause, seconds, attempts, is_invalid, measures, shown };
-        bar.println(format!(
+        let told = format!(
             "{} by {}: {} ({}), {:.0} s, {} tokens",
             run.key.task,
             run.key.system,
@@ -118,7 +118,9 @@ pub async fn run(
             run.cause,
             run.seconds,
             run.tokens()
-        ));
+        );
+        // A bar that nobody sees prints nothing.
+        bar.suspend(|| eprintln!("{told}"));
         results.add(run)?;
         bar.inc(1);
     }

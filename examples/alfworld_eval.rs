@@ -1,0 +1,293 @@
+//! Plays ALFWorld games with `blueprints/alfworld.yaml` and measures how far they came.
+//!
+//! GAMES is a directory of games with an `INDEX.json`: an array of `{"game", "task_type"}`, where a game is a directory
+//! `SET/TYPE-OBJECT-X-RECEPTACLE-SCENE/TRIAL` with its `game.tw-pddl`. Tasks are taken in turn from each type, so that the
+//! first six are one of each. The environment is `examples/alfworld/environment.py`, which needs a Python with alfworld.
+//! Every run is a board in the journal of OUT, so `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//!
+//! | measure | of one game |
+//! |---|---|
+//! | `won` | 1 if it was won |
+//! | `conditions`, `reached` | what the goal asks for (see [`Goal`]), and how much of it was done |
+//! | `steps` | steps of the game |
+//! | `actions`, `admissible` | actions proposed, and how many of them the game admitted |
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use patchboard_agents::config::Program;
+use patchboard_examples::eval::play::{self, Played};
+use patchboard_examples::eval::report;
+use patchboard_examples::eval::results::Run;
+use patchboard_examples::eval::suite::{self, Flags, Task};
+use patchboard_kernel::record::Body;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Evaluate the ALFWorld blueprint on text games
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// A directory of games with an INDEX.json
+    #[arg(value_name = "GAMES")]
+    games: PathBuf,
+    /// A Python that has alfworld 0.4.2 and textworld 1.7.0
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: PathBuf,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Deserialize)]
+struct Game {
+    game: String,
+    task_type: String,
+}
+
+/// What a game asks for, by the name of its directory: an object, how often, what is to be done to it, and where it must
+/// end. Each is a condition: it was taken; it was cleaned, heated or cooled; it was put there (of two objects each); or
+/// the lamp was switched on with it in hand.
+struct Goal {
+    object: String,
+    receptacle: String,
+    /// The verb of what is to be done to it between.
+    verb: Option<&'static str>,
+    count: usize,
+    is_lamp: bool,
+}
+
+impl Goal {
+    fn of(game: &str) -> Option<Self> {
+        let name = game.split('/').rev().nth(1)?;
+        let mut parts = name.split('-');
+        let (kind, object, _, receptacle) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let verbs = [("clean", "clean"), ("heat", "heat"), ("cool", "cool")];
+        Some(Self {
+            object: object.to_lowercase(),
+            receptacle: receptacle.to_lowercase(),
+            verb: verbs.into_iter().find(|(word, _)| kind.contains(word)).map(|(_, verb)| verb),
+            count: if kind.contains("two") { 2 } else { 1 },
+            is_lamp: kind.starts_with("look_at"),
+        })
+    }
+
+    /// How many conditions there are.
+    fn conditions(&self) -> usize {
+        1 + usize::from(self.verb.is_some()) + self.count
+    }
+
+    /// How many of them these actions, which all had an effect, have met.
+    fn reached(&self, actions: &[&str]) -> usize {
+        let is_object = |name: &str| name.split(' ').next() == Some(self.object.as_str());
+        let (mut holds, mut was_taken, mut was_treated, mut is_lit) = (None, false, false, false);
+        let mut placed = BTreeMap::new();
+        for action in actions {
+            let (verb, rest) = action.split_once(' ').unwrap_or((action, ""));
+            // `take soapbar 1 from sinkbasin 1`, `move soapbar 1 to cabinet 1`, `clean soapbar 1 with sinkbasin 1`.
+            let mut ends = [" from ", " to ", " in/on ", " with "].into_iter().filter_map(|word| rest.split_once(word));
+            let (what, place) = ends.next().unwrap_or((rest, ""));
+            match verb {
+                "take" if is_object(what) => {
+                    was_taken = true;
+                    holds = Some(what);
+                    placed.remove(what);
+                }
+                "take" => holds = Some(what),
+                "move" | "put" => {
+                    let is_there = place.split(' ').next() == Some(self.receptacle.as_str());
+                    if is_object(what) && is_there {
+                        placed.insert(what, ());
+                    }
+                    holds = None;
+                }
+                "use" => {
+                    is_lit |= what.split(' ').next() == Some(self.receptacle.as_str()) && holds.is_some_and(is_object)
+                }
+                verb => was_treated |= Some(verb) == self.verb && is_object(what),
+            }
+        }
+        let ends = if self.is_lamp { usize::from(is_lit) } else { placed.len().min(self.count) };
+        usize::from(was_taken) + usize::from(was_treated && self.verb.is_some()) + ends
+    }
+}
+
+fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
+    let state = played.state.root().to_value();
+    let history = state["history"].as_array().cloned().unwrap_or_default();
+    let had_effect = |step: &&Value| step["effect"] == true;
+    let actions: Vec<&str> = history.iter().filter(had_effect).filter_map(|step| step["action"].as_str()).collect();
+    let refused = played.records.iter().filter_map(|record| record.body().ok()).filter(|body| match body {
+        Body::Rejected(rejected) => {
+            let rule = rejected.rejection.violations.first().and_then(|violation| violation.rule.as_deref());
+            rule == Some("an-action-is-one-of-the-admissible-ones")
+        }
+        _ => false,
+    });
+    let refused = refused.count();
+    let goal = Goal::of(&task.name);
+    let is_won = state["status"] == "won";
+    let conditions = goal.as_ref().map_or(1, Goal::conditions);
+    let reached = if is_won { conditions } else { goal.map_or(0, |goal| goal.reached(&actions)).min(conditions) };
+    let measures = vec![
+        ("won", f64::from(u8::from(is_won))),
+        ("conditions", conditions as f64),
+        ("reached", reached as f64),
+        ("steps", history.len() as f64),
+        ("actions", (history.len() + refused) as f64),
+        ("admissible", actions.len() as f64),
+    ];
+    (
+        measures,
+        json!({"goal": state["goal"], "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}),
+    )
+}
+
+/// The games in turn from each type.
+fn in_turn(games: Vec<Game>) -> Vec<Game> {
+    let mut seen = BTreeMap::<String, usize>::new();
+    let mut ranked: Vec<(usize, Game)> = games
+        .into_iter()
+        .map(|game| {
+            let rank = seen.entry(game.task_type.clone()).or_default();
+            *rank += 1;
+            (*rank, game)
+        })
+        .collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, game)| game).collect()
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match evaluate(&Arguments::parse()).await {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let index = arguments.games.join("INDEX.json");
+    let text = std::fs::read_to_string(&index).map_err(|error| format!("{}: {error}", index.display()))?;
+    let games: Vec<Game> = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", index.display()))?;
+    let mut games = in_turn(games);
+    games.truncate(arguments.flags.count);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let blueprint = play::blueprint(&here.join("../blueprints/alfworld.yaml"))?;
+    let program = [arguments.python.clone(), here.join("alfworld/environment.py"), arguments.games.canonicalize()?];
+    let environment = Program::new(program.iter().map(|part| part.display().to_string()).collect());
+    let task = |game: &Game| Task { name: game.game.clone(), request: json!({"game": game.game}) };
+    let tasks: Vec<Task> = games.iter().map(task).collect();
+    let results = suite::run(&arguments.flags, &blueprint, Some(&environment), &tasks, measure).await?;
+    Ok(report(results.runs()))
+}
+
+fn report(runs: &[Run]) -> String {
+    let rows: Vec<Vec<String>> = report::by_system(runs)
+        .into_iter()
+        .map(|(system, runs)| {
+            let sum = |name: &str| runs.iter().map(|run| run.measure(name)).sum::<f64>() as usize;
+            let each = |of: &dyn Fn(&Run) -> f64| runs.iter().map(|run| of(run)).collect::<Vec<_>>();
+            let tokens: u64 = runs.iter().map(|run| run.tokens()).sum();
+            let per = |count: usize| match count {
+                0 => "–".to_owned(),
+                count => format!("{:.0}", tokens as f64 / count as f64),
+            };
+            vec![
+                system.to_owned(),
+                report::share(sum("won"), runs.len()),
+                report::share(sum("reached"), sum("conditions")),
+                report::share(sum("admissible"), sum("actions")),
+                report::mean(&each(&|run| run.measure("steps")), 1),
+                report::mean(&each(&|run| run.tokens() as f64), 0),
+                per(sum("steps")),
+                per(sum("won")),
+                report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
+                report::mean(&each(&|run| run.seconds), 0),
+            ]
+        })
+        .collect();
+    let heading = [
+        "system",
+        "won",
+        "goal conditions reached",
+        "admissible actions",
+        "steps",
+        "tokens of a game",
+        "tokens per step",
+        "tokens per game won",
+        "invalid documents",
+        "seconds",
+    ];
+    let games: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            let end = format!("{} ({})", run.end, run.cause);
+            let goal = run.shown["goal"].as_str().unwrap_or("–").to_owned();
+            let reached = format!("{} of {}", run.measure("reached"), run.measure("conditions"));
+            let (seed, steps) = (run.key.seed.to_string(), run.measure("steps").to_string());
+            vec![goal, seed, run.key.system.clone(), end, reached, steps, run.tokens().to_string()]
+        })
+        .collect();
+    let single = ["game", "seed", "system", "end", "goal conditions reached", "steps", "tokens"];
+    let differs = |name: &str, of: &dyn Fn(&Run) -> f64, decimals| {
+        let rows = report::differences(runs, "patchboard", of, decimals);
+        format!(
+            "{name}, beyond patchboard's, of the same game and seed:\n\n{}",
+            report::table(&["system", "pairs", "difference"], &rows)
+        )
+    };
+    format!(
+        "{}\nFirst attempts:\n\n{}\n{}\n{}\n{}",
+        report::table(&heading, &rows),
+        report::first_attempts(runs),
+        differs("Tokens", &|run| run.tokens() as f64, 0),
+        differs("Goal conditions reached", &|run| run.measure("reached"), 2),
+        report::table(&single, &games)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_met_by_what_was_done() {
+        let clean = Goal::of("train/pick_clean_then_place_in_recep-SoapBar-None-Cabinet-428/trial_1").expect("a goal");
+        assert_eq!(clean.conditions(), 3);
+        let all = [
+            "go to sinkbasin 1",
+            "take soapbar 1 from sinkbasin 1",
+            "clean soapbar 1 with sinkbasin 1",
+            "move soapbar 1 to cabinet 2",
+        ];
+        assert_eq!((0..=4).map(|done| clean.reached(&all[..done])).collect::<Vec<_>>(), [0, 0, 1, 2, 3]);
+        assert_eq!(clean.reached(&["take soapbottle 1 from shelf 1", "clean cloth 1 with sinkbasin 1"]), 0);
+
+        let two = Goal::of("x/pick_two_obj_and_place-CellPhone-None-Bed-314/trial_1").expect("a goal");
+        let put = |number: u32| format!("move cellphone {number} to bed 1");
+        let (one, same, other) = (put(1), put(1), put(2));
+        assert_eq!(two.conditions(), 3);
+        assert_eq!(two.reached(&["take cellphone 1 from desk 1", &one, &same]), 2);
+        assert_eq!(two.reached(&["take cellphone 1 from desk 1", &one, &other, "take cellphone 2 from bed 1"]), 2);
+
+        let look = Goal::of("x/look_at_obj_in_light-Pencil-None-DeskLamp-320/trial_1").expect("a goal");
+        assert_eq!(look.reached(&["use desklamp 1"]), 0);
+        assert_eq!(look.reached(&["take pencil 1 from desk 1", "use desklamp 1"]), 2);
+    }
+
+    #[test]
+    fn the_first_games_are_one_of_each_type() {
+        let game = |name: &str, kind: &str| Game { game: name.into(), task_type: kind.into() };
+        let games = in_turn(vec![game("a1", "a"), game("a2", "a"), game("b1", "b"), game("a3", "a"), game("b2", "b")]);
+        let names: Vec<&str> = games.iter().map(|game| game.game.as_str()).collect();
+        assert_eq!(names, ["a1", "b1", "a2", "b2", "a3"]);
+    }
+}
