@@ -264,6 +264,7 @@ const fn resource(resource: Resource) -> &'static str {
     match resource {
         Resource::Invocations => "the worker's invocations are used up",
         Resource::WorkerTokens => "the worker's tokens do not suffice",
+        Resource::BranchTokens => "the rule's tokens do not suffice",
         Resource::BoardTokens => "the board's tokens do not suffice",
     }
 }

@@ -390,6 +390,24 @@ pub struct Rule {
     pub when: Option<String>,
     /// The worker it wakes.
     pub run: WorkerName,
+    /// How dear its invocations may become.
+    #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
+    pub limits: RuleLimits,
+}
+
+/// Limits of one rule: of the branch that it is with its worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuleLimits {
+    /// Tokens on this board; absent: only the limits of worker and board hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+impl RuleLimits {
+    const fn are_none(&self) -> bool {
+        self.tokens.is_none()
+    }
 }
 
 /// What a rule waits for.

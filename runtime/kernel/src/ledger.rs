@@ -124,14 +124,17 @@ impl Ledger {
         &self.branches
     }
 
-    /// Whether a call that needs so many tokens can be afforded.
+    /// Whether a call of a branch that needs so many tokens can be afforded.
     ///
     /// # Errors
     /// The first budget that does not suffice.
-    pub fn afford(&self, blueprint: &Blueprint, worker: &WorkerName, needed: u64) -> Result<(), Shortfall> {
-        let account = self.workers.get(worker).copied().unwrap_or_default();
-        let own = blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens);
+    pub fn afford(&self, blueprint: &Blueprint, branch: &Branch, needed: u64) -> Result<(), Shortfall> {
+        let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
+        let own = blueprint.workers.get(&branch.worker).and_then(|worker| worker.limits.tokens);
+        let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
+        let of_branch = self.branches.get(branch).copied().unwrap_or_default();
         let budgets = [
+            (Resource::BranchTokens, rule.and_then(|rule| rule.limits.tokens), of_branch),
             (Resource::WorkerTokens, own, account),
             (Resource::BoardTokens, Some(blueprint.limits.tokens), self.board),
         ];

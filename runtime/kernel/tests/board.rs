@@ -267,3 +267,32 @@ fn a_board_of_the_first_format_is_read_but_not_decided_again() {
     let difference = replay::replay(&records, None).err().expect("nothing is claimed of it");
     assert_eq!(difference.what, why);
 }
+
+#[test]
+fn a_rules_tokens_hold_its_branch_and_no_other() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({"reply_tokens": 100}))},
+        "rules": [
+            {"name": "dear", "trigger": {"signal": "dear"}, "run": "w", "limits": {"tokens": 1000}},
+            {"name": "free", "trigger": {"signal": "free"}, "run": "w"},
+        ],
+    }));
+    let signal = |played: &mut Played, name: &str| {
+        played.give(Input::Signal { name: name.into(), value: Value::Null });
+    };
+    let usage = Usage { prompt: 700, completion: 50, ..Usage::default() };
+    signal(&mut played, "dear");
+    assert!(matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }));
+    signal(&mut played, "dear");
+    assert!(played.calls.is_empty(), "250 tokens are left, and a call reserves more");
+    let Some(Body::Budget(budget)) = played.bodies().find(|body| body.kind() == Kind::Budget) else {
+        panic!("it is told")
+    };
+    assert_eq!((budget.resource.as_str(), budget.left), ("branch_tokens", 250));
+    signal(&mut played, "free");
+    assert!(
+        matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }),
+        "the same worker by another rule"
+    );
+    played.holds();
+}

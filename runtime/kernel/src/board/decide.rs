@@ -597,7 +597,7 @@ impl Draft<'_> {
             AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
             _ => 0,
         };
-        match board.ledger.afford(&board.plan.blueprint, &branch.worker, reserved) {
+        match board.ledger.afford(&board.plan.blueprint, &branch, reserved) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,

@@ -162,6 +162,7 @@ fn is_budget(pointer: &str) -> bool {
         ["concurrency"]
         | ["limits", _]
         | ["workers", _, "limits", _]
+        | ["rules", _, "limits", _]
         | ["workers", _, "view", "budget"]
         | ["workers", _, "patch", "max_ops" | "max_bytes"]
         | ["workers", _, "writes", _, "approval", "expires"]

@@ -496,6 +496,8 @@ coded! {
         Invocations = "invocations",
         /// Tokens of a worker.
         WorkerTokens = "worker_tokens",
+        /// Tokens of a rule with its worker.
+        BranchTokens = "branch_tokens",
         /// Tokens of the board.
         BoardTokens = "board_tokens",
     }
