@@ -24,7 +24,7 @@ fn full() -> Value {
         }},
         "rules": [
             {"name": "r1", "trigger": {"op": "add", "path": "/a"}, "when": "true", "run": "w"},
-            {"name": "r2", "trigger": "start", "run": "w"}, {"name": "r3", "trigger": "manual", "run": "w"},
+            {"name": "r2", "trigger": "start", "run": "w", "limits": {"tokens": 9}}, {"name": "r3", "trigger": "manual", "run": "w"},
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
         ],
