@@ -225,7 +225,8 @@ impl<'a> Choice<'a, '_> {
         let label = self.label(node);
         let name = text::name_chars(label);
         match (self.layout.nodes[node].kind, self.layout.nodes[node].value) {
-            (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)) + self.writer_max(),
+            // And a line feed.
+            (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)) + 1 + self.writer_max(),
             _ => name + summary::CHARS_MAX + self.writer_max(),
         }
     }
