@@ -161,16 +161,7 @@ fn in_turn(games: Vec<Game>) -> Vec<Game> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match evaluate(&Arguments::parse()).await {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    suite::conclude(evaluate(&Arguments::parse()).await)
 }
 
 async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {

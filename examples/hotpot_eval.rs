@@ -113,16 +113,7 @@ fn normalised(text: &str) -> String {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match evaluate(&Arguments::parse()).await {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    suite::conclude(evaluate(&Arguments::parse()).await)
 }
 
 async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {

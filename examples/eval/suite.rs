@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -48,6 +49,20 @@ pub struct Task {
     pub name: String,
     /// What the board is asked.
     pub request: Value,
+}
+
+/// Prints a report, or why there is none.
+pub fn conclude(report: Result<String, Box<dyn Error>>) -> ExitCode {
+    match report {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// What replies are held to, by the name of the system: the form derived from contract and view, the generic form of a

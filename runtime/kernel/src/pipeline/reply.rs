@@ -98,7 +98,9 @@ impl Reply {
 pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
         ReplyBody::Text(text) => json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
-            let message = format!("{refusal}; a reply is one JSON array of operations and nothing else");
+            let message = format!(
+                "{refusal}; a reply is one JSON object {{\"patch\": […]}}, or the array in it, and nothing else"
+            );
             vec![Violation::new(refusal.code, "", message)]
         })?,
         ReplyBody::Json(value) => {
@@ -130,6 +132,10 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwra
 }
 
 fn body_bytes(reply: &Reply) -> u64 {
+    // Without a copy of the patch.
+    if reply.intent.is_none() && reply.expand.is_empty() {
+        return json::size(&reply.patch);
+    }
     match reply.to_body() {
         ReplyBody::Json(value) => json::size(&value),
         ReplyBody::Text(text) => text.len() as u64,
