@@ -5,6 +5,7 @@ mod check;
 mod history;
 mod interruption;
 mod kernel;
+mod modes;
 mod readme;
 mod run;
 mod sandbox;
