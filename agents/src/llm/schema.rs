@@ -52,10 +52,9 @@ pub enum Level {
 /// seat would be too long.
 pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     let (seat, mode) = (shown.seat(), &shown.plan().mode);
-    let is_held_to = |part| mode.has(part);
     let generic = || {
         let schema = match seat.interface {
-            Interface::Patch if is_held_to(Component::Contracts) => generic(&seat.worker),
+            Interface::Patch if mode.has(Component::Contracts) => generic(&seat.worker),
             Interface::Patch => generic(&with_all_operations(&seat.worker)),
             Interface::Whole | Interface::Merge => json!({"type": "object"}),
             Interface::Message => return None,
@@ -63,7 +62,7 @@ pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
         Some((Level::Generic, schema))
     };
     let is_derivable =
-        seat.interface == Interface::Patch && is_held_to(Component::Contracts) && is_held_to(Component::Schema);
+        seat.interface == Interface::Patch && mode.has(Component::Contracts) && mode.has(Component::Schema);
     match level {
         Level::Derived if is_derivable => match Form::of(shown) {
             Some(form) => Some((Level::Derived, form.schema)),

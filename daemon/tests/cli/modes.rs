@@ -99,7 +99,7 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
         let sandbox = sandbox();
         let run = ["run", "model.yaml", "-r", REQUEST, "--model-url", &url, "--model", "m", "--output", "json", "-q"];
         let result = sandbox.run(&[&run, arguments].concat()).exits(0).json();
-        assert_eq!(result["state"]["answer"], "ok", "{mode}");
+        assert_eq!((&result["state"]["answer"], &result["mode"]), (&json!("ok"), &mode));
         assert_eq!(result["state"]["notes"], json!([{"text": "first", "status": "checked"}]), "{mode}");
         assert_eq!(result["tokens"]["total"], 110, "{mode}: one call of the model");
         let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).json();

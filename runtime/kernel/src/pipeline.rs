@@ -281,8 +281,9 @@ fn judge_reply(
 
     let is_message = reply.written.is_some();
     let posted = match plan.mode {
-        Mode::Plain {} if !ops.is_empty() && !is_message => {
-            Some(interface::posted(state.root(), worker, &interface::told(&ops)))
+        Mode::Plain {} if !is_message => {
+            let told = interface::told(&ops);
+            (!told.is_empty()).then(|| interface::posted(state.root(), worker, &told))
         }
         Mode::Plain {} | Mode::Structured {} | Mode::Patchboard { .. } => None,
     };

@@ -4,8 +4,9 @@
 //! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
 //! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
 //! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
-//! not, `summary`, `render` and `text` say how; `messages` is what a plain blackboard shows instead; `dependencies` finds what the rest of it points at; `summarised` keeps
-//! what was only counted and `explained` why; `prompt` puts the instructions before it.
+//! not, `summary`, `render` and `text` say how; `dependencies` finds what the rest of it points at; `summarised` keeps
+//! what was only counted and `explained` why; `prompt` puts the instructions before it. Boards without patches show an
+//! object instead of lines, or `messages`.
 //!
 //! What a view costs is bounded by its budget and its contract, not by the state.
 
@@ -294,7 +295,8 @@ impl Parts<'_> {
 
     /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
     fn as_object(&self, grants: &str, feedback: &str, woken: &str, left: usize, trigger: Option<&str>) -> View {
-        let mut limit = left;
+        // Lines repeat where they belong, so an object of the same places is often a fraction as long.
+        let mut limit = left.saturating_mul(4);
         loop {
             let mut shown = self.choose(limit, 0, trigger, &[]);
             let parse = |place: &String| PointerBuf::parse(place.as_str()).ok();
@@ -303,11 +305,7 @@ impl Parts<'_> {
             let is_empty = |place: &PointerBuf| self.state.get(place).is_some_and(|node| node.part_count() == 0);
             places.extend(shown.members.iter().filter_map(parse).filter(is_empty));
             let object = Excerpt::of(self.state, places.iter().map(|place| place.as_ref())).to_value();
-            let mut object = format!(
-                "{}
-",
-                text::whole_json(&object)
-            );
+            let mut object = text::whole_json(&object) + "\n";
             if !shown.is_everything {
                 object.push_str(render::NOT_EVERYTHING);
             }
