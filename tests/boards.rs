@@ -8,6 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp, Token};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use serde_json::{Map, Value, json};
 
@@ -423,6 +424,7 @@ pub fn board(schema: Value, document: Value) -> (Board, Step) {
     let genesis = Genesis {
         board: BoardId::from("measured"),
         blueprint: blueprint(schema, document),
+        mode: Mode::default(),
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

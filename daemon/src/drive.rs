@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::board::{BoardError, Pending};
 use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended};
 use patchboard_kernel::state::State;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -89,6 +90,7 @@ pub(crate) async fn to_the_end(
     }
     let came_to = |ended| CameTo {
         board: &snapshot.board,
+        mode: &snapshot.mode,
         ended,
         version: snapshot.version,
         state: &snapshot.state,
@@ -119,6 +121,8 @@ pub(crate) async fn to_the_end(
 pub(crate) struct CameTo<'a> {
     /// The board.
     pub(crate) board: &'a BoardId,
+    /// Which system it ran as.
+    pub(crate) mode: &'a Mode,
     /// How it ended; `None`: it is paused, or waits for persons.
     pub(crate) ended: Option<Ended>,
     /// Its version.
@@ -227,6 +231,7 @@ impl CameTo<'_> {
     fn json(&self) -> Value {
         json!({
             "board": self.board,
+            "mode": self.mode,
             "end": self.ended.map(|ended| ended.end),
             "cause": self.ended.map(|ended| ended.cause),
             "paused": self.ended.is_none() && self.pending.is_empty(),
@@ -260,9 +265,10 @@ impl CameTo<'_> {
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
         });
         let failed = failed.unwrap_or_default();
+        let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
         let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
         format!(
-            "board    {}\nend      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
+            "board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
              replies)\n{failed}{}\n",
             self.board,
             self.version,

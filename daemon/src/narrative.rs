@@ -35,7 +35,10 @@ pub(crate) fn sentence(record: &Record) -> String {
 /// What a record's body says.
 pub(crate) fn of(body: &Body) -> String {
     match body {
-        Body::Created(created) => format!("from blueprint {}", name(&created.name)),
+        Body::Created(created) => {
+            let mode = (!created.mode.is_default()).then(|| format!(", as {}", created.mode));
+            format!("from blueprint {}{}", name(&created.name), mode.unwrap_or_default())
+        }
         Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {
             let worker = name(scheduled.worker.as_str());

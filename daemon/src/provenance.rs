@@ -188,6 +188,7 @@ mod tests {
                     patch: patch.clone(),
                     intent: None,
                     expand: Vec::new(),
+                    written: None,
                 };
                 Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
             })

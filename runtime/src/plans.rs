@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use dashmap::DashMap;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Plan, Plans};
 
 /// The plans in use, by what they were compiled from. A plan goes with the last board that has it.
@@ -12,13 +13,13 @@ use patchboard_kernel::plan::{Plan, Plans};
 pub(crate) struct SharedPlans(DashMap<Digest, Weak<Plan>>);
 
 impl Plans for SharedPlans {
-    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String> {
-        let source = sha256(&serde_json::to_vec(&blueprint).map_err(|error| error.to_string())?);
+    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+        let source = sha256(&serde_json::to_vec(&(mode, &blueprint)).map_err(|error| error.to_string())?);
         if let Some(plan) = self.0.get(&source).and_then(|plan| plan.upgrade()) {
             return Ok(plan);
         }
         // Nothing is locked meanwhile; of two who compile the same at once, both go on with their own.
-        let plan = Arc::new(Plan::compile(Arc::new(blueprint))?);
+        let plan = Arc::new(Plan::compile(Arc::new(blueprint), mode.clone())?);
         self.0.retain(|_, plan| plan.strong_count() > 0);
         self.0.insert(source, Arc::downgrade(&plan));
         Ok(plan)
@@ -39,8 +40,11 @@ mod tests {
     #[test]
     fn boards_of_one_blueprint_share_a_plan_while_one_of_them_is_there() {
         let plans = SharedPlans::default();
-        let of = |name| plans.of(blueprint(name)).expect("a plan");
+        let of = |name| plans.of(blueprint(name), &Mode::default()).expect("a plan");
         let first = of("shared");
+        let plain = plans.of(blueprint("shared"), &Mode::Plain {}).expect("a plan");
+        assert!(!Arc::ptr_eq(&first, &plain), "what a mode makes of a blueprint is a plan of its own");
+        drop(plain);
         assert!(Arc::ptr_eq(&first, &of("shared")));
         assert!(!Arc::ptr_eq(&first, &of("another")));
         let gone = Arc::downgrade(&first);

@@ -11,6 +11,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Body, Ended};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
@@ -181,11 +182,25 @@ impl Runtime {
         request: Value,
         salt: Option<Salt>,
     ) -> Result<BoardHandle, RuntimeError> {
+        self.create_in(Mode::default(), blueprint, request, salt).await
+    }
+
+    /// The same in another mode than the usual one, for comparisons.
+    ///
+    /// # Errors
+    /// As [`Runtime::create`].
+    pub async fn create_in(
+        &self,
+        mode: Mode,
+        blueprint: Blueprint,
+        request: Value,
+        salt: Option<Salt>,
+    ) -> Result<BoardHandle, RuntimeError> {
         let options = &self.context.options;
         let id = options.ids.board();
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let at = options.clock.now();
-        let genesis = Genesis { board: id.clone(), blueprint, request, salt, at };
+        let genesis = Genesis { board: id.clone(), blueprint, mode, request, salt, at };
         let (board, step) = Board::create(genesis, &self.context.plans)?;
         let claim = self.context.journal.journal().claim(&id, false)?;
         let batch = Batch {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, Record};
 use patchboard_kernel::state::State;
 
@@ -18,6 +19,8 @@ pub struct Snapshot {
     pub board: BoardId,
     /// Its blueprint.
     pub blueprint: Arc<Blueprint>,
+    /// How much of PatchBoard it has.
+    pub mode: Mode,
     /// The committed document.
     pub state: State,
     /// Commits so far.
@@ -53,6 +56,7 @@ impl Snapshot {
         Self {
             board: board.id().clone(),
             blueprint: Arc::clone(board.blueprint()),
+            mode: board.plan().mode.clone(),
             state: board.state().clone(),
             version: board.version(),
             head: Head { seq, hash },

@@ -7,6 +7,7 @@ use patchboard_kernel::board::{Board, Outcome, Proposal};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::freshness::{Commits, Context, Reservations};
 use patchboard_kernel::id::{Seq, Timestamp, Version, WorkerName};
+use patchboard_kernel::mode::Interface;
 use patchboard_kernel::pipeline::{self, Verdict};
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Goal, Laps, Row, Side, Stats, on_cpu, run};
@@ -154,7 +155,8 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
             reservations: &reservations,
             commits: &Nobody,
         };
-        let (verdict, time) = on_cpu(|| pipeline::judge(board.plan(), board.state(), &worker, &reply, &context));
+        let (verdict, time) =
+            on_cpu(|| pipeline::judge(board.plan(), board.state(), &worker, &reply, Interface::Patch, &context));
         laps.note(TOTAL, time);
         assert_eq!(matches!(verdict, Verdict::Accepted(_)), work != Work::Refused);
         number += 1;

@@ -12,6 +12,7 @@ use jsonptr::PointerBuf;
 use patchboard_kernel::board::{Board, Genesis};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::patch::Op;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::state::{ResultLimits, State};
@@ -131,6 +132,7 @@ fn restored(text: &str) -> State {
     let genesis = Genesis {
         board: BoardId::from("measured"),
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        mode: Mode::default(),
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

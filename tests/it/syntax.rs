@@ -3,6 +3,7 @@
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Stage;
@@ -33,6 +34,7 @@ impl Fed {
         let genesis = Genesis {
             board: BoardId::from("fed"),
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+            mode: Mode::default(),
             request: Value::Null,
             salt: Salt::ZERO,
             at: Timestamp(0),

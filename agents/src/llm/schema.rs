@@ -2,12 +2,14 @@
 //!
 //! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and what its view showed
 //! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
-//! that refuses one gets the next. The kernel judges every reply again, whether a server honoured the schema or not.
+//! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what that part would
+//! say: without contracts or validation there are operations only, without patches an object, of messages nothing. The kernel judges every reply again, whether a server honoured the schema or not.
 
 use std::collections::BTreeSet;
 
 use patchboard_kernel::blueprint::{GrantOp, Intent, Worker, WriteGrant};
 use patchboard_kernel::form::Form;
+use patchboard_kernel::mode::{Component, Interface};
 use patchboard_kernel::shown::Shown;
 use serde_json::{Value, json};
 
@@ -49,14 +51,32 @@ pub enum Level {
 /// The schema of a reply, and the level it is of: the one asked for, or [`Level::Generic`] where the derived form of the
 /// seat would be too long.
 pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
+    let (seat, mode) = (shown.seat(), &shown.plan().mode);
+    let generic = || {
+        let schema = match seat.interface {
+            Interface::Patch if mode.has(Component::Contracts) => generic(&seat.worker),
+            Interface::Patch => generic(&with_all_operations(&seat.worker)),
+            Interface::Whole | Interface::Merge => json!({"type": "object"}),
+            Interface::Message => return None,
+        };
+        Some((Level::Generic, schema))
+    };
+    let is_derivable =
+        seat.interface == Interface::Patch && mode.has(Component::Contracts) && mode.has(Component::Schema);
     match level {
-        Level::Derived => match Form::of(shown) {
+        Level::Derived if is_derivable => match Form::of(shown) {
             Some(form) => Some((Level::Derived, form.schema)),
-            None => Some((Level::Generic, generic(&shown.seat().worker))),
+            None => generic(),
         },
-        Level::Generic => Some((Level::Generic, generic(&shown.seat().worker))),
+        Level::Derived | Level::Generic => generic(),
         Level::None => None,
     }
+}
+
+/// The seat as if it could use every operation.
+fn with_all_operations(seat: &Worker) -> Worker {
+    let everything = WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None };
+    Worker { writes: vec![everything], ..seat.clone() }
 }
 
 /// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the

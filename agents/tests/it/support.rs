@@ -12,6 +12,7 @@ use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{BoardId, InvocationId, Token};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
@@ -45,7 +46,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
 /// What a worker with this seat is shown of a small board.
 fn values(worker: &str, seat: &Worker) -> Shown {
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {worker: seat}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(&json!({"seen": {"count": 2}, "hidden": 3}), &Hasher::new(&Salt::ZERO));
     let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
     Shown::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")

@@ -4,7 +4,8 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::record::Kind;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
 use serde_json::{Value, json};
@@ -33,15 +34,16 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         Ok(journal) => {
             for board in journal.boards().map_err(storage)? {
                 let status = status(&journal, data_dir, &board)?;
-                boards.push((board, status));
+                let mode = mode(&journal, &board)?;
+                boards.push((board, status, mode));
             }
         }
         Err(JournalError::NotFound(_)) => {}
         Err(error) => return Err(storage(error)),
     }
     if output.is_json() {
-        for (board, status) in &boards {
-            output.json(&summary_json(board, status))?;
+        for (board, status, mode) in &boards {
+            output.json(&summary_json(board, status, mode))?;
         }
         return Ok(Exit::Done);
     }
@@ -49,18 +51,19 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         output.note(&format!("there are no boards in {}; `patchboard run` makes one", data_dir.display()));
         return Ok(Exit::Done);
     }
-    let rows = boards.iter().map(|(board, status)| {
+    let rows = boards.iter().map(|(board, status, mode)| {
         [
             board.id.to_string(),
             short(&board.name, 40),
             (*status).to_owned(),
+            mode.to_string(),
             board.version.to_string(),
             (board.head.seq.0 + 1).to_string(),
             moment(board.created_at),
             moment(board.updated_at),
         ]
     });
-    output.line(&table(["BOARD", "BLUEPRINT", "STATUS", "VERSION", "RECORDS", "CREATED", "UPDATED"], rows))?;
+    output.line(&table(["BOARD", "BLUEPRINT", "STATUS", "MODE", "VERSION", "RECORDS", "CREATED", "UPDATED"], rows))?;
     Ok(Exit::Done)
 }
 
@@ -96,11 +99,21 @@ fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-fn summary_json(board: &BoardSummary, status: &str) -> Value {
+/// Which system it runs as, by its first record; the usual one where that cannot be read.
+fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> {
+    let records = journal.records(&board.id, None, 1).map_err(storage)?;
+    match records.first().map(Record::body) {
+        Some(Ok(Body::Created(created))) => Ok(created.mode),
+        _ => Ok(Mode::default()),
+    }
+}
+
+fn summary_json(board: &BoardSummary, status: &str, mode: &Mode) -> Value {
     json!({
         "status": status,
         "board": board.id,
         "name": board.name,
+        "mode": mode,
         "end": board.ended,
         "version": board.version,
         "head": {"seq": board.head.seq, "hash": board.head.hash},

@@ -10,6 +10,7 @@ use patchboard_kernel::board::{Board, BoardError, From, Genesis, Input, Outcome,
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::id::{Seq, Timestamp, Token, Version, WorkerName};
 use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::rejection::{Allowed, Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
@@ -80,8 +81,14 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
             return Err(invalid_state(&violations));
         }
     }
-    let genesis =
-        Genesis { board: "kernel".into(), blueprint, request: Value::Null, salt: Salt::ZERO, at: Timestamp(0) };
+    let genesis = Genesis {
+        board: "kernel".into(),
+        blueprint,
+        mode: Mode::default(),
+        request: Value::Null,
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
     let (mut board, _) = Board::create(genesis, &Own).map_err(|error| match error {
         BoardError::BadRequest(violations) => invalid_state(&violations),
         other @ (BoardError::BadBlueprint(_) | BoardError::BadRecord { .. }) => {

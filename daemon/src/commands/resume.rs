@@ -42,8 +42,17 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let (version, totals) = (recovered.version(), Totals::of(&records));
         let (state, head) = (recovered.state(), summary.head);
         let pending = recovered.pending();
-        return CameTo { board: &summary.id, ended: Some(ended), version, state, head, totals: &totals, pending }
-            .tell(output);
+        return CameTo {
+            board: &summary.id,
+            mode: &recovered.plan().mode,
+            ended: Some(ended),
+            version,
+            state,
+            head,
+            totals: &totals,
+            pending,
+        }
+        .tell(output);
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(archive);

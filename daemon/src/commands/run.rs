@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::rejection::VIOLATIONS_MAX;
 use patchboard_kernel::schema::Schema;
 use serde_json::Value;
@@ -37,6 +38,8 @@ Examples:
   patchboard run review.yaml --request @task.json --model-url http://127.0.0.1:8080/v1 --model qwen2.5
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
+  patchboard run review.yaml --request @task.json --ablate patch,slicing
+  patchboard run review.yaml --request @task.json --system plain
 
 Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
             4 nothing left to do, not done · 5 paused")]
@@ -47,8 +50,57 @@ pub(crate) struct Arguments {
     /// What you ask: JSON, or @FILE; it lands at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
+    /// For comparison: leave out parts of PatchBoard for language models, as in `--ablate patch,feedback`
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', conflicts_with = "system", help_heading = "Comparisons")]
+    ablate: Vec<Part>,
+    /// For comparison: run the same workers and rules as a blackboard that checks nothing
+    #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
+    system: System,
     #[command(flatten)]
     seats: SeatArguments,
+}
+
+/// A part of PatchBoard that can be left out.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Part {
+    /// No patches: a worker answers with the whole of what it sees, and the difference is judged
+    Patch,
+    /// No validation of what a commit makes: neither the state schema nor invariants
+    Schema,
+    /// No write contracts: a worker may write everywhere
+    Contracts,
+    /// No slicing: a view shows the whole document, up to 64,000 characters
+    Slicing,
+    /// No feedback: a worker is not told what was refused
+    Feedback,
+}
+
+/// What a board runs as.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum System {
+    /// All of it
+    Patchboard,
+    /// Workers write messages that all of them see
+    Plain,
+    /// Workers see the whole document and set members of it, unchecked
+    Structured,
+}
+
+impl Arguments {
+    fn mode(&self) -> Mode {
+        let component = |part: &Part| match part {
+            Part::Patch => Component::Patch,
+            Part::Schema => Component::Schema,
+            Part::Contracts => Component::Contracts,
+            Part::Slicing => Component::Slicing,
+            Part::Feedback => Component::Feedback,
+        };
+        match self.system {
+            System::Patchboard => Mode::without(self.ablate.iter().map(component)),
+            System::Plain => Mode::Plain {},
+            System::Structured => Mode::Structured {},
+        }
+    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
@@ -64,7 +116,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let seating = arguments.seats.seat(&blueprint, config)?;
     let runtime = drive::start(data_dir, &seating).await?;
-    let board = match runtime.create(blueprint, request, seating.salt).await {
+    let board = match runtime.create_in(arguments.mode(), blueprint, request, seating.salt).await {
         Ok(board) => board,
         Err(error) => {
             runtime.shutdown().await;

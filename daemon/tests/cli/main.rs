@@ -6,6 +6,7 @@ mod endpoint;
 mod history;
 mod interruption;
 mod kernel;
+mod modes;
 mod readme;
 mod run;
 mod sandbox;

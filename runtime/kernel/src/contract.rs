@@ -147,6 +147,11 @@ impl Contract {
         std::iter::successors(Some(place), |place| place.parent()).any(is_written)
     }
 
+    /// Whether a write grant names this operation at this place; `-` is the append position.
+    pub(crate) fn names(&self, place: &Pointer, op: GrantOp) -> bool {
+        self.writes.iter().any(|write| write.ops.contains(&op) && write.pattern.matches(place))
+    }
+
     /// The write grants, in the blueprint's order. It is always asked with the same schema.
     pub(crate) fn grants<'a>(&'a self, schema: &Schema) -> impl Iterator<Item = Granted<'a>> {
         self.writes.iter().map(|write| Granted {

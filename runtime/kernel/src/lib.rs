@@ -12,6 +12,7 @@
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
 //!   proposal, what a valid document is, what must hold.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
+//! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
@@ -23,6 +24,7 @@ pub mod canonical;
 pub mod contract;
 pub mod digest;
 pub mod event;
+mod excerpt;
 pub mod expr;
 pub mod failure;
 pub mod form;
@@ -32,6 +34,7 @@ pub mod invariant;
 pub mod json;
 pub mod ledger;
 pub mod lint;
+pub mod mode;
 pub mod patch;
 pub mod pattern;
 pub mod pipeline;

@@ -2,8 +2,11 @@
 //!
 //! A proposal passes all stages or stops at the first that fails, with every violation of that stage. Nothing here
 //! changes anything: what is accepted comes back as the state it would make. Reading a worker's reply is in
-//! `reply`.
+//! `reply`; `interface` makes patches of replies that are none, in the modes without patches, by `difference`.
+//! What a mode leaves out ([`crate::mode`]) is left out here.
 
+mod difference;
+mod interface;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -20,12 +23,14 @@ use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
 use crate::invariant;
 use crate::json;
+use crate::mode::{Component, Interface, Mode};
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
 use crate::tree::Since;
 
+pub(crate) use interface::MESSAGES;
 pub(crate) use reply::fingerprint;
 pub use reply::{Reply, ReplyBody};
 
@@ -54,6 +59,9 @@ pub struct Accepted {
     pub made: Made,
     /// The person who must agree first.
     pub approval: Option<Approval>,
+    /// An operation of the kernel's own behind those of the reply, which the state has already: it tells the workers of a
+    /// plain blackboard what was written.
+    pub posted: Option<Value>,
 }
 
 /// A state made by a patch.
@@ -65,10 +73,18 @@ pub struct Made {
     pub changes: Vec<Change>,
 }
 
-/// Judges a worker's reply against the committed state.
-pub fn judge(plan: &Plan, state: &State, worker: &WorkerName, body: &ReplyBody, context: &Context<'_>) -> Verdict {
+/// Judges a worker's reply against the committed state. `interface`: how the worker was asked; who was not asked at all
+/// proposes a patch.
+pub fn judge(
+    plan: &Plan,
+    state: &State,
+    worker: &WorkerName,
+    body: &ReplyBody,
+    interface: Interface,
+    context: &Context<'_>,
+) -> Verdict {
     let seat = plan.seats.get(worker);
-    match judge_stages(plan, state, seat, worker, body, context) {
+    match judge_stages(plan, state, seat, worker, body, interface, context) {
         Ok(verdict) => verdict,
         Err(Refused { mut rejection, written, contested }) => {
             if let Some(seat) = seat {
@@ -100,7 +116,7 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
     let mut changes = Vec::new();
     for op in &ops {
         let effect = candidate.effect(op);
-        apply(&mut candidate, op, effect, limits(plan), &mut changes)?;
+        apply(&mut candidate, op, effect, plan, &mut changes)?;
     }
     Ok(Made { state: candidate.into_state(), changes })
 }
@@ -147,6 +163,7 @@ fn judge_stages(
     seat: Option<&Seat>,
     worker: &WorkerName,
     body: &ReplyBody,
+    interface: Interface,
     context: &Context<'_>,
 ) -> Result<Verdict, Refused> {
     let defaults = crate::blueprint::PatchLimits::default();
@@ -154,7 +171,13 @@ fn judge_stages(
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
 
     let syntax = |violations| refuse(Stage::Syntax, violations);
-    let unwrapped = reply::read(body, patch_limits).map_err(syntax)?;
+    let unwrapped = match (interface, seat, context.basis) {
+        (Interface::Whole, Some(seat), Some(basis)) => interface::whole(seat, body, basis),
+        (Interface::Merge, Some(seat), _) => interface::merge(seat, state.root(), body),
+        (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
+        (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => reply::read(body, patch_limits),
+    };
+    let unwrapped = unwrapped.map_err(syntax)?;
     let judged = judge_reply(plan, state, seat, worker, &unwrapped.reply, context);
     // Operations are named as the reply has them.
     let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
@@ -164,12 +187,21 @@ fn judge_stages(
     })?;
     let reply = unwrapped.reply;
     Ok(match judged {
-        Some((made, approval)) => Verdict::Accepted(Accepted { reply, made, approval }),
+        Some(Judged { made, approval, posted }) => Verdict::Accepted(Accepted { reply, made, approval, posted }),
         None => Verdict::NoOp(reply),
     })
 }
 
-/// What a reply would make, and who must agree; none if nothing new.
+/// What a reply would make.
+struct Judged {
+    made: Made,
+    /// Who must agree.
+    approval: Option<Approval>,
+    /// See [`Accepted::posted`].
+    posted: Option<Value>,
+}
+
+/// What a reply would make; none if nothing new.
 fn judge_reply(
     plan: &Plan,
     state: &State,
@@ -177,11 +209,14 @@ fn judge_reply(
     worker: &WorkerName,
     reply: &Reply,
     context: &Context<'_>,
-) -> Result<Option<(Made, Option<Approval>)>, Refused> {
-    let defaults = crate::blueprint::PatchLimits::default();
-    let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
+) -> Result<Option<Judged>, Refused> {
+    let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
+    if reply.written.is_some() {
+        // Its author wrote no operations that could be counted.
+        patch_limits.max_ops = u32::MAX;
+    }
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
-    let ops = patch::parse(&reply.patch, patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
+    let ops = patch::parse(&reply.patch, &patch_limits).map_err(|violations| refuse(Stage::Syntax, violations))?;
 
     let Some(seat) = seat else {
         let message = format!("there is no worker {worker}");
@@ -190,6 +225,8 @@ fn judge_reply(
 
     // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
     // its application; a trouble of application waits until nothing is left to say about authorization.
+    let authority = seat.open.as_ref().unwrap_or(&seat.contract);
+    let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
     let mut targets = Targets::default();
@@ -199,15 +236,19 @@ fn judge_reply(
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
         let effect = candidate.effect(op);
-        let violations = seat.contract.judge_effect(index, op, &effect, &candidate, &plan.schema);
+        let violations = match is_unchecked {
+            true => Vec::new(),
+            false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
+            false => authority.judge_effect(index, op, &effect, &candidate, &plan.schema),
+        };
         targets.note(index, op, &effect, &candidate);
-        for demanded in seat.contract.approvals(op, &effect, &candidate) {
+        for demanded in authority.approvals(op, &effect, &candidate) {
             if let Err(violation) = demand(&mut approval, demanded, op) {
                 unauthorized.push(violation.at_op(index));
             }
         }
         let is_tried = violations.is_empty() && !broken;
-        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, limits(plan), &mut changes) {
+        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, plan, &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test { .. });
             inapplicable.push(violation.at_op(index));
@@ -226,7 +267,10 @@ fn judge_reply(
         Violation::new(Code::PathNotFound, place, "there is nothing to be shown; name a place, like /claims/3")
     }));
     let inputs = freshness::Inputs { mode: seat.worker.freshness, contract: &seat.contract, state, context };
-    let conflict = freshness::judge(&inputs, &targets.into_vec());
+    let conflict = match is_unchecked {
+        true => freshness::Conflict::default(),
+        false => freshness::judge(&inputs, &targets.into_vec()),
+    };
     if !conflict.violations.is_empty() {
         let rejection = Rejection::new(Stage::Freshness, conflict.violations);
         return Err(Refused { rejection, written: Vec::new(), contested: conflict.contested });
@@ -235,9 +279,29 @@ fn judge_reply(
         return Err(refuse(Stage::Application, inapplicable));
     }
 
+    let is_message = reply.written.is_some();
+    let posted = match plan.mode {
+        Mode::Plain {} if !is_message => {
+            let told = interface::told(&ops);
+            (!told.is_empty()).then(|| interface::posted(state.root(), worker, &told))
+        }
+        Mode::Plain {} | Mode::Structured {} | Mode::Patchboard { .. } => None,
+    };
+    if let Some(posted) = &posted {
+        let posted = Value::Array(vec![posted.clone()]);
+        let ops = patch::parse(&posted, &patch_limits).map_err(|violations| refuse(Stage::Application, violations))?;
+        for op in &ops {
+            let effect = candidate.effect(op);
+            let applied = apply(&mut candidate, op, effect, plan, &mut changes);
+            applied.map_err(|violation| refuse(Stage::Application, vec![violation]))?;
+        }
+    }
     let made = candidate.into_state();
     if made.digest() == state.digest() {
         return Ok(None);
+    }
+    if !plan.mode.has(Component::Schema) {
+        return Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }));
     }
     let written = || own_places(&ops, &changes, &made);
     // The whole document is never granted, so nobody has put another in its place.
@@ -250,7 +314,21 @@ fn judge_reply(
     if !violations.is_empty() {
         return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
     }
-    Ok(Some((Made { state: made, changes }, approval)))
+    Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }))
+}
+
+/// Whether an operation names something of the kernel's own.
+fn names_kernel(op: &Op<'_>) -> bool {
+    let is_own = |path: &jsonptr::Pointer| path.first().is_some_and(|name| name.decoded().starts_with('$'));
+    let from = match op {
+        Op::Move { from, .. } | Op::Copy { from, .. } => is_own(from),
+        Op::Add { .. } | Op::Replace { .. } | Op::Remove { .. } | Op::Test { .. } => false,
+    };
+    from || is_own(op.path())
+}
+
+fn kernels_own(op: &Op<'_>) -> Violation {
+    Violation::new(Code::UnknownLocation, op.path().as_str(), "names that begin with $ are the kernel's own")
 }
 
 /// Adds a person whom an operation needs to those whom the ones before it need: there may be one, who is asked for the
@@ -299,10 +377,14 @@ fn apply(
     candidate: &mut Candidate,
     op: &Op<'_>,
     effect: Effect<'_>,
-    limits: ResultLimits,
+    plan: &Plan,
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
-    let Applied { taken, over, made } = candidate.apply(op, limits)?;
+    let Applied { taken, over, made } = candidate.apply(op, limits(plan))?;
+    // Rules and breakers see what messages do, not that there are some.
+    if matches!(plan.mode, Mode::Plain {}) && interface::is_of_messages(op.path().as_str()) {
+        return Ok(());
+    }
     if let (Op::Move { from: path, .. } | Op::Remove { path }, Some(before)) = (op, taken) {
         changes.push(Change { path: path.to_buf(), before: Some(before), after: None });
     }

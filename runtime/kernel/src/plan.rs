@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::blueprint::{AgentKind, Blueprint, EventOp, Trigger, Worker};
+use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Trigger, Worker, WriteGrant};
 use crate::contract::Contract;
 use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
+use crate::mode::{Component, Interface, Mode};
 use crate::pattern::Pattern;
 use crate::schema::{Schema, StateSchema};
 use crate::view::Fixed;
@@ -24,6 +25,8 @@ pub const DONE_VARIABLES: &[&str] = &["request", "state"];
 pub struct Plan {
     /// What it was compiled from.
     pub blueprint: Arc<Blueprint>,
+    /// How much of it is enforced.
+    pub mode: Mode,
     /// The state schema.
     pub schema: StateSchema,
     /// The request's schema.
@@ -40,10 +43,16 @@ pub struct Plan {
 
 /// A worker and its compiled contract.
 pub struct Seat {
-    /// As the blueprint has it.
+    /// As the blueprint and the mode of the board have it.
     pub worker: Arc<Worker>,
-    /// What it may read and write.
+    /// What it may read and write, as it is told.
     pub contract: Contract,
+    /// Where the mode has no write contracts: what its writes are judged by instead, which is next to nothing.
+    pub(crate) open: Option<Contract>,
+    /// How it is asked, and how it answers.
+    pub interface: Interface,
+    /// Whether its views show what was refused.
+    pub(crate) is_told: bool,
     /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
     pub fixed: Fixed,
 }
@@ -92,28 +101,28 @@ pub struct Invariant {
 /// Where boards get their plans from. A plan never changes, so boards of one blueprint can share one: compiled schemas
 /// are large.
 pub trait Plans {
-    /// The plan of a blueprint.
+    /// The plan of a blueprint in a mode.
     ///
     /// # Errors
     /// As [`Plan::compile`].
-    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String>;
+    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String>;
 }
 
 /// A plan of its own for every board.
 pub struct Own;
 
 impl Plans for Own {
-    fn of(&self, blueprint: Blueprint) -> Result<Arc<Plan>, String> {
-        Plan::compile(Arc::new(blueprint)).map(Arc::new)
+    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+        Plan::compile(Arc::new(blueprint), mode.clone()).map(Arc::new)
     }
 }
 
 impl Plan {
-    /// Compiles a blueprint. [`crate::lint`] reports the same troubles, all of them and with positions.
+    /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports the same troubles, all of them and with positions.
     ///
     /// # Errors
     /// The first thing that cannot be compiled, for people.
-    pub fn compile(blueprint: Arc<Blueprint>) -> Result<Self, String> {
+    pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
         let state = &blueprint.state;
         let schema = StateSchema::compile(&state.schema, state.assert_formats)
             .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
@@ -128,11 +137,20 @@ impl Plan {
                 }
             }
             // What is shown and judged are the operations that can be used.
-            let worker = worker.with_effective_ops();
-            let contract =
-                Contract::compile(&worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))?;
-            let fixed = Fixed::of(&worker, &schema);
-            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, fixed });
+            let worker = mode.seat(worker.with_effective_ops());
+            let compile = |worker: &Worker| {
+                Contract::compile(worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))
+            };
+            let contract = compile(&worker)?;
+            let is_ablated = worker.agent == AgentKind::Llm;
+            let open = match is_ablated && !mode.has(Component::Contracts) {
+                true => Some(compile(&open(&worker))?),
+                false => None,
+            };
+            let interface = mode.interface(&worker);
+            let fixed = Fixed::of(&worker, &schema, interface);
+            let is_told = !is_ablated || mode.has(Component::Feedback);
+            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, open, interface, is_told, fixed });
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
@@ -175,8 +193,14 @@ impl Plan {
             Some(done) => Some(Expr::compile(&done.when, DONE_VARIABLES).map_err(|error| format!("done: {error}"))?),
             None => None,
         };
-        Ok(Self { blueprint, schema, request, seats, rules, invariants, done })
+        Ok(Self { blueprint, mode, schema, request, seats, rules, invariants, done })
     }
+}
+
+/// The worker with a grant of everything: every operation everywhere.
+fn open(worker: &Worker) -> Worker {
+    let everything = WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None };
+    Worker { writes: vec![everything], ..worker.clone() }
 }
 
 #[cfg(test)]
@@ -193,7 +217,7 @@ mod tests {
             ]}},
         });
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
-        let plan = Plan::compile(Arc::new(blueprint.clone())).expect("a plan");
+        let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("a plan");
         let grants = &plan.seats.values().next().expect("a seat").worker.writes;
         let ops: Vec<&[GrantOp]> = grants.iter().map(|grant| grant.ops.as_slice()).collect();
         use GrantOp::{Add, Copy, Replace};

@@ -77,6 +77,8 @@ coded! {
         TooLarge = "too_large",
         /// JSON, but not a patch (RFC 6902) nor an envelope around one.
         NotAPatch = "not_a_patch",
+        /// JSON, but not the object that a board without patches expects (docs/modes.md).
+        NotAnObject = "not_an_object",
         /// The blueprint demands a statement of intent and there is none.
         IntentMissing = "intent_missing",
         /// An operation that RFC 6902 does not know.

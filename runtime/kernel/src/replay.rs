@@ -161,6 +161,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
     let genesis = Genesis {
         board: created.board.clone(),
         blueprint,
+        mode: created.mode.clone(),
         request: created.request.clone(),
         salt: created.salt,
         at: first.at,
@@ -278,11 +279,15 @@ const fn begins_step(kind: Kind) -> bool {
 /// The input that a record answers.
 fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-    let json = |patch, intent, expand| Reply { patch, intent, expand }.to_body();
+    let json = |patch, intent, expand, written| Reply { patch, intent, expand, written }.to_body();
     Ok(match body {
-        Body::Committed(committed) => propose(committed.by, json(committed.patch, committed.intent, committed.expand)),
-        Body::NoOp(no_op) => propose(no_op.by, json(no_op.patch, no_op.intent, Vec::new())),
-        Body::Expanded(expanded) => propose(expanded.by, json(expanded.patch, expanded.intent, expanded.expand)),
+        Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
+            propose(by, json(patch, intent, expand, written))
+        }
+        Body::NoOp(record::NoOp { by, patch, intent, written }) => {
+            propose(by, json(patch, intent, Vec::new(), written))
+        }
+        Body::Expanded(expanded) => propose(expanded.by, json(expanded.patch, expanded.intent, expanded.expand, None)),
         Body::Rejected(rejected) => propose(rejected.by, ReplyBody::Text(rejected.reply)),
         Body::Late(late) => {
             let from = match (late.invocation, late.attempt) {
@@ -306,7 +311,9 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
         Body::Answer(record::Answer { of, by, digest, agrees, reason }) => {
             Input::Answer { of, by, digest, agrees, reason }
         }
-        Body::Approval(record::Approval { by, patch, intent, expand, .. }) => propose(by, json(patch, intent, expand)),
+        Body::Approval(record::Approval { by, patch, intent, expand, written, .. }) => {
+            propose(by, json(patch, intent, expand, written))
+        }
         Body::Paused(_) => Input::Pause,
         Body::Resumed(_) => Input::Resume,
         Body::Tick(_) => Input::Tick,

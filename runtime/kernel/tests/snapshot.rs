@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
@@ -22,6 +23,7 @@ fn genesis(salt: Salt) -> Genesis {
     Genesis {
         board: BoardId::from("small"),
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        mode: Mode::default(),
         request: Value::Null,
         salt,
         at: Timestamp(0),

@@ -6,6 +6,7 @@ use patchboard_kernel::blueprint::Unit;
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
 use serde_json::json;
 
@@ -32,6 +33,7 @@ impl Writer {
             board: self.board.clone(),
             name: "test".to_owned(),
             state: sha256(b"state"),
+            mode: Mode::default(),
             blueprint: json!({"name": "test"}),
             request: json!({"question": "why?"}),
             salt: Salt([7; 32]),

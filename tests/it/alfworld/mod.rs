@@ -2,6 +2,7 @@
 //! by a function, the environment's by one that knows a single episode. No Python, no model.
 
 mod episode;
+mod modes;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint;
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::source::Source;
@@ -35,6 +37,14 @@ struct Seats {
     episode: Episode,
     actor: Play,
     verifier: Play,
+    /// Makes of a patch what a worker is asked for in the mode of the board.
+    words: fn(&Call, Value) -> String,
+}
+
+impl Seats {
+    fn new(episode: Episode, actor: Play, verifier: Play) -> Self {
+        Self { episode, actor, verifier, words: |_, reply| reply.to_string() }
+    }
 }
 
 impl Agent for Seats {
@@ -47,12 +57,13 @@ impl Agent for Seats {
             "verifier" => (self.verifier)(&shown, call.occurrence),
             other => panic!("the blueprint has no seat {other}"),
         };
-        Box::pin(std::future::ready(Ok(Reply { text: reply.to_string(), usage: None })))
+        Box::pin(std::future::ready(Ok(Reply { text: (self.words)(call, reply), usage: None })))
     }
 }
 
 fn plan(shown: &Shown) -> Value {
-    let goal = shown["/goal"].as_str().expect("a goal is text");
+    // A plain blackboard shows messages and no values.
+    let goal = shown.get("/goal").map_or("what was said", |goal| goal.as_str().expect("a goal is text"));
     let op = if shown.contains_key("/plan") { "replace" } else { "add" };
     let hints = (0..).take_while(|hint| shown.contains_key(&format!("/hints/{hint}"))).count();
     let subgoal = format!("After {hints} hints: {goal}");
@@ -114,12 +125,17 @@ fn episodes() -> Vec<Episode> {
 }
 
 async fn play(seats: Seats) -> Played {
+    play_in(Mode::default(), seats).await
+}
+
+async fn play_in(mode: Mode, seats: Seats) -> Played {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be opened"));
     let game = seats.episode.name.clone();
     let options = Options::new(Arc::new(seats));
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await.expect("it starts");
-    let board = runtime.create(BLUEPRINT.clone(), json!({"game": game}), None).await.expect("a board can be made");
+    let board =
+        runtime.create_in(mode, BLUEPRINT.clone(), json!({"game": game}), None).await.expect("a board can be made");
     let ended = board.ended().await.expect("the board ends");
     let state = board.snapshot().state.root().to_value();
     let records = journal.records(board.id(), None, usize::MAX).expect("records can be read");
@@ -156,7 +172,7 @@ async fn an_actor_that_is_right_wins_every_recorded_episode_and_what_is_inadmiss
                 act(action)
             })
         };
-        let played = play(Seats { episode, actor, verifier: hint() }).await;
+        let played = play(Seats::new(episode, actor, hint())).await;
         assert_eq!((played.ended.end, played.ended.cause), (End::Done, Cause::Done), "{name}");
         assert_eq!(played.state["status"], "won", "{name}");
 
@@ -190,7 +206,7 @@ async fn an_actor_that_is_always_wrong_is_stopped_by_the_breaker_and_not_by_the_
         ("to and fro", Cause::Cycles, Box::new(|_, before| act(["look", "inventory"][before as usize % 2]))),
     ];
     for (kind, cause, actor) in wrong {
-        let played = play(Seats { episode: episode.clone(), actor, verifier: hint() }).await;
+        let played = play(Seats::new(episode.clone(), actor, hint())).await;
         assert_eq!((played.ended.end, played.ended.cause), (End::Stopped, cause), "{kind}");
         assert!(played.history().len() < 10, "{kind}: {} steps", played.history().len());
         assert!(played.calls("actor") < 10, "{kind}: {} calls", played.calls("actor"));
@@ -213,7 +229,7 @@ async fn a_hint_of_the_verifier_brings_an_actor_that_was_stopped_back_and_it_win
         }
         unexpected => panic!("{unexpected:?}"),
     });
-    let played = play(Seats { episode, actor, verifier: hint() }).await;
+    let played = play(Seats::new(episode, actor, hint())).await;
     assert_eq!((played.ended.end, &played.state["status"]), (End::Done, &json!("won")));
     assert_eq!((played.calls("verifier"), rejections(&played).len()), (1, 3));
     assert_eq!(played.state["hints"].as_array().map(Vec::len), Some(1));
@@ -235,7 +251,7 @@ async fn the_verifier_is_asked_before_the_actor_after_a_step_without_effect_and_
     let verifier: Play = Box::new(
         |_, _| json!([{"op": "add", "path": "/hints/-", "value": {"for": "planner", "text": "There is no moon."}}]),
     );
-    let played = play(Seats { episode, actor, verifier }).await;
+    let played = play(Seats::new(episode, actor, verifier)).await;
     assert_eq!((played.ended.end, &played.state["status"]), (End::Done, &json!("won")));
     assert_eq!((played.calls("verifier"), played.calls("planner")), (1, 2));
     assert_eq!(played.count(Kind::Rejected), 0);

@@ -10,6 +10,7 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Code;
@@ -91,6 +92,7 @@ impl Duel {
         let genesis = Genesis {
             board: BoardId::from("adversaries"),
             blueprint: blueprint(writers, goals),
+            mode: Mode::default(),
             request: Value::Null,
             salt: Salt([5; 32]),
             at: Timestamp(0),

@@ -6,6 +6,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
@@ -39,7 +40,8 @@ impl Case {
         });
         let blueprint: Blueprint = serde_json::from_value(value).expect("the blueprint is one");
         let (request, salt) = (Value::Null, Salt([2; 32]));
-        let genesis = Genesis { board: BoardId::from("case"), blueprint, request, salt, at: Timestamp(0) };
+        let genesis =
+            Genesis { board: BoardId::from("case"), blueprint, mode: Mode::default(), request, salt, at: Timestamp(0) };
         let (board, _) = Board::create(genesis, &Own).expect("the board can be made");
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }

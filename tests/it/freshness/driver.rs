@@ -6,6 +6,7 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
@@ -136,6 +137,7 @@ impl Driver {
         let genesis = Genesis {
             board: BoardId::from(format!("freshness-{seed}")),
             blueprint: blueprint(&mut random),
+            mode: Mode::default(),
             request: Value::Null,
             salt: Salt([3; 32]),
             at: Timestamp(1_000_000),

@@ -3,6 +3,7 @@
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
@@ -66,6 +67,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     let genesis = Genesis {
         board: BoardId::from("orders"),
         blueprint,
+        mode: Mode::default(),
         request: json!({"goal": "order"}),
         salt: Salt([1; 32]),
         at: Timestamp(0),

@@ -7,6 +7,7 @@ use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Pro
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
+use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
@@ -135,12 +136,24 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
     serde_json::from_value(value).expect("the simulated blueprint is one")
 }
 
+/// The usual mode, or for some boards another one. Drawn apart, so that it changes nothing else of a seed.
+fn mode(seed: u64) -> Mode {
+    let mut random = Random::new(seed ^ 0x0de5);
+    match random.below(10) {
+        0 => Mode::Plain {},
+        1 => Mode::Structured {},
+        2..5 => Mode::without(Component::ALL.iter().copied().filter(|_| random.percent(35))),
+        _ => Mode::default(),
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
         let genesis = Genesis {
             board: BoardId::from(format!("simulated-{seed}")),
             blueprint: blueprint(&mut random),
+            mode: mode(seed),
             request: json!({"goal": "three tasks, done and checked"}),
             salt: Salt([7; 32]),
             at: Timestamp(1_000_000),
@@ -290,8 +303,8 @@ impl World {
         for effect in step.effects {
             match effect {
                 Effect::Call { invocation, attempt, worker, prompt, timeout_ms, .. } => {
-                    self.invariants.seen(&worker, &prompt.user);
-                    self.answer(invocation, attempt, &worker, timeout_ms);
+                    self.invariants.seen(&worker, &prompt.user, &self.board.plan().mode);
+                    self.answer(invocation, attempt, &worker, &prompt.user, timeout_ms);
                 }
                 // A cancelled call may answer all the same: the kernel must cope.
                 Effect::Cancel { .. } => {}
@@ -322,7 +335,7 @@ impl World {
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
-    fn answer(&mut self, invocation: InvocationId, attempt: u32, worker: &WorkerName, timeout_ms: u64) {
+    fn answer(&mut self, invocation: InvocationId, attempt: u32, worker: &WorkerName, view: &str, timeout_ms: u64) {
         if self.random.percent(6) {
             return;
         }
@@ -336,11 +349,55 @@ impl World {
         } else {
             let liar = self.random.percent(2);
             let worker = if liar { "nobody".into() } else { worker.clone() };
-            let reply = self.reply(worker.as_str());
+            let reply = match self.board.plan().seats.get(&worker).map(|seat| seat.interface) {
+                None | Some(Interface::Patch) => self.reply(worker.as_str()),
+                Some(interface) => self.reply_without_patch(interface, view),
+            };
             Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage: None })
         };
         let again = self.random.percent(10).then(|| self.random.below(15_000));
         self.pending.push(Pending { due: self.now.plus_ms(delay), input, again });
+    }
+
+    /// What a worker answers that is asked for no patch: well or wrongly.
+    fn reply_without_patch(&mut self, interface: Interface, view: &str) -> ReplyBody {
+        if self.random.percent(15) {
+            return ReplyBody::Text(
+                (*self.random.pick(&["I think we should", "[]", "{\"tasks\": 3}", "/a/b: {"])).into(),
+            );
+        }
+        let status = *self.random.pick(&["doing", "done", "done", "open", "finished"]);
+        let task = json!({"title": "task", "status": "open", "checked": false});
+        let index = self.random.below(3);
+        match interface {
+            Interface::Message => ReplyBody::Text(match self.random.below(4) {
+                0 => format!("A task.\n/tasks/-: {task}"),
+                1 => format!("/tasks/{index}/status: {status}\n/notes/-: so be it"),
+                2 => "/tasks/0: null".into(),
+                _ => "Let us see.".into(),
+            }),
+            Interface::Merge => ReplyBody::Json(match self.random.below(5) {
+                0 => json!({"/tasks/-": task}),
+                1 => json!({format!("/tasks/{index}/status"): status}),
+                2 => json!({"notes": ["x".repeat(60)]}),
+                3 => json!({"vault": null, "new": {"a": 1}}),
+                _ => json!({}),
+            }),
+            Interface::Whole | Interface::Patch => {
+                let shown = view.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+                let mut object = shown.filter(Value::is_object).unwrap_or(json!({}));
+                match self.random.below(5) {
+                    0 => drop(object.as_object_mut().expect("an object").remove("request")),
+                    1 => object["notes"] = json!(["a note"]),
+                    _ => match object.get_mut("tasks").and_then(Value::as_array_mut) {
+                        Some(tasks) if self.random.percent(40) => tasks.push(task),
+                        Some(tasks) => tasks.iter_mut().take(1).for_each(|task| task["status"] = json!(status)),
+                        None => object["tasks"] = json!([task]),
+                    },
+                }
+                ReplyBody::Json(object)
+            }
+        }
     }
 
     fn reply(&mut self, worker: &str) -> ReplyBody {
@@ -361,7 +418,8 @@ impl World {
         if self.random.percent(25) {
             return self.random.pick(&bad).clone();
         }
-        let tasks = self.board.state().root()["tasks"].to_value().as_array().cloned().unwrap_or_default();
+        let tasks = self.board.state().root().child("tasks").map(|tasks| tasks.to_value());
+        let tasks = tasks.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
         let some = |random: &mut Random| random.below(1 + tasks.len() as u64);
         let index = some(&mut self.random);
         let patch = match worker {

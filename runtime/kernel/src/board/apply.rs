@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
+use serde_json::Value;
 
 use super::{Board, FEEDBACK_MAX, Pending, ReplyBody, Verdict, feedback};
 use crate::breaker::{self, Branch, Heard};
+use crate::digest::Digest;
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
-use crate::record::{self, Author, Body, Committed, Expanded, Rejected, Resource, Trigger};
+use crate::record::{self, Author, Body, Committed, Expanded, NoOp, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Expansion, Open, Queued};
 
@@ -69,7 +71,8 @@ impl Board {
             Body::Committed(committed) => self.apply_commit(seq, at, committed, made)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
-                    let reply = pipeline::fingerprint(&self.hasher, &no_op.patch, no_op.intent.as_deref(), &[]);
+                    let NoOp { patch, intent, written, .. } = no_op;
+                    let reply = self.fingerprint(patch, intent.as_deref(), &[], written.as_ref());
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
@@ -103,9 +106,11 @@ impl Board {
             }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
-                let record::Approval { by, approver, expires, digest, patch, intent, expand } = approval.clone();
+                let record::Approval { by, approver, expires, digest, patch, intent, expand, written } =
+                    approval.clone();
                 if let Some(token) = token_of(&by) {
-                    self.tokens.remember(token, digest, Verdict::AwaitingApproval { seq }, at);
+                    let reply = self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref());
+                    self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
                 let question = Pending { by, approver, expires, digest, patch, intent, expand };
@@ -204,17 +209,19 @@ impl Board {
         // A direct proposal belongs to no branch that could go in circles.
         let is_of_branch = committed.by.attempt.is_some();
         let written = is_of_branch.then(|| breaker::fingerprint(&self.hasher, &made.changes, &made.state));
+        // A message of a plain blackboard that sets nothing.
+        let is_idle = made.changes.is_empty();
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
         if let Some(token) = token_of(&committed.by) {
-            let Committed { patch, intent, expand, .. } = committed;
-            let reply = pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
+            let Committed { patch, intent, expand, written, .. } = committed;
+            let reply = self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
             let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
             self.tokens.remember(token, reply, verdict, at);
         }
         let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued };
         let branch = self.finish(&committed.by, at, finish)?;
-        let heard = Heard::Commit(written.unwrap_or(committed.state));
+        let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         self.feedback.remove(&committed.by.worker);
         Ok(())
@@ -272,6 +279,14 @@ impl Board {
             Finish::Continued => self.scheduler.interrupt(attempt.invocation),
         }
         Ok(Some(open.queued.branch))
+    }
+
+    /// What a repetition of a proposal is known by: its patch, or the reply that the patch was made of.
+    fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[String], written: Option<&String>) -> Digest {
+        match written {
+            Some(written) => ReplyBody::Text(written.clone()).digest(&self.hasher),
+            None => pipeline::fingerprint(&self.hasher, patch, intent, expand),
+        }
     }
 
     /// Closes an invocation whose outcome nobody will know.

@@ -20,6 +20,7 @@ use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::invariant;
 use crate::ledger::Usage;
+use crate::mode::Interface;
 use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::record::{
@@ -158,7 +159,12 @@ impl Draft<'_> {
             reservations: &reservations,
             commits: &board.commits,
         };
-        pipeline::judge(&board.plan, &board.state, &by.worker, reply, &context)
+        // What a person has agreed to is the patch, whatever it was made of.
+        let interface = match (open, by.approval) {
+            (Some(open), None) => board.plan.seats[&open.queued.branch.worker].interface,
+            (None, _) | (_, Some(_)) => Interface::Patch,
+        };
+        pipeline::judge(&board.plan, &board.state, &by.worker, reply, interface, &context)
     }
 
     /// Records what comes of a proposal, and what follows.
@@ -169,9 +175,9 @@ impl Draft<'_> {
                     let approval = approval.clone();
                     self.ask(by, branch, accepted.reply, &approval);
                 }
-                Some(_) | None => self.commit(by, branch.as_ref(), accepted),
+                Some(_) | None => self.commit(by, branch.as_ref(), accepted, reply),
             },
-            pipeline::Verdict::NoOp(Reply { patch, intent, expand }) if !expand.is_empty() => {
+            pipeline::Verdict::NoOp(Reply { patch, intent, expand, .. }) if !expand.is_empty() => {
                 let follows = self.asking(by.attempt.as_ref().map(|attempt| attempt.invocation));
                 let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone() }));
                 self.step.outcome = Some(Outcome::Expanded { seq });
@@ -179,7 +185,12 @@ impl Draft<'_> {
                 self.go_on_with(follows, &expand);
             }
             pipeline::Verdict::NoOp(reply) => {
-                let seq = self.push(Body::NoOp(NoOp { by, patch: reply.patch, intent: reply.intent }));
+                let seq = self.push(Body::NoOp(NoOp {
+                    by,
+                    patch: reply.patch,
+                    intent: reply.intent,
+                    written: reply.written,
+                }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(branch.as_ref());
                 self.schedule(&Occasion::Completed);
@@ -217,8 +228,12 @@ impl Draft<'_> {
         self.move_breakers(branch.as_ref());
     }
 
-    fn commit(&mut self, by: Author, branch: Option<&Branch>, accepted: pipeline::Accepted) {
-        let pipeline::Accepted { reply, made, .. } = accepted;
+    fn commit(&mut self, by: Author, branch: Option<&Branch>, accepted: pipeline::Accepted, body: &ReplyBody) {
+        let pipeline::Accepted { mut reply, made, posted, .. } = accepted;
+        if let (Some(posted), Value::Array(ops)) = (posted, &mut reply.patch) {
+            ops.push(posted);
+            reply.written = Some(body.text());
+        }
         let worker = by.worker.clone();
         let before: State = self.board.state.clone();
         let wakes = self.board.plan.rules.iter().any(|rule| matches!(rule.wakes_on, WakesOn::Event { .. }));
@@ -229,10 +244,10 @@ impl Draft<'_> {
         };
         let version = self.board.version().next();
         let state = made.state.digest();
-        let Reply { patch: stored, intent, expand } = reply;
+        let Reply { patch: stored, intent, expand, written } = reply;
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let follows = self.asking(invocation.filter(|_| !expand.is_empty()));
-        let body = Committed { by, version, state, patch: stored, intent, expand: expand.clone() };
+        let body = Committed { by, version, state, patch: stored, intent, expand: expand.clone(), written };
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);

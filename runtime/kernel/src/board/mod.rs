@@ -98,10 +98,10 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, blueprint, mut request, salt, at } = genesis;
+        let Genesis { board, blueprint, mode, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
-        let plan = plans.of(blueprint).map_err(BoardError::BadBlueprint)?;
+        let plan = plans.of(blueprint, &mode).map_err(BoardError::BadBlueprint)?;
         let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
@@ -117,6 +117,7 @@ impl Board {
             board: board.clone(),
             name: plan.blueprint.name.clone(),
             state: state.digest(),
+            mode,
             blueprint: stored,
             request,
             salt,
@@ -170,7 +171,7 @@ impl Board {
         let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
         let blueprint: Blueprint = serde_json::from_value(created.blueprint)
             .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
-        let plan = plans.of(blueprint).map_err(bad)?;
+        let plan = plans.of(blueprint, &created.mode).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
         if state.digest() != created.state {
@@ -364,7 +365,7 @@ impl Board {
 
     /// The last rejections of a worker, and of others where it may write, in the order of the journal.
     fn feedback_of(&self, worker: &WorkerName) -> Vec<(Seq, Value)> {
-        let Some(seat) = self.plan.seats.get(worker) else { return Vec::new() };
+        let Some(seat) = self.plan.seats.get(worker).filter(|seat| seat.is_told) else { return Vec::new() };
         let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
             recent.iter().filter_map(|(seq, shown)| Some((*seq, feedback::for_other(&seat.contract, other, shown)?)))
         });

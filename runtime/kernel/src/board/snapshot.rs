@@ -306,6 +306,6 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<(BoardId, Arc<Plan>, 
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint: Blueprint = serde_json::from_value(body.blueprint)
         .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
-    let plan = plans.of(blueprint).map_err(bad)?;
+    let plan = plans.of(blueprint, &body.mode).map_err(bad)?;
     Ok((body.board, plan, Arc::new(hasher)))
 }

@@ -10,6 +10,7 @@ use crate::digest::{Digest, Salt};
 use crate::failure::FailureCode;
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
+use crate::mode::Mode;
 use crate::pipeline::ReplyBody;
 use crate::record::{Author, Ended, Record};
 use crate::rejection::{Code, Rejection, Stage, Violation};
@@ -23,6 +24,8 @@ pub struct Genesis {
     pub board: BoardId,
     /// Its contract.
     pub blueprint: Blueprint,
+    /// How much of PatchBoard it has.
+    pub mode: Mode,
     /// What the user asks.
     pub request: Value,
     /// Random bytes; zeros where digests should compare between boards.

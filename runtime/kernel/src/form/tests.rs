@@ -9,6 +9,7 @@ use super::*;
 use crate::digest::{Hasher, Salt};
 use crate::freshness::{Basis, Commits};
 use crate::id::{Seq, Version, WorkerName};
+use crate::mode::Mode;
 use crate::plan::{Own, Plans as _};
 use crate::state::State;
 use crate::view;
@@ -39,7 +40,7 @@ impl Scene {
     fn held(schema: &Value, state: &Value, worker: &Value, invariants: &Value, budget: u32) -> Self {
         let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker},
             "invariants": invariants});
-        let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+        let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
         let state = State::new(state, &Hasher::new(&Salt::ZERO));
         let seat = &plan.seats["w"];
         let view = view::compile(&view::Inputs {

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Check, Read, Seat, Write, meant, suggest};
 use crate::blueprint::{GrantOp, Trigger, Unit, Worker};
 use crate::contract::Contract;
+use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::{Location, Schema};
 use crate::source::child;
@@ -165,7 +166,7 @@ impl<'a> Check<'a> {
         if Contract::compile(seat.worker, &self.blueprint.state.schema).is_err() {
             return;
         }
-        let least = Fixed::of(seat.worker, schema).minimum();
+        let least = Fixed::of(seat.worker, schema, Interface::Patch).minimum();
         let spec = &seat.worker.view;
         if least > spec.budget {
             let unit = match spec.unit {

@@ -36,6 +36,8 @@ pub struct Reply {
     pub intent: Option<String>,
     /// JSON Pointers of places that its author asks to be shown, each once, in the order of asking.
     pub expand: Vec<String>,
+    /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`]).
+    pub written: Option<String>,
 }
 
 impl ReplyBody {
@@ -74,8 +76,12 @@ pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, 
 }
 
 impl Reply {
-    /// The reply as an envelope, or as a bare patch where there is no more to it.
+    /// The reply as it came, if the patch was made of it; else as an envelope, or as a bare patch where there is no more
+    /// to it.
     pub fn to_body(&self) -> ReplyBody {
+        if let Some(written) = &self.written {
+            return ReplyBody::Text(written.clone());
+        }
         if self.intent.is_none() && self.expand.is_empty() {
             return ReplyBody::Json(self.patch.clone());
         }
@@ -187,7 +193,7 @@ fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
     let (patch, lifted, asked) = lift(patch);
     let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
     let expand = places(named.chain(asked))?;
-    Ok(Unwrapped { reply: Reply { patch, intent, expand }, lifted })
+    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None }, lifted })
 }
 
 /// A patch without its requests to be shown something; where these stood; and what they ask for, with where it stands.

@@ -14,6 +14,7 @@ use crate::digest::{Digest, Salt};
 use crate::failure::FailureCode;
 use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
+use crate::mode::Mode;
 use crate::rejection::{Code, Rejection, Stage, coded};
 
 coded! {
@@ -133,6 +134,9 @@ pub struct Created {
     pub name: String,
     /// Digest of the initial state.
     pub state: Digest,
+    /// Which system it runs as.
+    #[serde(default, skip_serializing_if = "Mode::is_default")]
+    pub mode: Mode,
     /// The accepted blueprint, fragments resolved and defaults spelled out.
     #[serde(skip_serializing)]
     pub blueprint: Value,
@@ -309,6 +313,9 @@ pub struct Committed {
     /// JSON Pointers of the places that its author asked to be shown; the invocation goes on in another.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
+    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    #[serde(default, skip_serializing)]
+    pub written: Option<String>,
 }
 
 /// A proposal changed nothing.
@@ -323,6 +330,9 @@ pub struct NoOp {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
+    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    #[serde(default, skip_serializing)]
+    pub written: Option<String>,
 }
 
 /// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
@@ -455,6 +465,9 @@ pub struct Approval {
     /// JSON Pointers of the places that its author asked to be shown.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
+    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    #[serde(default, skip_serializing)]
+    pub written: Option<String>,
 }
 
 /// A person answered. What becomes of the proposal follows in the same step.
@@ -659,9 +672,10 @@ impl Body {
         }
         let borrowed = |value| Cow::Borrowed(value);
         let places = |expand: &[String]| (!expand.is_empty()).then(|| ("expand", json(expand)));
-        let proposed = |patch, intent: &Option<String>, expand: &[String]| {
+        let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| {
             let intent = intent.iter().map(|intent| ("intent", json(intent)));
-            places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).collect()
+            let written = written.iter().map(|written| ("written", json(written)));
+            places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).chain(written).collect()
         };
         match self {
             Self::Created(it) => {
@@ -676,10 +690,10 @@ impl Body {
                 let members = (!it.members.is_empty()).then(|| ("members", json(&it.members)));
                 members.into_iter().chain([("reads", json(&it.reads))]).collect()
             }
-            Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand),
-            Self::NoOp(it) => proposed(&it.patch, &it.intent, &[]),
-            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand),
-            Self::Approval(it) => proposed(&it.patch, &it.intent, &it.expand),
+            Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
+            Self::NoOp(it) => proposed(&it.patch, &it.intent, &[], &it.written),
+            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &None),
+            Self::Approval(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
             Self::Answer(it) => it.reason.iter().map(|reason| ("reason", json(reason))).collect(),
             Self::Rejected(it) => vec![("rejection", json(&it.rejection)), ("reply", json(&it.reply))],
             Self::Failed(it) => vec![("message", json(&it.message))],

@@ -5,7 +5,8 @@
 //! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
 //! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
 //! not, `summary`, `render` and `text` say how; `dependencies` finds what the rest of it points at; `summarised` keeps
-//! what was only counted and `explained` why; `prompt` puts the instructions before it.
+//! what was only counted and `explained` why; `prompt` puts the instructions before it. Boards without patches show an
+//! object instead of lines, or `messages`.
 //!
 //! What a view costs is bounded by its budget and its contract, not by the state.
 
@@ -13,6 +14,7 @@ mod budget;
 mod dependencies;
 mod explained;
 mod layout;
+mod messages;
 mod prompt;
 mod render;
 mod search;
@@ -31,8 +33,10 @@ use serde_json::Value;
 use crate::blueprint::{GrantOp, Unit, Worker};
 use crate::contract::Contract;
 use crate::digest::{Digest, sha256};
+use crate::excerpt::Excerpt;
 use crate::freshness::Commits;
 use crate::id::Version;
+use crate::mode::Interface;
 use crate::pattern::Pattern;
 use crate::schema::Schema;
 use crate::state::State;
@@ -101,6 +105,8 @@ pub struct View {
     pub items: Vec<Item>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
+    /// How the worker is asked, and how it is to answer.
+    pub interface: Interface,
 }
 
 impl View {
@@ -149,22 +155,29 @@ pub struct Fixed {
     /// Where the worker may append.
     appends: Vec<Pattern>,
     unit: Unit,
+    interface: Interface,
 }
 
 impl Fixed {
-    /// That of a worker.
-    pub fn of(worker: &Worker, schema: &Schema) -> Self {
-        Self::with(worker, &|pattern: &Pattern| schema.fragment(pattern))
+    /// That of a worker who is asked in this way.
+    pub fn of(worker: &Worker, schema: &Schema, interface: Interface) -> Self {
+        Self::with(worker, interface, &|pattern: &Pattern| schema.fragment(pattern))
     }
 
-    fn with(worker: &Worker, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+    fn with(worker: &Worker, interface: Interface, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
         let adds = worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
         Self {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
             grants: render::grants(&worker.writes, fragment, Detail::Full),
-            reminder: render::reminder(&worker.writes),
+            reminder: match interface {
+                Interface::Patch => render::reminder(&worker.writes),
+                Interface::Whole => render::WHOLE_REMINDER.to_owned(),
+                Interface::Merge => render::MERGE_REMINDER.to_owned(),
+                Interface::Message => render::MESSAGE_REMINDER.to_owned(),
+            },
             unit: worker.view.unit,
+            interface,
         }
     }
 
@@ -236,6 +249,19 @@ impl Parts<'_> {
         let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
 
+        match self.fixed.interface {
+            Interface::Patch => {}
+            Interface::Whole | Interface::Merge => return self.as_object(&grants, &feedback, &woken, left, trigger),
+            Interface::Message => {
+                let mut messages = messages::show(self.state, left);
+                if messages.is_empty() {
+                    messages.push_str(NOTHING);
+                }
+                let text = [&grants, render::SEE_HEADING, &messages, &feedback, render::WOKEN_HEADING, &woken].concat();
+                return self.view(text, Shown::new(String::new(), Vec::new(), Vec::new(), Vec::new()), false);
+            }
+        }
+
         let missing = dependencies::missing(self.state, self.reads);
         let missing = missing.filter(|line| self.has_room_for(text::chars(line), left)).unwrap_or_default();
         let links = trigger.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
@@ -255,12 +281,45 @@ impl Parts<'_> {
             shown.text.push_str(hint);
         }
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
-        let mut items = shown.items;
+        self.view(text, shown, is_invited)
+    }
+
+    fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {
+        let Shown { reads, members, summarised, mut items, .. } = shown;
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let Shown { reads, members, summarised, .. } = shown;
-        View { text, reads, members, summarised, may_expand: is_invited, items, example: self.fixed.example.clone() }
+        let (example, interface) = (self.fixed.example.clone(), self.fixed.interface);
+        View { text, reads, members, summarised, may_expand, items, example, interface }
+    }
+
+    /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
+    fn as_object(&self, grants: &str, feedback: &str, woken: &str, left: usize, trigger: Option<&str>) -> View {
+        // Lines repeat where they belong, so an object of the same places is often a fraction as long.
+        let mut limit = left.saturating_mul(4);
+        loop {
+            let mut shown = self.choose(limit, 0, trigger, &[]);
+            let parse = |place: &String| PointerBuf::parse(place.as_str()).ok();
+            let mut places: Vec<PointerBuf> = shown.reads.iter().filter_map(parse).collect();
+            // That there is nothing yet is shown as well.
+            let is_empty = |place: &PointerBuf| self.state.get(place).is_some_and(|node| node.part_count() == 0);
+            places.extend(shown.members.iter().filter_map(parse).filter(is_empty));
+            let object = Excerpt::of(self.state, places.iter().map(|place| place.as_ref())).to_value();
+            let mut object = text::whole_json(&object) + "\n";
+            if !shown.is_everything {
+                object.push_str(render::NOT_EVERYTHING);
+            }
+            if text::chars(&object) <= left || limit == 0 {
+                if text::chars(&object) > left {
+                    object = String::new();
+                    shown.reads.clear();
+                    shown.members.clear();
+                }
+                let text = [grants, render::SEE_HEADING, &object, feedback, render::WOKEN_HEADING, woken].concat();
+                return self.view(text, shown, false);
+            }
+            limit = limit / 4 * 3;
+        }
     }
 
     /// Whether lines beside the state leave most of the room to it.
@@ -293,8 +352,8 @@ impl Parts<'_> {
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let example = self.fixed.example.clone();
-        View { text, reads: Vec::new(), members: Vec::new(), summarised, may_expand: false, items, example }
+        let (example, interface) = (self.fixed.example.clone(), self.fixed.interface);
+        View { text, reads: Vec::new(), members: Vec::new(), summarised, may_expand: false, items, example, interface }
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.

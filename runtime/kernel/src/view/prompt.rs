@@ -1,7 +1,10 @@
 //! What a language model is sent: how to answer, and the view.
 //!
 //! Owns the instructions and the worked example. Short, because small local models with small contexts must manage;
-//! the part that never changes for a worker comes first, so that providers can cache it.
+//! the part that never changes for a worker comes first, so that providers can cache it. `modes` has the instructions of
+//! boards without patches.
+
+mod modes;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::blueprint::{GrantOp, Intent, Worker};
 use crate::canonical;
 use crate::digest::{Digest, sha256};
+use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
 
 use super::{View, render, text};
@@ -70,7 +74,13 @@ impl Prompt {
 
     /// The prompt for a worker and its view: role and the form of the answer first, so that providers can cache them.
     pub fn new(worker: &Worker, view: &View) -> Self {
-        Self { system: instructions(worker, &view.example), user: view.text.clone() }
+        let system = match view.interface {
+            Interface::Patch => instructions(worker, &view.example),
+            Interface::Whole => modes::whole(worker),
+            Interface::Merge => modes::merge(worker, &view.example),
+            Interface::Message => modes::message(worker, &view.example),
+        };
+        Self { system, user: view.text.clone() }
     }
 
     /// As canonical JSON, the form in which it is stored.
@@ -90,9 +100,15 @@ impl Prompt {
     }
 }
 
+fn role(worker: &Worker) -> &str {
+    match worker.role.trim() {
+        "" => "Improve the document as far as you may.",
+        role => role,
+    }
+}
+
 fn instructions(worker: &Worker, example: &Value) -> String {
-    let role = worker.role.trim();
-    let role = if role.is_empty() { "Improve the document as far as you may." } else { role };
+    let role = role(worker);
     let says_why = worker.patch.intent == Intent::Required;
     // The intent comes first, in the text and in the sorted members: who has said why decides better. It begins a
     // sentence, because small models repeat a description of what should stand there.

@@ -18,6 +18,15 @@ pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 pub(super) const EXPAND_HINT: &str =
     "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; you are then asked again.\n";
 
+/// What an object lacks.
+pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays as it is.\n";
+/// The last line where the whole object is asked for.
+pub(super) const WHOLE_REMINDER: &str = "Now answer with the whole object as it should be.\n";
+/// The last line where members are asked for.
+pub(super) const MERGE_REMINDER: &str = "Now answer with a JSON object of what you set.\n";
+/// The last line where a message is asked for.
+pub(super) const MESSAGE_REMINDER: &str = "Now write your message.\n";
+
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
 /// Characters of the reminder, line feed included.

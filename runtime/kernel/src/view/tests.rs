@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
+use crate::mode::Interface;
 use crate::patch;
 
 mod large;
@@ -62,7 +63,7 @@ fn expanded_view(
     let reads = patterns(worker);
     let limit = limit(worker, budget);
     let state = &Node::from(state);
-    let fixed = &Fixed::with(worker, &no_schema);
+    let fixed = &Fixed::with(worker, Interface::Patch, &no_schema);
     let [shown, explained] = [false, true].map(|is_explained| {
         let writer = &|_| expand.map(|_| "writer".to_owned());
         let (expand, may_expand) = (expand.unwrap_or_default(), expand.is_some());
@@ -130,7 +131,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, &fragment),
+        fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
         state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
@@ -188,7 +189,7 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
-    let fixed = Fixed::of(&worker, &schema);
+    let fixed = Fixed::of(&worker, &schema, Interface::Patch);
     let with = |state, budget| {
         let (contract, fixed) = (&contract, &fixed);
         let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
@@ -436,13 +437,13 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
     for unit in [Unit::Chars, Unit::Tokens] {
         worker.view.unit = unit;
         let reads = patterns(&worker);
-        let chars = Fixed::with(&worker, &fragment).minimum_chars();
+        let chars = Fixed::with(&worker, Interface::Patch, &fragment).minimum_chars();
         let trigger = json!({"kind": "event", "rule": "r".repeat(500), "op": "add", "path": "/claims/0"});
         let at = |limit: usize| {
             let parts = Parts {
                 worker: &worker,
                 reads: &reads,
-                fixed: &Fixed::with(&worker, &fragment),
+                fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
                 state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
@@ -489,7 +490,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, &fragment),
+        fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
         state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],

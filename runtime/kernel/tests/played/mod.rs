@@ -7,6 +7,7 @@ use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Pro
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
@@ -27,12 +28,18 @@ pub(crate) struct Played {
 impl Played {
     /// A board with these members in its blueprint, beside a name and a permissive schema.
     pub(crate) fn new(members: Value) -> Self {
+        Self::in_mode(Mode::default(), members)
+    }
+
+    /// The same in another mode than the usual one.
+    pub(crate) fn in_mode(mode: Mode, members: Value) -> Self {
         let mut blueprint = json!({"blueprint": 1, "name": "played", "state": {"schema": {}, "initial": {"list": []}}});
         let members = members.as_object().expect("members of a blueprint").clone();
         blueprint.as_object_mut().expect("an object").extend(members);
         let genesis = Genesis {
             board: BoardId::from("played"),
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+            mode,
             request: Value::Null,
             salt: Salt::ZERO,
             at: Timestamp(0),
@@ -71,6 +78,20 @@ impl Played {
         let reply = ReplyBody::Text(reply.to_string());
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
+    }
+
+    /// Answers the oldest call that has no answer yet, with a text.
+    pub(crate) fn says(&mut self, text: &str) -> Outcome {
+        let (invocation, attempt, worker) = self.calls.remove(0);
+        let from = From::Attempt { invocation, attempt };
+        let reply = ReplyBody::Text(text.to_owned());
+        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None };
+        self.give(Input::Propose(proposal)).outcome.expect("an outcome")
+    }
+
+    /// The instructions of the newest call.
+    pub(crate) fn instructions(&self) -> &str {
+        &self.shown.as_ref().expect("a call").system
     }
 
     pub(crate) fn direct(&mut self, worker: &str, reply: &str) -> Outcome {

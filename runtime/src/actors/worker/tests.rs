@@ -6,6 +6,7 @@ use std::time::Duration;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{Seq, Token};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state;
@@ -65,7 +66,7 @@ fn order(seq: u64) -> Order {
 fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
     let blueprint =
         json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "script"}}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint")).expect("a plan");
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = state::State::new(&json!({}), &Hasher::new(&Salt::ZERO));
     let basis = Basis { state, reads: Vec::new(), members: Vec::new() };
     let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::board::Stored;
 use patchboard_kernel::digest::Digest;
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::snapshot::Part;
@@ -69,7 +70,14 @@ async fn commit(board: &BoardHandle, number: usize) {
 async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: usize) -> BoardId {
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
-    let genesis = Genesis { board: id.clone(), blueprint: driven(), request: Value::Null, salt: Salt([3; 32]), at };
+    let genesis = Genesis {
+        board: id.clone(),
+        blueprint: driven(),
+        mode: Mode::default(),
+        request: Value::Null,
+        salt: Salt([3; 32]),
+        at,
+    };
     let (mut board, first) = Board::create(genesis, &Own).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;

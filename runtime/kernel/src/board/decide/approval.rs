@@ -23,10 +23,10 @@ impl Draft<'_> {
             let rejection = approval(Code::ApprovalLimit, message);
             return self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
         }
-        let Reply { patch, intent, expand } = reply;
+        let Reply { patch, intent, expand, written } = reply;
         let digest = pipeline::fingerprint(&self.board.hasher, &patch, intent.as_deref(), &expand);
         let (approver, expires) = (demand.by.clone(), self.at.plus_ms(demand.expires.as_ms()));
-        let seq = self.push(Body::Approval(Approval { by, approver, expires, digest, patch, intent, expand }));
+        let seq = self.push(Body::Approval(Approval { by, approver, expires, digest, patch, intent, expand, written }));
         self.step.outcome = Some(Outcome::AwaitingApproval { seq });
         self.move_breakers(branch.as_ref());
     }
@@ -96,7 +96,7 @@ impl Draft<'_> {
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
         let branch = open.map(|open| open.queued.branch.clone());
         let by = Author { usage: None, approval: Some(seq), ..by };
-        (by, branch, Reply { patch, intent, expand }.to_body())
+        (by, branch, Reply { patch, intent, expand, written: None }.to_body())
     }
 }
 

@@ -12,6 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::*;
 use crate::freshness::{Commits, Context, Reservations};
 use crate::id::{Seq, Version, WorkerName};
+use crate::mode::Interface;
 use crate::patch::{self, Op};
 use crate::pattern::Pattern;
 use crate::pipeline::{self, ReplyBody, Verdict};
@@ -208,7 +209,7 @@ fn judged(scene: &Scene, reply: Value) -> Verdict {
         reservations: &Reservations::default(),
         commits: &Nobody,
     };
-    pipeline::judge(scene.shown.plan(), &basis.state, &"w".into(), &ReplyBody::Json(reply), &context)
+    pipeline::judge(scene.shown.plan(), &basis.state, &"w".into(), &ReplyBody::Json(reply), Interface::Patch, &context)
 }
 
 /// Values that satisfy a schema of a form, roughly; what does not is left out later.

@@ -12,7 +12,7 @@ fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budge
     Parts {
         worker,
         reads: &patterns(worker),
-        fixed: &Fixed::with(worker, &|_| None),
+        fixed: &Fixed::with(worker, Interface::Patch, &|_| None),
         state: &Node::from(state),
         trigger,
         feedback: &[],
@@ -120,7 +120,7 @@ fn a_compiled_view_says_who_made_a_version() {
     let contract = Contract::compile(&worker, &json!({})).expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
     let state = &State::new(&json!({"sources": sources(40)}), &hasher);
-    let (fixed, trigger) = (&Fixed::of(&worker, &schema), &start());
+    let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch), &start());
     let (worker, contract, feedback, expand, may_expand) = (&worker, &contract, &[][..], &[][..], false);
     let with = |commits| {
         let budget = 900;

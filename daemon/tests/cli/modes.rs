@@ -1,0 +1,146 @@
+//! `patchboard run --ablate` and `--system`: a run in every mode, with a model that is a function of what it is asked.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{NOTES, Sandbox};
+
+const REQUEST: &str = r#"{"topic":"x"}"#;
+
+/// A chat endpoint that knows the four ways of being asked, and answers the writer of [`NOTES`] in each.
+fn endpoint() -> String {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}/v1", server.local_addr().expect("it has an address"));
+    // Ends with the process: the runs make as many requests as they like.
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+            let (mut length, mut line) = (0, String::new());
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap_or(0);
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            if reader.read_exact(&mut body).is_err() {
+                continue;
+            }
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let answer = json!({
+                "choices": [{"message": {"content": reply(&request)}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 100, "completion_tokens": 10},
+            });
+            let answer = answer.to_string();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", answer.len());
+            let _ = stream.write_all(format!("{head}connection: close\r\n\r\n{answer}").as_bytes());
+        }
+    });
+    url
+}
+
+fn reply(request: &Value) -> String {
+    let text = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
+    let (system, view) = (text(0), text(1));
+    let kind = &request["response_format"]["json_schema"]["schema"];
+    let note = json!({"text": "first", "status": "draft"});
+    if system.contains("Answer with that whole object") {
+        assert_eq!(*kind, json!({"type": "object"}));
+        let shown = view.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut object = shown.expect("the view shows an object");
+        object["notes"] = json!([note]);
+        object.to_string()
+    } else if system.contains("RFC 7396") {
+        assert_eq!(*kind, json!({"type": "object"}));
+        json!({"/notes/-": note}).to_string()
+    } else if system.contains("/place: value") {
+        assert_eq!(*kind, Value::Null, "words have no schema");
+        format!("Here is a note.\n/notes/-: {note}")
+    } else {
+        json!({"patch": [{"op": "add", "path": "/notes/-", "value": note}]}).to_string()
+    }
+}
+
+/// A directory with [`NOTES`], written by a model and checked by a script.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let (before, rest) = NOTES.split_once("    script:\n").expect("the writer has a script");
+    let (_, after) = rest.split_once("  checker:").expect("the checker follows");
+    let blueprint = format!("{before}  checker:{after}").replacen("agent: script", "agent: llm", 1);
+    sandbox.write("model.yaml", blueprint);
+    sandbox
+}
+
+#[test]
+fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
+    let url = endpoint();
+    for (arguments, mode, told) in [
+        (&[][..], json!({"system": "patchboard"}), None),
+        (&["--ablate", "patch"], json!({"system": "patchboard", "ablate": ["patch"]}), Some("without patch")),
+        (&["--ablate", "schema"], json!({"system": "patchboard", "ablate": ["schema"]}), Some("without schema")),
+        (
+            &["--ablate", "contracts"],
+            json!({"system": "patchboard", "ablate": ["contracts"]}),
+            Some("without contracts"),
+        ),
+        (&["--ablate", "slicing"], json!({"system": "patchboard", "ablate": ["slicing"]}), Some("without slicing")),
+        (&["--ablate", "feedback"], json!({"system": "patchboard", "ablate": ["feedback"]}), Some("without feedback")),
+        (
+            &["--ablate", "slicing,patch", "--ablate", "contracts,schema,feedback"],
+            json!({"system": "patchboard", "ablate": ["patch", "schema", "contracts", "slicing", "feedback"]}),
+            Some("without patch, schema, contracts, slicing, feedback"),
+        ),
+        (&["--system", "structured"], json!({"system": "structured"}), Some("as structured")),
+        (&["--system", "plain"], json!({"system": "plain"}), Some("as plain")),
+    ] {
+        let sandbox = sandbox();
+        let run = ["run", "model.yaml", "-r", REQUEST, "--model-url", &url, "--model", "m", "--output", "json", "-q"];
+        let result = sandbox.run(&[&run, arguments].concat()).exits(0).json();
+        assert_eq!((&result["state"]["answer"], &result["mode"]), (&json!("ok"), &mode));
+        assert_eq!(result["state"]["notes"], json!([{"text": "first", "status": "checked"}]), "{mode}");
+        assert_eq!(result["tokens"]["total"], 110, "{mode}: one call of the model");
+        let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
+        assert_eq!(boards["mode"], mode);
+        let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+        assert_eq!(log.contains(", as "), told.is_some(), "{log}");
+        assert!(told.is_none_or(|told| log.contains(told)), "{log}");
+        for check in ["replay", "verify"] {
+            sandbox.run(&[check, "last"]).exits(0);
+        }
+    }
+}
+
+#[test]
+fn a_board_that_is_taken_up_again_keeps_its_mode() {
+    let url = endpoint();
+    let sandbox = sandbox();
+    // Nobody answers at first: the board stands still and waits for its signal.
+    let blueprint = std::fs::read_to_string(sandbox.path().join("model.yaml")).expect("it was written");
+    sandbox.write("model.yaml", blueprint.replace("trigger: start", "trigger: {signal: go}"));
+    let seats = ["--model-url", &url, "--model", "m", "-q"];
+    sandbox.run(&[&["run", "model.yaml", "-r", REQUEST, "--system", "plain"][..], &seats].concat()).exits(4);
+    let signalled = sandbox.run(&[&["signal", "last", "go", "--output", "json"][..], &seats].concat());
+    let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(state["state"]["answer"], "ok", "{} {}", signalled.stdout, signalled.stderr);
+    assert_eq!(state["state"]["$messages"][0]["from"], "writer");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_teaches_the_parts() {
+    let sandbox = Sandbox::new();
+    let run = |more: &[&str]| sandbox.run(&[&["run", "notes.yaml", "-r", REQUEST][..], more].concat());
+    for wrong in [&["--ablate", "journal"][..], &["--system", "other"], &["--system", "plain", "--ablate", "patch"]] {
+        run(wrong).exits(2);
+    }
+    let help = sandbox.run(&["run", "--help"]).exits(0).stdout;
+    for part in ["patch:", "schema:", "contracts:", "slicing:", "feedback:", "plain:", "structured:"] {
+        assert!(help.contains(part), "{part} is not in:\n{help}");
+    }
+    // Who is no language model keeps patches and contracts.
+    let ran = run(&["--ablate", "patch,contracts", "--output", "json"]).exits(0).json();
+    assert_eq!((&ran["rejected"], &ran["state"]["answer"]), (&json!(1), &json!("ok")));
+}

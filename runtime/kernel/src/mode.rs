@@ -1,0 +1,195 @@
+//! How much of PatchBoard a board has: all of it, or less, so that what its parts are worth can be measured.
+//!
+//! A mode belongs to a board and not to its blueprint: the same blueprint runs in every mode. It concerns language models
+//! only; programs, scripts and persons keep patches and contracts, so that the world stays the same for all systems. What
+//! each mode leaves out is told in `docs/modes.md`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::{AgentKind, Freshness, Unit, Worker};
+use crate::rejection::coded;
+
+/// Characters of a view that is not sliced: more are summarised all the same, as no model reads without end.
+pub const UNSLICED_CHARS: u32 = 64_000;
+
+/// The most tokens that a reply may have more because it says the whole of what was shown.
+const WHOLE_TOKENS_MAX: u32 = 16_384;
+/// Characters of JSON for each token that such a reply is given.
+const WHOLE_CHARS_PER_TOKEN: u32 = 3;
+
+coded! {
+    /// A part of PatchBoard that can be left out.
+    Component {
+        /// Proposals are patches. Without it a worker answers with the whole of what it was shown, as it should be.
+        Patch = "patch",
+        /// What a commit makes satisfies the state schema and the invariants.
+        Schema = "schema",
+        /// Writes are limited to what the worker's grants name.
+        Contracts = "contracts",
+        /// A view shows what the worker may read, within its budget.
+        Slicing = "slicing",
+        /// A view shows what was refused before.
+        Feedback = "feedback",
+    }
+}
+
+/// Which system a board runs as.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "system", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Mode {
+    /// PatchBoard, without these parts.
+    Patchboard {
+        /// What is left out; usually nothing.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        ablate: BTreeSet<Component>,
+    },
+    /// A blackboard of messages: every worker sees all of them and writes another.
+    Plain {},
+    /// A blackboard of structured data: every worker sees the whole document and sets members of it, unchecked.
+    Structured {},
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::without([])
+    }
+}
+
+/// How a worker is asked, and how it answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Interface {
+    /// It sees places and their values, and answers with a patch (RFC 6902) or an envelope around one.
+    #[default]
+    Patch,
+    /// It sees an object, and answers with the whole of it as it should be.
+    Whole,
+    /// It sees an object, and answers with what is to be merged into it (RFC 7396).
+    Merge,
+    /// It sees messages, and answers with another.
+    Message,
+}
+
+impl Mode {
+    /// PatchBoard without these parts.
+    pub fn without(parts: impl IntoIterator<Item = Component>) -> Self {
+        Self::Patchboard { ablate: parts.into_iter().collect() }
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_default(&self) -> bool {
+        Component::ALL.iter().all(|part| self.has(*part))
+    }
+
+    /// Whether it has this part. The plain blackboard has none; the structured one has feedback, of which there is little:
+    /// that a reply was no JSON object.
+    pub fn has(&self, part: Component) -> bool {
+        match self {
+            Self::Patchboard { ablate } => !ablate.contains(&part),
+            Self::Plain {} => false,
+            Self::Structured {} => part == Component::Feedback,
+        }
+    }
+
+    /// Whether it is one of the two blackboards that check nothing.
+    pub const fn is_baseline(&self) -> bool {
+        match self {
+            Self::Patchboard { .. } => false,
+            Self::Plain {} | Self::Structured {} => true,
+        }
+    }
+
+    /// How this worker is asked and answers.
+    pub fn interface(&self, worker: &Worker) -> Interface {
+        match self {
+            _ if worker.agent != AgentKind::Llm => Interface::Patch,
+            Self::Patchboard { ablate } if ablate.contains(&Component::Patch) => Interface::Whole,
+            Self::Patchboard { .. } => Interface::Patch,
+            Self::Structured {} => Interface::Merge,
+            Self::Plain {} => Interface::Message,
+        }
+    }
+
+    /// The worker as it is seated in this mode.
+    pub(crate) fn seat(&self, mut worker: Worker) -> Worker {
+        if worker.agent != AgentKind::Llm {
+            return worker;
+        }
+        if !self.has(Component::Slicing) {
+            worker.reads = vec!["/*".to_owned()];
+            worker.view.budget = UNSLICED_CHARS;
+            worker.view.unit = Unit::Chars;
+        }
+        if self.is_baseline() {
+            worker.freshness = Freshness::None;
+        }
+        if self.interface(&worker) == Interface::Whole {
+            let chars = match worker.view.unit {
+                Unit::Chars => worker.view.budget,
+                Unit::Tokens => worker.view.budget.saturating_mul(4),
+            };
+            let more = (chars / WHOLE_CHARS_PER_TOKEN).min(WHOLE_TOKENS_MAX);
+            worker.limits.reply_tokens = worker.limits.reply_tokens.saturating_add(more);
+        }
+        worker
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain {} => f.write_str("plain"),
+            Self::Structured {} => f.write_str("structured"),
+            Self::Patchboard { ablate } => {
+                f.write_str("patchboard")?;
+                for (nth, part) in ablate.iter().enumerate() {
+                    let before = if nth == 0 { " without " } else { ", " };
+                    write!(f, "{before}{part}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_mode_is_recorded_as_little_and_read_back() {
+        for (mode, recorded, told) in [
+            (Mode::default(), json!({"system": "patchboard"}), "patchboard"),
+            (
+                Mode::without([Component::Slicing, Component::Patch]),
+                json!({"system": "patchboard", "ablate": ["patch", "slicing"]}),
+                "patchboard without patch, slicing",
+            ),
+            (Mode::Plain {}, json!({"system": "plain"}), "plain"),
+            (Mode::Structured {}, json!({"system": "structured"}), "structured"),
+        ] {
+            assert_eq!(serde_json::to_value(&mode).expect("JSON"), recorded);
+            assert_eq!(serde_json::from_value::<Mode>(recorded).expect("a mode"), mode);
+            assert_eq!(mode.to_string(), told);
+        }
+        for wrong in [json!({"system": "other"}), json!({"system": "plain", "ablate": ["patch"]}), Value::Null] {
+            assert!(serde_json::from_value::<Mode>(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_language_models_are_seated_otherwise() {
+        for mode in [Mode::without(Component::ALL.iter().copied()), Mode::Plain {}, Mode::Structured {}] {
+            for agent in ["command", "script", "human"] {
+                let worker: Worker =
+                    serde_json::from_value(json!({"agent": agent, "reads": ["/a"]})).expect("a worker");
+                assert_eq!(mode.seat(worker.clone()), worker);
+                assert_eq!(mode.interface(&worker), Interface::Patch);
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The patch that leads from what a worker was shown to what it answered.
+//!
+//! As small as its grants allow: a value in which something else is granted than the whole of it is compared part by
+//! part; where only the whole may be written, the whole is. Places that were not shown are not compared.
+
+use jsonptr::{Pointer, PointerBuf, Token};
+use serde_json::{Map, Value, json};
+
+use crate::blueprint::GrantOp;
+use crate::excerpt::Excerpt;
+use crate::rejection::{Code, Violation};
+use crate::tree::Node;
+
+/// Whether an operation may be used at a place; `-` is the append position.
+pub(super) type Granted<'a> = dyn Fn(&Pointer, GrantOp) -> bool + 'a;
+
+/// The operations that make `new` of `old`, as RFC 6902 has them.
+pub(super) fn between(old: &Value, new: &Value) -> Value {
+    Value::Array(values(&PointerBuf::new(), old, new, &|_, _| true).into_iter().map(Step::into_op).collect())
+}
+
+/// The operations that make `new` of what was shown of a document.
+///
+/// # Errors
+/// `not_an_object` where an object was shown in place of an array and something else came back.
+pub(super) fn from_shown(
+    document: &Node,
+    shown: &Excerpt<'_>,
+    new: &Value,
+    granted: &Granted<'_>,
+) -> Result<Value, Vec<Violation>> {
+    let mut difference = Difference { granted, steps: Vec::new(), violations: Vec::new() };
+    difference.part(&PointerBuf::new(), Some(shown), Some(document), new);
+    let Difference { steps, violations, .. } = difference;
+    if violations.is_empty() { Ok(steps.into_iter().map(Step::into_op).collect()) } else { Err(violations) }
+}
+
+/// One operation, and what it is to the grants.
+struct Step {
+    kind: GrantOp,
+    place: PointerBuf,
+    value: Option<Value>,
+}
+
+impl Step {
+    fn new(kind: GrantOp, place: PointerBuf, value: &Value) -> Self {
+        Self { kind, place, value: Some(value.clone()) }
+    }
+
+    fn remove(place: PointerBuf) -> Self {
+        Self { kind: GrantOp::Remove, place, value: None }
+    }
+
+    fn into_op(self) -> Value {
+        match (self.kind, self.value) {
+            (GrantOp::Remove, _) | (_, None) => json!({"op": "remove", "path": self.place}),
+            (GrantOp::Replace, Some(value)) => json!({"op": "replace", "path": self.place, "value": value}),
+            (_, Some(value)) => json!({"op": "add", "path": self.place, "value": value}),
+        }
+    }
+}
+
+fn below(place: &Pointer, token: &str) -> PointerBuf {
+    let mut place = place.to_buf();
+    place.push_back(Token::new(token));
+    place
+}
+
+/// From one known value to another.
+fn values(place: &PointerBuf, old: &Value, new: &Value, granted: &Granted<'_>) -> Vec<Step> {
+    if old == new {
+        return Vec::new();
+    }
+    let whole = || vec![Step::new(GrantOp::Replace, place.clone(), new)];
+    let steps = match (old, new) {
+        (Value::Object(old), Value::Object(new)) => members(place, old, new, granted),
+        (Value::Array(old), Value::Array(new)) => elements(place, old, new, granted),
+        _ => return whole(),
+    };
+    let is_granted = |step: &Step| granted(&step.place, step.kind);
+    if !steps.iter().all(is_granted) && granted(place, GrantOp::Replace) { whole() } else { steps }
+}
+
+fn members(place: &PointerBuf, old: &Map<String, Value>, new: &Map<String, Value>, granted: &Granted<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (name, value) in old {
+        match new.get(name) {
+            Some(now) => steps.extend(values(&below(place, name), value, now, granted)),
+            None => steps.push(Step::remove(below(place, name))),
+        }
+    }
+    let added = new.iter().filter(|(name, _)| !old.contains_key(*name));
+    steps.extend(added.map(|(name, value)| Step::new(GrantOp::Add, below(place, name), value)));
+    steps
+}
+
+fn elements(place: &PointerBuf, old: &[Value], new: &[Value], granted: &Granted<'_>) -> Vec<Step> {
+    let at = |index: usize| below(place, &index.to_string());
+    let same_before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old_rest, new_rest) = (&old[same_before..], &new[same_before..]);
+    let same_after = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
+    let (old_rest, new_rest) = (&old_rest[..old_rest.len() - same_after], &new_rest[..new_rest.len() - same_after]);
+    let common = old_rest.len().min(new_rest.len());
+    let mut steps = Vec::new();
+    for (index, (old, new)) in old_rest.iter().zip(new_rest).enumerate() {
+        steps.extend(values(&at(same_before + index), old, new, granted));
+    }
+    steps.extend((common..old_rest.len()).rev().map(|index| Step::remove(at(same_before + index))));
+    for (index, value) in new_rest.iter().enumerate().skip(common) {
+        steps.push(match same_after {
+            0 => Step::new(GrantOp::Add, below(place, "-"), value),
+            _ => Step::new(GrantOp::Insert, at(same_before + index), value),
+        });
+    }
+    steps
+}
+
+/// From what was shown of a document to what came back.
+struct Difference<'a> {
+    granted: &'a Granted<'a>,
+    steps: Vec<Step>,
+    violations: Vec<Violation>,
+}
+
+impl Difference<'_> {
+    /// `shown` is what was shown of `node`, if anything was.
+    fn part(&mut self, place: &PointerBuf, shown: Option<&Excerpt<'_>>, node: Option<&Node>, new: &Value) {
+        match (shown, node, new) {
+            (Some(Excerpt::Whole(old)), _, new) => {
+                self.steps.extend(values(place, &old.to_value(), new, self.granted));
+            }
+            (Some(Excerpt::Object(members)), Some(node), Value::Object(new)) => {
+                for (name, part) in members {
+                    match new.get(name) {
+                        Some(now) => self.part(&below(place, name), Some(part), node.child(name), now),
+                        None => self.gone(below(place, name), part),
+                    }
+                }
+                for (name, value) in new.iter().filter(|(name, _)| !members.contains_key(*name)) {
+                    self.part(&below(place, name), None, node.child(name), value);
+                }
+            }
+            (Some(Excerpt::Array { elements, len }), Some(_), Value::Array(new)) if elements.len() == *len => {
+                if elements.values().all(|part| matches!(part, Excerpt::Whole(_))) {
+                    let old: Vec<Value> = elements.values().map(Excerpt::to_value).collect();
+                    self.steps.extend(values(place, &old.into(), &Value::Array(new.clone()), self.granted));
+                    return;
+                }
+                for (index, now) in new.iter().enumerate().take(*len) {
+                    let node = node.and_then(|node| node.child(&index.to_string()));
+                    self.part(&below(place, &index.to_string()), elements.get(&index), node, now);
+                }
+                for (index, part) in elements.iter().rev().filter(|(index, _)| **index >= new.len()) {
+                    self.gone(below(place, &index.to_string()), part);
+                }
+                self.append(place, new.get(*len..).unwrap_or_default());
+            }
+            (Some(Excerpt::Array { elements, .. }), Some(node), Value::Object(new)) => {
+                for (index, part) in elements.iter().rev() {
+                    let name = index.to_string();
+                    match new.get(&name) {
+                        Some(now) => self.part(&below(place, &name), Some(part), node.child(&name), now),
+                        None => self.gone(below(place, &name), part),
+                    }
+                }
+                let is_new = |name: &str| name.parse().ok().is_none_or(|index: usize| !elements.contains_key(&index));
+                for (name, value) in new.iter().filter(|(name, _)| is_new(name)) {
+                    self.part(&below(place, name), None, node.child(name), value);
+                }
+            }
+            (Some(Excerpt::Array { elements, .. }), Some(_), Value::Array(new)) if elements.is_empty() => {
+                self.append(place, new);
+            }
+            // Nothing of it was shown: what is there stays, and what came is new.
+            (None, Some(Node::Array(_)), Value::Array(new)) => self.append(place, new),
+            (None, Some(node @ Node::Object(_)), Value::Object(new)) => {
+                for (name, value) in new {
+                    self.part(&below(place, name), None, node.child(name), value);
+                }
+            }
+            (None, Some(_), new) => self.steps.push(Step::new(GrantOp::Replace, place.clone(), new)),
+            (None, None, new) => self.steps.push(Step::new(GrantOp::Add, place.clone(), new)),
+            (Some(Excerpt::Object(_) | Excerpt::Array { .. }), _, _) => {
+                let message = "only parts of it were shown, as an object: answer with an object";
+                self.violations.push(Violation::new(Code::NotAnObject, place.as_str(), message));
+            }
+        }
+    }
+
+    fn append(&mut self, place: &PointerBuf, new: &[Value]) {
+        self.steps.extend(new.iter().map(|value| Step::new(GrantOp::Add, below(place, "-"), value)));
+    }
+
+    /// What was shown of a place is left out. What was not shown of it stays.
+    fn gone(&mut self, place: PointerBuf, part: &Excerpt<'_>) {
+        match part {
+            Excerpt::Whole(_) => self.steps.push(Step::remove(place)),
+            Excerpt::Object(members) => {
+                for (name, part) in members {
+                    self.gone(below(&place, name), part);
+                }
+            }
+            Excerpt::Array { elements, .. } => {
+                for (index, part) in elements.iter().rev() {
+                    self.gone(below(&place, &index.to_string()), part);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::blueprint::PatchLimits;
+    use crate::digest::{Hasher, Salt};
+    use crate::patch;
+    use crate::state::{ResultLimits, State};
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0..4).prop_map(Value::from)];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let name = prop_oneof!["[abc]", Just("a/b~".to_owned()), Just("-".to_owned()), Just("0".to_owned())];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(name, inner, 0..4).prop_map(|members| json!(members)),
+            ]
+        })
+    }
+
+    fn applied(document: &Value, patch: &Value) -> Value {
+        let unlimited = PatchLimits { max_ops: u32::MAX, ..PatchLimits::default() };
+        let mut candidate = State::new(document, &Hasher::new(&Salt::ZERO)).candidate();
+        for op in patch::parse(patch, &unlimited).expect("a patch") {
+            let applied = candidate.apply(&op, ResultLimits { bytes: u64::MAX, depth: 64 });
+            applied.unwrap_or_else(|violation| panic!("{patch} on {document}: {violation:?}"));
+        }
+        candidate.into_state().root().to_value()
+    }
+
+    proptest! {
+        #[test]
+        fn the_patch_between_two_documents_leads_from_one_to_the_other(old in value(), new in value()) {
+            let (old, new) = (json!({"it": old}), json!({"it": new}));
+            let patch = between(&old, &new);
+            prop_assert_eq!(applied(&old, &patch), new);
+        }
+
+        #[test]
+        fn what_was_shown_becomes_what_was_answered_and_the_rest_stays(
+            old in prop::collection::btree_map("[a-d]", value(), 1..4),
+            new in prop::collection::btree_map("[a-d]", value(), 0..4),
+            shown in prop::collection::btree_set("[a-d]", 0..4),
+        ) {
+            let document = json!(old);
+            let state = State::new(&document, &Hasher::new(&Salt::ZERO));
+            let places: Vec<PointerBuf> = shown.iter().map(|name| PointerBuf::from_tokens([name.as_str()])).collect();
+            let excerpt = Excerpt::of(state.root(), places.iter().map(|place| place.as_ref()));
+            // What was not shown may be there: only what was, and what is new, is answered.
+            let new: Map<String, Value> =
+                new.into_iter().filter(|(name, _)| shown.contains(name) || !old.contains_key(name)).collect();
+            let mut expected: Map<String, Value> =
+                old.iter().filter(|(name, _)| !shown.contains(*name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+            expected.extend(new.clone());
+            for granted in [true, false] {
+                let patch = from_shown(state.root(), &excerpt, &Value::Object(new.clone()), &|place, op| {
+                    granted || (place.count() == 1 && op == GrantOp::Replace)
+                });
+                prop_assert_eq!(&applied(&document, &patch.expect("objects")), &Value::Object(expected.clone()));
+            }
+            let same = from_shown(state.root(), &excerpt, &excerpt.to_value(), &|_, _| true);
+            prop_assert_eq!(same.expect("objects"), json!([]));
+        }
+    }
+
+    #[test]
+    fn parts_of_arrays_are_compared_by_their_places() {
+        let document = json!({"rows": [{"t": "a", "s": 1}, {"t": "b", "s": 2}, {"t": "c", "s": 3}], "hidden": [1]});
+        let state = State::new(&document, &Hasher::new(&Salt::ZERO));
+        let difference = |places: &[&str], new: Value| {
+            let places: Vec<PointerBuf> = places.iter().map(|it| PointerBuf::parse(*it).expect("a place")).collect();
+            let excerpt = Excerpt::of(state.root(), places.iter().map(|place| place.as_ref()));
+            from_shown(state.root(), &excerpt, &new, &|_, _| true)
+        };
+        for (places, new, expected) in [
+            (
+                &["/rows/0/s", "/rows/1/s", "/rows/2/s"][..],
+                json!({"rows": [{"s": 1}, {"s": 5}, {"s": 3}, {"s": 4}]}),
+                json!([
+                    {"op": "replace", "path": "/rows/1/s", "value": 5},
+                    {"op": "add", "path": "/rows/-", "value": {"s": 4}},
+                ]),
+            ),
+            (
+                &["/rows/1", "/rows/2"],
+                json!({"rows": {"1": {"t": "b", "s": 2}, "-": "new"}}),
+                json!([{"op": "remove", "path": "/rows/2"}, {"op": "add", "path": "/rows/-", "value": "new"}]),
+            ),
+            (&[], json!({"hidden": [2]}), json!([{"op": "add", "path": "/hidden/-", "value": 2}])),
+        ] {
+            assert_eq!(difference(places, new.clone()), Ok(expected), "{new}");
+        }
+        let refused = difference(&["/rows/1"], json!({"rows": [1]})).expect_err("an object is expected");
+        assert_eq!((refused[0].code, refused[0].pointer.as_str()), (Code::NotAnObject, "/rows"));
+    }
+}

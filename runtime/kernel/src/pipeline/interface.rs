@@ -1,0 +1,197 @@
+//! Replies that are no patches, as patches: a whole object, members to be merged, a message (`docs/modes.md`).
+//!
+//! Everything after this sees patches only, so that journals, rules and histories are the same in every mode.
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::{Map, Value, json};
+
+use super::difference;
+use super::reply::{Reply, ReplyBody, Unwrapped};
+use crate::excerpt::Excerpt;
+use crate::freshness::Basis;
+use crate::id::WorkerName;
+use crate::json::{self, Limits};
+use crate::patch::Op;
+use crate::plan::Seat;
+use crate::rejection::{Code, Violation};
+use crate::tree::Node;
+
+/// The member of the document that holds the messages of a plain blackboard. No schema may declare it.
+pub(crate) const MESSAGES: &str = "$messages";
+/// The most bytes of a reply that says the whole of what was shown.
+const WHOLE_BYTES_MAX: usize = 256 * 1024;
+/// The deepest reply, and the deepest place that a reply names.
+const DEPTH_MAX: usize = 64;
+
+/// A whole object that comes back for what was shown.
+pub(super) fn whole(seat: &Seat, body: &ReplyBody, basis: &Basis) -> Result<Unwrapped, Vec<Violation>> {
+    let text = body.text();
+    let new = Value::Object(object(&text, WHOLE_BYTES_MAX)?);
+    let document = basis.state.root();
+    let shown = Excerpt::of(document, basis.reads.iter().map(|place| place.as_ref()));
+    let contract = seat.open.as_ref().unwrap_or(&seat.contract);
+    let patch = difference::from_shown(document, &shown, &new, &|place, op| contract.names(place, op))?;
+    Ok(derived(patch, text))
+}
+
+/// Members that are merged into the document (RFC 7396). A name that begins with a slash is a JSON Pointer, at the end
+/// of which `-` appends.
+pub(super) fn merge(seat: &Seat, document: &Node, body: &ReplyBody) -> Result<Unwrapped, Vec<Violation>> {
+    let text = body.text();
+    let members = object(&text, seat.worker.patch.max_bytes as usize)?;
+    let before = document.to_value();
+    let mut after = before.clone();
+    for (name, value) in members {
+        match PointerBuf::parse(name.as_str()) {
+            Ok(place) if name.starts_with('/') => set(&mut after, &place, value),
+            Ok(_) | Err(_) => merge_member(&mut after, name, value),
+        }
+    }
+    Ok(derived(difference::between(&before, &after), text))
+}
+
+/// A message, and what its lines of the form `/place: value` set.
+pub(super) fn message(
+    seat: &Seat,
+    worker: &WorkerName,
+    document: &Node,
+    body: &ReplyBody,
+) -> Result<Unwrapped, Vec<Violation>> {
+    let text = body.text();
+    let bytes_max = seat.worker.patch.max_bytes as usize;
+    if text.len() > bytes_max {
+        let message = format!("the message has {} bytes, at most {bytes_max} are read", text.len());
+        return Err(vec![Violation::new(Code::TooLarge, "", message)]);
+    }
+    let before = document.to_value();
+    let mut after = before.clone();
+    for (place, value) in settings(&text, bytes_max) {
+        set(&mut after, &place, value);
+    }
+    let mut patch = difference::between(&before, &after);
+    if let Value::Array(ops) = &mut patch {
+        // Messages are not there for workers to change.
+        let is_message = |op: &Value| op["path"].as_str().is_some_and(is_of_messages);
+        ops.retain(|op| !is_message(op));
+        ops.push(posted(document, worker, &text));
+    }
+    Ok(derived(patch, text))
+}
+
+/// The operation that adds a message.
+pub(super) fn posted(document: &Node, from: &WorkerName, text: &str) -> Value {
+    let message = json!({"from": from, "text": text});
+    match document.child(MESSAGES) {
+        Some(Node::Array(_)) => json!({"op": "add", "path": format!("/{MESSAGES}/-"), "value": message}),
+        Some(_) | None => json!({"op": "add", "path": format!("/{MESSAGES}"), "value": [message]}),
+    }
+}
+
+/// What a patch did, as a message in the words of [`message`].
+pub(super) fn told(ops: &[Op<'_>]) -> String {
+    let line = |op: &Op<'_>| match op {
+        Op::Add { path, value } | Op::Replace { path, value } => Some(format!("{path}: {value}")),
+        Op::Remove { path } => Some(format!("{path}: null")),
+        Op::Move { from, path } => Some(format!("{path}: what was at {from}")),
+        Op::Copy { from, path } => Some(format!("{path}: what is at {from}")),
+        Op::Test { .. } => None,
+    };
+    ops.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a place is that of the messages, or one of them.
+pub(super) fn is_of_messages(place: &str) -> bool {
+    place.strip_prefix('/').is_some_and(|place| place.split('/').next() == Some(MESSAGES))
+}
+
+fn derived(patch: Value, written: String) -> Unwrapped {
+    let reply = Reply { patch, intent: None, expand: Vec::new(), written: Some(written) };
+    Unwrapped { reply, lifted: Vec::new() }
+}
+
+fn object(text: &str, bytes: usize) -> Result<Map<String, Value>, Vec<Violation>> {
+    let read = json::parse(text.as_bytes(), Limits { bytes, depth: DEPTH_MAX });
+    match read {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => {
+            let message = "a reply is one JSON object and nothing else";
+            Err(vec![Violation::new(Code::NotAnObject, "", message)])
+        }
+        Err(refusal) => {
+            let message = format!("{refusal}; a reply is one JSON object and nothing else");
+            Err(vec![Violation::new(refusal.code, "", message)])
+        }
+    }
+}
+
+/// Lines of the form `/place: value`; a value that is no JSON is a text. Marks around a line are passed over.
+fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
+    let setting = |line: &str| {
+        let line = line.trim().trim_start_matches("- ").trim_matches(['`', '*', ' ']);
+        let (place, value) = line.split_once(':')?;
+        let place = place.trim_end_matches(['`', '*']);
+        if !place.starts_with('/') || place.contains(char::is_whitespace) {
+            return None;
+        }
+        let place = PointerBuf::parse(place).ok()?;
+        let value = value.trim().trim_start_matches(['`', '*']).trim_start();
+        let read = json::parse(value.as_bytes(), Limits { bytes, depth: DEPTH_MAX });
+        Some((place, read.unwrap_or_else(|_| value.into())))
+    };
+    text.lines().filter_map(setting).collect()
+}
+
+/// RFC 7396 for one member.
+fn merge_member(document: &mut Value, name: String, value: Value) {
+    let Value::Object(members) = document else { return };
+    match value {
+        Value::Null => drop(members.remove(&name)),
+        Value::Object(patch) => {
+            let member = members.entry(name).or_insert(Value::Null);
+            if !member.is_object() {
+                *member = Value::Object(Map::new());
+            }
+            for (name, value) in patch {
+                merge_member(member, name, value);
+            }
+        }
+        other => drop(members.insert(name, other)),
+    }
+}
+
+/// Puts a value at a place, making the objects on the way; null takes away what is there. A place that cannot be made is
+/// passed over.
+fn set(document: &mut Value, place: &Pointer, value: Value) {
+    let tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
+    let Some((last, way)) = tokens.split_last() else { return };
+    if tokens.len() > DEPTH_MAX {
+        return;
+    }
+    let mut at = document;
+    for token in way {
+        let next = match at {
+            Value::Object(_) if value.is_null() => at.get_mut(token),
+            Value::Object(members) => Some(members.entry(token.clone()).or_insert_with(|| Value::Object(Map::new()))),
+            Value::Array(elements) => token.parse::<usize>().ok().and_then(|index| elements.get_mut(index)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        let Some(next) = next else { return };
+        at = next;
+    }
+    // Of an array that is not there yet, the first element makes it.
+    if last == "-" && at.as_object().is_some_and(Map::is_empty) && !way.is_empty() && !value.is_null() {
+        *at = Value::Array(Vec::new());
+    }
+    match at {
+        Value::Object(members) if value.is_null() => drop(members.remove(last)),
+        Value::Object(members) => drop(members.insert(last.clone(), value)),
+        Value::Array(elements) => match (last.as_str(), last.parse::<usize>().ok()) {
+            ("-", _) if !value.is_null() => elements.push(value),
+            (_, Some(index)) if value.is_null() && index < elements.len() => drop(elements.remove(index)),
+            (_, Some(index)) if !value.is_null() && index < elements.len() => elements[index] = value,
+            (_, Some(index)) if !value.is_null() && index == elements.len() => elements.push(value),
+            (_, Some(_) | None) => {}
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

@@ -1,0 +1,33 @@
+//! What a worker of a plain blackboard sees: the task, and the messages so far, the newest kept.
+
+use crate::pipeline::MESSAGES;
+use crate::tree::Node;
+
+use super::text;
+
+/// The task and the messages, in at most `limit` characters.
+pub(super) fn show(state: &Node, limit: usize) -> String {
+    let request =
+        state.child("request").map(|request| format!("The task: {}\n", text::whole_json(&request.to_value())));
+    let mut task = request.unwrap_or_default();
+    text::cut(&mut task, limit / 2);
+    let mut left = limit.saturating_sub(text::chars(&task));
+    let mut kept = Vec::new();
+    let messages = state.child(MESSAGES).and_then(Node::as_array);
+    let count = messages.map_or(0, |messages| messages.len());
+    for index in (0..count).rev() {
+        let message = state.child(MESSAGES).and_then(|messages| messages.child(&index.to_string()));
+        let part = |name| message.and_then(|message| message.child(name)).and_then(Node::as_str).unwrap_or_default();
+        // Lines that go on are indented, so that no message looks like the beginning of another.
+        let line = format!("{}: {}\n", text::name(part("from")), part("text").trim().replace('\n', "\n  "));
+        let Some(rest) = left.checked_sub(text::chars(&line)) else { break };
+        left = rest;
+        kept.push(line);
+    }
+    if kept.len() < count {
+        kept.push("(Older messages are left out.)\n".chars().take(left).collect());
+    }
+    kept.push(task);
+    kept.reverse();
+    kept.concat()
+}
