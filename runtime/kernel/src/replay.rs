@@ -165,7 +165,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         salt: created.salt,
         at: first.at,
     };
-    Board::create(genesis, &Own).map_err(|error| bad(error.to_string()))
+    Board::create_designed(genesis, created.architect.clone(), &Own).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {

@@ -33,7 +33,7 @@ use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline;
 use crate::plan::{Own, Plan, Plans};
-use crate::record::{Body, Created, Ended, Record};
+use crate::record::{Architect, Body, Created, Ended, Record};
 use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::view::{self, View};
@@ -95,6 +95,18 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
+        Self::create_designed(genesis, None, plans)
+    }
+
+    /// The same for a blueprint that a model wrote for this board; what that cost is charged to the board.
+    ///
+    /// # Errors
+    /// As [`Board::create`].
+    pub fn create_designed(
+        genesis: Genesis,
+        architect: Option<Architect>,
+        plans: &dyn Plans,
+    ) -> Result<(Self, Step), BoardError> {
         let Genesis { board, blueprint, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
@@ -117,9 +129,10 @@ impl Board {
             blueprint: stored,
             request,
             salt,
+            architect: architect.clone(),
         };
         let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
-        let mut made = Self::new(board, plan, hasher, state, &record);
+        let mut made = Self::new(board, plan, hasher, state, &record, architect.as_ref());
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -173,10 +186,21 @@ impl Board {
         if state.digest() != created.state {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
-        Ok(Self::new(created.board, plan, hasher, state, record))
+        Ok(Self::new(created.board, plan, hasher, state, record, created.architect.as_ref()))
     }
 
-    fn new(id: BoardId, plan: Arc<Plan>, hasher: Hasher, state: State, created: &Record) -> Self {
+    fn new(
+        id: BoardId,
+        plan: Arc<Plan>,
+        hasher: Hasher,
+        state: State,
+        created: &Record,
+        architect: Option<&Architect>,
+    ) -> Self {
+        let mut ledger = Ledger::default();
+        if let Some(architect) = architect {
+            ledger.charge(architect);
+        }
         Self {
             id,
             plan,
@@ -188,7 +212,7 @@ impl Board {
             ended: None,
             scheduler: Scheduler::default(),
             breaker: Breaker::default(),
-            ledger: Ledger::default(),
+            ledger,
             short: false,
             exhausted: BTreeSet::new(),
             gave_up: false,
