@@ -35,7 +35,14 @@ pub(crate) fn sentence(record: &Record) -> String {
 /// What a record's body says.
 pub(crate) fn of(body: &Body) -> String {
     match body {
-        Body::Created(created) => format!("from blueprint {}", name(&created.name)),
+        Body::Created(created) => {
+            let designed = created.architect.as_ref().map(|architect| {
+                let calls = if architect.calls == 1 { "call" } else { "calls" };
+                let tokens = grouped(architect.usage.total());
+                format!(", which an architect wrote in {} {calls}, {tokens} tokens", architect.calls)
+            });
+            format!("from blueprint {}{}", name(&created.name), designed.unwrap_or_default())
+        }
         Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {
             let worker = name(scheduled.worker.as_str());

@@ -40,14 +40,14 @@ const INSTRUCTIONS: &str = r#"You are an architect. Workers (language models) wi
 Answer with the blueprint alone, one JSON object with these members in this order:
 - blueprint: 1
 - name: letters, digits and dashes. description: one sentence.
-- request: JSON Schema of what the user supplies. The program puts it at /request; no worker writes there.
-- state: {schema, initial}. schema: JSON Schema of the document, without request. initial: the document at the start, without request. initial must fit schema: lists start as [], and what a worker adds later is not in `required`.
+- request: JSON Schema of what the user supplies. The program puts it at /request; no worker writes there, and what workers make is not in it.
+- state: {schema, initial}. schema: JSON Schema of the document, without request. initial: the document at the start, without request. initial must fit schema: lists start as [] and so have no minItems, and what a worker adds later is not in `required`.
 - workers: by name: {agent, role, reads, writes, view?, limits?}
   agent: llm. (human: a person who only agrees to writes that have approval: {by: NAME}.)
   role: what to do when woken, and where to write it, as an instruction.
   reads: paths it is shown, with everything below them. It sees nothing else.
   writes: [{path, ops, value?}]: the only places it may write. value: a JSON Schema of what it may put there.
-- rules: [{name, trigger, when?, run}]: what wakes a worker. run: the worker's name.
+- rules: [{name, trigger, when?, run}]: what wakes a worker. run: a name from workers, nothing else; `done` ends the board by itself.
 - invariants: [{name, for?, expr}]: CEL that must hold after every write. [] if none is needed.
 - done: {when}: CEL that becomes true when the task is finished.
 
@@ -56,7 +56,7 @@ Rules that decide whether it works:
 2. To append to the list /claims, a worker needs {path: /claims/-, ops: [add]}. To set a field of its elements, {path: /claims/*/status, ops: [replace]}. To write a member that is not there at first, {path: /answer, ops: [add]}; to overwrite one that is there, ops: [replace]. A grant covers exactly its path, nothing above or below.
 3. Triggers: start (once, at the beginning); {op: add, path: /claims/*} (an element came; never /claims/-); {op: replace, path: /claims/*/status}; {after: [rule names]} (each of these rules has finished once). One rule has the trigger start. Every worker is run by a rule.
 4. A worker reads what woke it, and all it needs for its role.
-5. CEL knows: state, request; in `when` also event and value (what is at the event's path); in invariants also before, and self if there is a `for`. A member that may be missing is tested first: has(state.answer) && size(state.answer.text) > 0. Lists: size(l), l.all(x, x.done), l.exists(x, x.id == 1). Text in double quotes.
+5. CEL knows: state, request; in `when` also event and value (what is at the event's path); in invariants also before, and self (the value at the path) only if there is a `for`. A member that may be missing is tested first: has(state.answer) && size(state.answer.text) > 0. The length of lists and texts: size(l). Lists: l.all(x, x.done), l.exists(x, x.id == 1). Text in double quotes.
 6. `done.when` must become true by what the workers write.
 7. Two to four workers, each with one job and places of its own. Let one check what another wrote, if errors would matter.
 8. view: {budget: N} is the characters that a worker is shown, 4000 unless said; more if it reads long texts, at most 14000.

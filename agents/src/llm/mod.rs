@@ -213,9 +213,21 @@ impl Chat {
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
     ///
     /// # Errors
-    /// As a worker's call fails.
+    /// As a worker's call fails. Where a failed call may have cost something and nobody knows what, it is given as what a
+    /// board would charge for it: the estimated prompt and all of the reply.
     pub async fn complete(&self, asked: &Asked<'_>) -> Answer {
-        self.in_time(Task::Asked(asked)).await
+        let answer = self.in_time(Task::Asked(asked)).await;
+        answer.map_err(|failure| {
+            let is_free = matches!(
+                failure.code,
+                FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
+            );
+            let charged = || {
+                let prompt = estimated(asked.prompt, "");
+                Usage { completion: u64::from(asked.reply_tokens), ..prompt }
+            };
+            Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
+        })
     }
 
     async fn in_time(&self, task: Task<'_>) -> Answer {

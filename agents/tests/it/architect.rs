@@ -314,6 +314,13 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     let schemas: Vec<&Value> = sent.iter().map(|body| &body["response_format"]["json_schema"]["schema"]).collect();
     assert_eq!(schemas, [&schema, &json!({"type": "object"}), &Value::Null, &Value::Null]);
     assert_eq!(sent[0]["max_tokens"], 55);
+
+    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let timeout = std::time::Duration::from_millis(200);
+    let failure = chat.complete(&Asked { timeout, ..asked }).await.expect_err("no answer");
+    let charged = Usage { prompt: 1, completion: 55, cached: 0, estimated: true };
+    assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, Some(charged)));
 }
 
 /// Texts that look more or less like a blueprint.
