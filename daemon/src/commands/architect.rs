@@ -17,7 +17,7 @@ use crate::seating::ModelArguments;
 /// The model is told what a blueprint is, shown one that works, and held to the published schema as far as the server
 /// can. What it writes is checked like any blueprint; errors go back to it, at most --repairs times, then it is refused
 /// with what is still wrong. It may use models and persons who agree, no programs or files, and no limits above those of
-/// [architect] in patchboard.toml. Its model is [models.architect], if there is one, else the default.
+/// the table architect in patchboard.toml. Its model is the one named architect there, if there is one, else the default.
 ///
 /// What comes out is a file to read, change and run. `patchboard run --architect` makes one and runs it.
 #[derive(Args, Debug)]

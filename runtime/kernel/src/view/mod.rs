@@ -47,7 +47,7 @@ pub use summarised::Summarised;
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
 pub const COMPILER: u32 = 3;
 
-/// How tokens are counted where a budget is one of tokens: estimated, at [`CHARS_PER_TOKEN`] characters each.
+/// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
 pub const TOKENIZER: &str = "chars/4";
 
 /// Refusals take at most this part of what is left after the fixed parts.
