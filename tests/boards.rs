@@ -425,6 +425,7 @@ pub fn board(schema: Value, document: Value) -> (Board, Step) {
         board: BoardId::from("measured"),
         blueprint: blueprint(schema, document),
         mode: Mode::default(),
+        architect: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -16,6 +16,11 @@
 //! model = "gpt-4.1-mini"
 //! api_key_env = "OPENAI_API_KEY"
 //!
+//! [architect]
+//! repairs = 3
+//! tokens = 200000
+//! wall = "30m"
+//!
 //! [commands.counter]
 //! program = ["./count.py", "--strict"]
 //! env = { PYTHONUNBUFFERED = "1" }
@@ -27,10 +32,15 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use patchboard_kernel::blueprint::{Blueprint, Worker};
+use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
 use reqwest::Url;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+
+use crate::architect::{Caps, REPAIRS_MAX, Terms};
+
+/// The operator's name of the model that the architect uses, if it is configured.
+pub const ARCHITECT_MODEL: &str = "architect";
 
 /// The operator's name of the model that serves seats which name none.
 pub const DEFAULT_MODEL: &str = "default";
@@ -51,9 +61,60 @@ pub struct Config {
     /// Programs by the operator's name for them.
     #[serde(default)]
     pub commands: BTreeMap<String, Program>,
+    /// What an architect may use up and grant.
+    #[serde(default)]
+    pub architect: Architect,
     /// The model that flags named; it serves every name that `models` does not hold.
     #[serde(skip)]
     pub any_model: Option<Model>,
+}
+
+/// What an architect may use up and grant: the table `[architect]`. Its model is `[models.architect]`, if there is one,
+/// else the default.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Architect {
+    /// How often findings go back to the model, 0 to 10.
+    #[serde(deserialize_with = "repairs")]
+    pub repairs: u32,
+    /// Tokens of one answer.
+    #[serde(deserialize_with = "positive")]
+    pub reply_tokens: u32,
+    /// Time of one answer.
+    #[serde(deserialize_with = "span")]
+    pub timeout: Duration,
+    /// The most commits of a board.
+    #[serde(deserialize_with = "positive")]
+    pub commits: u64,
+    /// The most tokens of a board, the architect's own among them.
+    #[serde(deserialize_with = "positive")]
+    pub tokens: u64,
+    /// The most running time of a board.
+    #[serde(deserialize_with = "span")]
+    pub wall: Duration,
+}
+
+impl Default for Architect {
+    fn default() -> Self {
+        let Terms { repairs, caps } = Terms::default();
+        Self {
+            repairs,
+            // What a context of 8,192 tokens leaves beside the prompt, the last draft and its findings.
+            reply_tokens: 2500,
+            timeout: Duration::from_secs(600),
+            commits: caps.commits,
+            tokens: caps.tokens,
+            wall: caps.wall,
+        }
+    }
+}
+
+impl Architect {
+    /// The same as terms.
+    pub fn terms(&self) -> Terms {
+        let caps = Caps { commits: self.commits, tokens: self.tokens, wall: self.wall, ..Caps::default() };
+        Terms { repairs: self.repairs, caps }
+    }
 }
 
 /// A model behind an OpenAI-compatible chat endpoint.
@@ -367,6 +428,27 @@ fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
     if (0.0..=2.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a temperature lies between 0 and 2")) }
 }
 
+fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let value = u32::deserialize(deserializer)?;
+    if value <= REPAIRS_MAX {
+        Ok(value)
+    } else {
+        Err(D::Error::custom(format!("repairs lies between 0 and {REPAIRS_MAX}")))
+    }
+}
+
+fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default>(
+    deserializer: D,
+) -> Result<N, D::Error> {
+    let value = N::deserialize(deserializer)?;
+    if value == N::default() { Err(D::Error::custom("a limit lies above zero")) } else { Ok(value) }
+}
+
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let value = Duration::deserialize(deserializer)?;
+    if value.as_ms() == 0 { Err(D::Error::custom("a time lies above zero")) } else { Ok(value) }
+}
+
 fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let value = u32::deserialize(deserializer)?;
     if (1..=TRIES_MAX).contains(&value) {
@@ -442,6 +524,17 @@ mod tests {
         ] {
             let text = format!("[models.a]\nurl = \"http://h\"\nmodel = \"m\"\nstructured = \"{name}\"\n");
             assert_eq!(Config::parse(&text, "p").expect("a good file").models["a"].structured, expected);
+        }
+    }
+
+    #[test]
+    fn the_architects_terms_have_defaults_and_are_finite() {
+        let parsed = |text: &str| Config::parse(text, "p").map(|config| config.architect);
+        assert_eq!(parsed("").expect("nothing is demanded"), Architect::default());
+        let given = parsed("[architect]\nrepairs = 0\ntokens = 5000\nwall = \"5m\"\n").expect("a good table");
+        assert_eq!((given.terms().repairs, given.terms().caps.tokens, given.commits), (0, 5000, 1000));
+        for bad in ["repairs = 11", "tokens = 0", "wall = \"0s\"", "wall = 5", "reply_tokens = -1", "retries = 1"] {
+            assert!(parsed(&format!("[architect]\n{bad}\n")).is_err(), "{bad}");
         }
     }
 

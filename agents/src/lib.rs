@@ -4,20 +4,24 @@
 //! from. Does not judge replies (the kernel does) and does not decide who is called when (the runtime delivers what the
 //! kernel decided).
 //!
+//! * [`architect`]: a request becomes a blueprint, before there is a board.
 //! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
 //! * [`llm`]: any OpenAI-compatible chat endpoint.
 //! * [`command`]: a program, asked over standard input and output.
+//! * [`ordered`]: values written with their members in an order of choice.
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
 
+pub mod architect;
 pub mod cassette;
 pub mod command;
 pub mod config;
 pub mod llm;
+pub mod ordered;
 pub mod script;
 pub mod seats;
 

@@ -16,7 +16,7 @@ use patchboard_runtime::agent::{Agent, Answer, Call};
 use secrecy::SecretString;
 
 use crate::command::Runner;
-use crate::config::{Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
+use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
 use crate::failure;
 use crate::llm::Chat;
 use crate::script::{self, Script};
@@ -76,6 +76,11 @@ impl Seats {
         blueprint.workers.iter().filter_map(problem).collect()
     }
 
+    /// What the operator offers.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
     fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
         match &seat.agent {
             AgentKind::Llm => match operator_model(blueprint, seat) {
@@ -88,6 +93,14 @@ impl Seats {
             AgentKind::Human => None,
             AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
+    }
+
+    /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.
+    ///
+    /// # Errors
+    /// What is missing, and how to supply it.
+    pub fn architect(&self) -> Result<&Chat, String> {
+        self.chat(self.config.models.contains_key(ARCHITECT_MODEL).then_some(ARCHITECT_MODEL))
     }
 
     /// The agent of the operator's model of this name.

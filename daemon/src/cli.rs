@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
+    answer, architect, boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
 };
 use crate::output::Format;
 
@@ -70,6 +70,7 @@ pub(crate) struct Shared {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Check(check::Arguments),
+    Architect(architect::Arguments),
     Run(run::Arguments),
     Kernel(kernel::Arguments),
     Boards(boards::Arguments),

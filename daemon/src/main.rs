@@ -5,6 +5,7 @@
 //!
 //! * [`cli`]: what can be asked for; [`failure`], [`output`], [`logging`]: how it is answered.
 //! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
+//! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
 //! * [`archive`], [`narrative`], [`provenance`]: reading what has happened.
 
@@ -14,6 +15,7 @@ mod cli;
 mod codes;
 mod commands;
 mod diagnostics;
+mod drafting;
 mod drive;
 mod failure;
 mod logging;
@@ -55,6 +57,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
     let (data_dir, config) = (shared.data_dir.as_path(), shared.config.as_deref());
     match command {
         Command::Check(arguments) => commands::check::run(arguments, output),
+        Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
         Command::Kernel(arguments) => commands::kernel::run(arguments, output),
         Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),

@@ -36,8 +36,14 @@ pub(crate) fn sentence(record: &Record) -> String {
 pub(crate) fn of(body: &Body) -> String {
     match body {
         Body::Created(created) => {
+            let designed = created.architect.as_ref().map(|architect| {
+                let calls = if architect.calls == 1 { "call" } else { "calls" };
+                let tokens = grouped(architect.usage.total());
+                format!(", which an architect wrote in {} {calls}, {tokens} tokens", architect.calls)
+            });
             let mode = (!created.mode.is_default()).then(|| format!(", as {}", created.mode));
-            format!("from blueprint {}{}", name(&created.name), mode.unwrap_or_default())
+            let (designed, mode) = (designed.unwrap_or_default(), mode.unwrap_or_default());
+            format!("from blueprint {}{designed}{mode}", name(&created.name))
         }
         Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {

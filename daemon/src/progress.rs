@@ -69,11 +69,16 @@ impl Totals {
                 self.last_failure = Some((failed.code, failed.message.clone()));
             }
             Body::Late(late) => self.spend(late.usage),
+            Body::Created(created) => {
+                if let Some(architect) = &created.architect {
+                    self.calls += u64::from(architect.calls);
+                    self.spend(Some(architect.usage));
+                }
+            }
             Body::NoOp(_)
             | Body::Expanded(_)
             | Body::Approval(_)
             | Body::Answer(_)
-            | Body::Created(_)
             | Body::Epoch(_)
             | Body::Scheduled(_)
             | Body::Reserved(_)

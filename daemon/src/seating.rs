@@ -22,22 +22,30 @@ use crate::progress::author;
 /// The configuration that is read where none is named, if it is there.
 const CONFIG: &str = "patchboard.toml";
 
+/// Which model is asked.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents")]
+pub(crate) struct ModelArguments {
+    /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
+    #[arg(long, value_name = "URL")]
+    model_url: Option<String>,
+    /// The server's name of the model
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The environment variable that holds the server's key; without it no key is sent to a --model-url, OPENAI_API_KEY
+    /// neither
+    #[arg(long, value_name = "VAR")]
+    api_key_env: Option<String>,
+}
+
 /// What fills the seats.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Agents")]
 pub(crate) struct SeatArguments {
-    /// Address of an OpenAI-compatible server, up to /v1; OPENAI_API_KEY is not sent there unless --api-key-env says so
-    #[arg(long, value_name = "URL", conflicts_with = "cassette")]
-    model_url: Option<String>,
-    /// The server's name of the model
-    #[arg(long, value_name = "NAME", conflicts_with = "cassette")]
-    model: Option<String>,
-    /// The environment variable that holds the server's key; without it no key is sent to a --model-url, OPENAI_API_KEY
-    /// neither
-    #[arg(long, value_name = "VAR", conflicts_with = "cassette")]
-    api_key_env: Option<String>,
+    #[command(flatten)]
+    models: ModelArguments,
     /// Answer from a recording instead of asking anybody
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env"])]
     cassette: Option<PathBuf>,
     /// Record every answer into a new file
     #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
@@ -62,7 +70,41 @@ pub(crate) struct Seating {
     recorder: Option<(Arc<Recorder>, PathBuf)>,
 }
 
+impl ModelArguments {
+    /// Seats of the operator's configuration, the flags and the environment.
+    pub(crate) fn seats(&self, config: Option<&Path>, inline: Inline) -> Result<Seats, Failure> {
+        let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
+        let read = match config {
+            Some(path) => Config::read(path).map_err(|error| told(&error))?,
+            None if Path::new(CONFIG).is_file() => Config::read(Path::new(CONFIG)).map_err(|error| told(&error))?,
+            None => Config::default(),
+        };
+        let flags = Flags {
+            model_url: self.model_url.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+        };
+        let environment = Environment::of_process();
+        let config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        Ok(Seats::new(config, &environment, inline))
+    }
+
+    /// The flags that a later command needs to ask the same model; each begins with a space.
+    pub(crate) fn repeated(&self) -> String {
+        let mut words = String::new();
+        flag(&mut words, "--model-url", self.model_url.as_deref());
+        flag(&mut words, "--model", self.model.as_deref());
+        flag(&mut words, "--api-key-env", self.api_key_env.as_deref());
+        words
+    }
+}
+
 impl SeatArguments {
+    /// Which model is asked.
+    pub(crate) const fn models(&self) -> &ModelArguments {
+        &self.models
+    }
+
     /// Fills the seats of a blueprint, or says everything that is missing.
     pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
         if let Some(path) = &self.cassette {
@@ -81,7 +123,8 @@ impl SeatArguments {
                 recorder: None,
             });
         }
-        let seats = self.seats(config)?;
+        let inline = if self.allow_inline { Inline::Allowed } else { Inline::Refused };
+        let seats = self.models.seats(config, inline)?;
         let problems = seats.check(blueprint);
         if !problems.is_empty() {
             let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -90,7 +133,7 @@ impl SeatArguments {
                 .detail("problems", json!(all)));
         }
         // What a flag addresses gets no key but that of a flag.
-        let sends_no_key = self.model_url.is_some() && self.api_key_env.is_none();
+        let sends_no_key = self.models.model_url.is_some() && self.models.api_key_env.is_none();
         let agent: Arc<dyn Agent> = Arc::new(seats);
         let Some(path) = &self.record else {
             return Ok(Seating { agent, salt: None, sends_no_key, player: None, recorder: None });
@@ -110,36 +153,11 @@ impl SeatArguments {
         })
     }
 
-    fn seats(&self, config: Option<&Path>) -> Result<Seats, Failure> {
-        let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
-        let read = match config {
-            Some(path) => Config::read(path).map_err(|error| told(&error))?,
-            None if Path::new(CONFIG).is_file() => Config::read(Path::new(CONFIG)).map_err(|error| told(&error))?,
-            None => Config::default(),
-        };
-        let flags = Flags {
-            model_url: self.model_url.clone(),
-            model: self.model.clone(),
-            api_key_env: self.api_key_env.clone(),
-        };
-        let environment = Environment::of_process();
-        let config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
-        let inline = if self.allow_inline { Inline::Allowed } else { Inline::Refused };
-        Ok(Seats::new(config, &environment, inline))
-    }
-
     /// The flags that a later command needs to fill the seats in the same way; each begins with a space.
     pub(crate) fn repeated(&self) -> String {
-        let mut words = String::new();
-        let mut flag = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.push_str(&format!(" {name} {}", quoted(&value)));
-            }
-        };
-        flag("--model-url", self.model_url.clone());
-        flag("--model", self.model.clone());
-        flag("--api-key-env", self.api_key_env.clone());
-        flag("--cassette", self.cassette.as_ref().map(|path| path.display().to_string()));
+        let mut words = self.models.repeated();
+        let cassette = self.cassette.as_ref().map(|path| path.display().to_string());
+        flag(&mut words, "--cassette", cassette.as_deref());
         if self.allow_inline {
             words.push_str(" --allow-inline");
         }
@@ -198,6 +216,13 @@ fn cassette_failure(error: &CassetteError) -> Failure {
         }
         CassetteError::Io { .. } => Failure::failed("cassette_io", error),
         _ => Failure::refused("bad_cassette", error).help("record a new one with --record"),
+    }
+}
+
+/// Adds a flag with its value, if there is one.
+fn flag(words: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        words.push_str(&format!(" {name} {}", quoted(value)));
     }
 }
 

@@ -240,6 +240,9 @@ impl<'a> Walk<'a> {
             }
             self.hasher = Some(hasher);
             self.first = Some(record.clone());
+            for prompt in created.architect.iter().flat_map(|architect| &architect.prompts) {
+                self.text("architect's prompt", *prompt)?;
+            }
             self.state = created.state;
         }
         if let Body::Invoked(invoked) = &body {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome, Proposal};
-use patchboard_kernel::digest::Salt;
+use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
+use patchboard_kernel::digest::{Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Body, Ended};
+use patchboard_kernel::record::{Answer, Architect, Body, Ended};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -49,6 +50,30 @@ pub struct Options {
     pub subscription: usize,
     /// When snapshots are taken.
     pub snapshots: SnapshotPolicy,
+}
+
+/// How a board is made, beside what it is made of. The default is what everybody wants.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Founding {
+    /// Given only to make runs repeatable.
+    pub salt: Option<Salt>,
+    /// How much of PatchBoard it has.
+    pub mode: Mode,
+    /// Where a model wrote its blueprint: what that took, which is charged to the board.
+    pub designed: Option<Designed>,
+}
+
+/// What it took to have a model write a board's blueprint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Designed {
+    /// Calls of the model.
+    pub calls: u32,
+    /// Their tokens.
+    pub usage: Usage,
+    /// Of the tokens: those of calls after the first.
+    pub repairs: Usage,
+    /// What the model was told, in order, as [`Prompt::to_json`](patchboard_kernel::view::Prompt::to_json) writes it.
+    pub prompts: Vec<Arc<str>>,
 }
 
 impl Options {
@@ -182,25 +207,32 @@ impl Runtime {
         request: Value,
         salt: Option<Salt>,
     ) -> Result<BoardHandle, RuntimeError> {
-        self.create_in(Mode::default(), blueprint, request, salt).await
+        self.create_with(blueprint, request, Founding { salt, ..Founding::default() }).await
     }
 
-    /// The same in another mode than the usual one, for comparisons.
+    /// The same, founded in another way than usual.
     ///
     /// # Errors
     /// As [`Runtime::create`].
-    pub async fn create_in(
+    pub async fn create_with(
         &self,
-        mode: Mode,
         blueprint: Blueprint,
         request: Value,
-        salt: Option<Salt>,
+        founding: Founding,
     ) -> Result<BoardHandle, RuntimeError> {
+        let Founding { salt, mode, designed } = founding;
         let options = &self.context.options;
         let id = options.ids.board();
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let at = options.clock.now();
-        let genesis = Genesis { board: id.clone(), blueprint, mode, request, salt, at };
+        let texts = designed.iter().flat_map(|designed| &designed.prompts);
+        let prompts: Vec<Blob> =
+            texts.map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::clone(text) }).collect();
+        let architect = designed.as_ref().map(|Designed { calls, usage, repairs, .. }| {
+            let prompts = prompts.iter().map(|prompt| prompt.hash).collect();
+            Architect { calls: *calls, usage: usage.bounded(), repairs: repairs.bounded(), prompts }
+        });
+        let genesis = Genesis { board: id.clone(), blueprint, mode, architect, request, salt, at };
         let (board, step) = Board::create(genesis, &self.context.plans)?;
         let claim = self.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
@@ -208,7 +240,7 @@ impl Runtime {
             epoch: board.epoch(),
             expected: None,
             records: step.records.clone(),
-            blobs: step.blobs,
+            blobs: prompts.into_iter().chain(step.blobs).collect(),
         };
         self.context.journal.append(batch).await?;
         let published = Arc::new(Published::new(id, options));

@@ -133,6 +133,7 @@ fn restored(text: &str) -> State {
         board: BoardId::from("measured"),
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
+        architect: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use patchboard_agents::architect;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint::{self, Severity};
@@ -55,15 +56,25 @@ fn page() -> String {
     section(&mut page, "Resources", "What a budget counts.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "Resource", Resource::ALL, Resource::as_str);
     section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
+    findings(&mut page, lint::CODES);
+    section(
+        &mut page,
+        "Findings of the architect",
+        "What is found in a blueprint that a model wrote, beside the findings above.",
+    );
+    findings(&mut page, architect::CODES);
+    page
+}
+
+fn findings(page: &mut String, codes: &[(&str, Severity, &str)]) {
     page.push_str("| code | severity | meaning |\n|---|---|---|\n");
-    for (code, severity, meaning) in lint::CODES {
+    for (code, severity, meaning) in codes {
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         writeln!(page, "| `{code}` | {severity} | {} |", cell(meaning)).expect("a string takes everything");
     }
-    page
 }
 
 fn section(page: &mut String, title: &str, what: &str) {

@@ -35,6 +35,7 @@ impl Fed {
             board: BoardId::from("fed"),
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
             mode: Mode::default(),
+            architect: None,
             request: Value::Null,
             salt: Salt::ZERO,
             at: Timestamp(0),

@@ -14,6 +14,7 @@
 //! * [`reply`]: reading answers.
 //! * [`transport`]: requests, TLS, time limits.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,6 +27,7 @@ use async_openai::error::OpenAIError;
 use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -36,6 +38,7 @@ use self::reply::{Completion, End};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use crate::config::{Model, Structured};
+use crate::ordered::Ordered;
 use crate::{failure, one_line};
 
 pub mod reply;
@@ -83,8 +86,78 @@ struct Refused {
     temperature: AtomicBool,
 }
 
-/// A seat: the name of its blueprint, and its own.
+/// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
 type SeatKey = (String, String);
+
+/// A prompt to complete that is no worker's.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Who asks; what a server refuses of its schema is remembered by this.
+    pub by: &'a str,
+    /// What is said.
+    pub prompt: &'a Prompt,
+    /// The JSON Schema that the reply is held to. To a server that refuses it, one of any object is sent, then none.
+    pub schema: &'a Value,
+    /// Members in the order in which they are to be written.
+    pub order: &'a [&'a str],
+    /// Tokens of the reply, at most.
+    pub reply_tokens: u32,
+    /// The time it has, repetitions included.
+    pub timeout: Duration,
+}
+
+/// What a request is made for.
+#[derive(Clone, Copy)]
+enum Task<'a> {
+    Call(&'a Call),
+    Asked(&'a Asked<'a>),
+}
+
+impl<'a> Task<'a> {
+    fn prompt(self) -> &'a Prompt {
+        match self {
+            Self::Call(call) => &call.prompt,
+            Self::Asked(asked) => asked.prompt,
+        }
+    }
+
+    fn reply_tokens(self) -> u32 {
+        match self {
+            Self::Call(call) => call.seat().limits.reply_tokens,
+            Self::Asked(asked) => asked.reply_tokens,
+        }
+    }
+
+    const fn timeout(self) -> Duration {
+        match self {
+            Self::Call(call) => call.timeout,
+            Self::Asked(asked) => asked.timeout,
+        }
+    }
+
+    fn key(self) -> SeatKey {
+        match self {
+            Self::Call(call) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
+            Self::Asked(asked) => (String::new(), asked.by.to_owned()),
+        }
+    }
+
+    /// What the reply is held to, and at which level.
+    fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
+        let (level, schema, first) = match self {
+            Self::Call(call) => {
+                let (level, schema) = schema::of_reply(&call.shown, level)?;
+                (level, Cow::Owned(schema), &[][..])
+            }
+            Self::Asked(asked) => match level {
+                Level::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
+                Level::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
+                Level::None => return None,
+            },
+        };
+        Some((level, Ordered { value: schema, first }))
+    }
+}
 
 #[derive(Serialize)]
 struct Request<'a> {
@@ -100,10 +173,23 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<Value>,
+    response_format: Option<ResponseFormat<'a>>,
     /// What the response format is of, and whose it is.
     #[serde(skip)]
     form: Option<(Level, SeatKey)>,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: Named<'a>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'static str,
+    strict: bool,
+    schema: Ordered<'a>,
 }
 
 #[derive(Serialize)]
@@ -124,32 +210,69 @@ impl Chat {
         Ok(Self { client, model: model.clone(), secrets, refused: Refused::default() })
     }
 
-    async fn attempt(&self, call: &Call) -> Answer {
-        let deadline = Instant::now() + call.timeout;
+    /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
+    ///
+    /// # Errors
+    /// As a worker's call fails. Where a failed call may have cost something and nobody knows what, it is given as what a
+    /// board would charge for it: the estimated prompt and all of the reply.
+    pub async fn complete(&self, asked: &Asked<'_>) -> Answer {
+        let answer = self.in_time(Task::Asked(asked)).await;
+        answer.map_err(|failure| {
+            let is_free = matches!(
+                failure.code,
+                FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
+            );
+            let charged = || {
+                let prompt = estimated(asked.prompt, "");
+                Usage { completion: u64::from(asked.reply_tokens), ..prompt }
+            };
+            Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
+        })
+    }
+
+    async fn in_time(&self, task: Task<'_>) -> Answer {
+        match tokio::time::timeout(task.timeout(), self.attempt(task)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = task.timeout().as_secs_f64();
+                Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
+            }
+        }
+    }
+
+    async fn attempt(&self, task: Task<'_>) -> Answer {
+        let deadline = Instant::now() + task.timeout();
         loop {
-            let request = self.request(call);
+            let request = self.request(task);
             match self.insist(&request, deadline).await {
                 Err(failure) if self.refused.learn(&failure, &request) => {
                     let learnt = self.masked(&failure.to_string());
                     tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
                 }
                 Err(failure) => return Err(self.name(&failure)),
-                Ok(answer) => return self.read(call, &answer),
+                Ok(answer) => return self.read(task, &answer),
             }
         }
     }
 
-    fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
-        let limit = Some(call.seat().limits.reply_tokens);
+    fn request<'a>(&'a self, task: Task<'a>) -> Request<'a> {
+        let limit = Some(task.reply_tokens());
         let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
-        let key = (call.shown.plan().blueprint.name.clone(), call.worker.to_string());
+        let key = task.key();
         let asked = match self.model.structured {
             Structured::Derived => Level::Derived,
             Structured::Generic => Level::Generic,
             Structured::Off => Level::None,
         };
-        let form = schema::of_reply(&call.shown, asked.max(self.refused.level(&key)));
-        let parts = [("system", &call.prompt.system), ("user", &call.prompt.user)];
+        let (level, response_format) = match task.form(asked.max(self.refused.level(&key))) {
+            None => (None, None),
+            Some((level, schema)) => {
+                let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
+                (Some(level), Some(ResponseFormat { r#type: "json_schema", json_schema: named }))
+            }
+        };
+        let prompt = task.prompt();
+        let parts = [("system", &prompt.system), ("user", &prompt.user)];
         Request {
             model: &self.model.model,
             messages: parts
@@ -162,11 +285,8 @@ impl Chat {
             max_tokens: limit.filter(|_| !renamed),
             max_completion_tokens: limit.filter(|_| renamed),
             seed: self.model.seed,
-            response_format: form.as_ref().map(|(_, schema)| {
-                let strict = schema::is_strict(schema);
-                json!({"type": "json_schema", "json_schema": {"name": "reply", "strict": strict, "schema": schema}})
-            }),
-            form: form.map(|(level, _)| (level, key)),
+            response_format,
+            form: level.map(|level| (level, key)),
         }
     }
 
@@ -202,13 +322,13 @@ impl Chat {
         }
     }
 
-    fn read(&self, call: &Call, answer: &Value) -> Answer {
+    fn read(&self, task: Task<'_>, answer: &Value) -> Answer {
         let Some(completion) = Completion::read(answer) else {
             return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
         };
-        let usage = Some(completion.usage.unwrap_or_else(|| estimated(call, &completion.text)));
+        let usage = Some(completion.usage.unwrap_or_else(|| estimated(task.prompt(), &completion.text)));
         let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage });
-        let limit = call.seat().limits.reply_tokens;
+        let limit = task.reply_tokens();
         match completion.end {
             End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
             End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),
@@ -248,15 +368,7 @@ impl Chat {
 
 impl Agent for Chat {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(async move {
-            match tokio::time::timeout(call.timeout, self.attempt(call)).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let limit = call.timeout.as_secs_f64();
-                    Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
-                }
-            }
-        })
+        Box::pin(self.in_time(Task::Call(call)))
     }
 }
 
@@ -340,8 +452,8 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
     (wait < left).then_some(wait)
 }
 
-fn estimated(call: &Call, reply: &str) -> Usage {
-    let prompt = call.prompt.system.chars().count() + call.prompt.user.chars().count();
+fn estimated(prompt: &Prompt, reply: &str) -> Usage {
+    let prompt = prompt.system.chars().count() + prompt.user.chars().count();
     Usage {
         prompt: reply::estimate(prompt),
         completion: reply::estimate(reply.chars().count()),

@@ -7,7 +7,7 @@ use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::ledger::{Account, Ledger, Usage};
-use patchboard_kernel::record::{Body, Budget, Record};
+use patchboard_kernel::record::{Architect, Body, Budget, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
 use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ use crate::output::{Output, one_line, table};
 use crate::progress::author;
 
 /// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
+///
+/// What a model took to write the blueprint (`run --architect`) is a line of its own, and part of the board's sum; its
+/// calls after the first are its RETRIES.
 ///
 /// Everything comes from the journal: a call is charged what its provider said, or an estimate (marked ~) where it said
 /// nothing; a call that nobody answered is charged what was reserved for it, once, whatever crashed. RETRIES are attempts
@@ -40,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let summary = archive.find(&arguments.board.board)?;
     let board = archive.board(&summary, None)?;
     let details = Details::of(&archive, &archive.records(&summary.id)?)?;
-    let blueprint = board.blueprint();
+    let (blueprint, ledger) = (board.blueprint(), board.ledger());
     let limit = |worker: &WorkerName| blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens);
     if output.is_json() {
         let workers: BTreeMap<&WorkerName, Value> = board
@@ -58,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.json(&json!({
             "board": summary.id,
             "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
+            "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
             "workers": workers,
             "branches": branches,
             "prompts": {
@@ -73,8 +77,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         }))?;
         return Ok(Exit::Done);
     }
-    output.line(&details.table(board.ledger(), &limit, blueprint.limits.tokens))?;
-    for line in details.lines(board.ledger().board()) {
+    output.line(&details.table(ledger, &limit, blueprint.limits.tokens))?;
+    for line in details.lines(ledger) {
         output.line(&line)?;
     }
     Ok(Exit::Done)
@@ -96,6 +100,8 @@ struct Details {
     /// What replies cost that came when nobody waited any more; charged already by their reservations.
     late: Usage,
     answered: Usage,
+    /// What having the blueprint written took.
+    architect: Option<Architect>,
     shortfalls: Vec<Budget>,
 }
 
@@ -132,6 +138,10 @@ impl Details {
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
         for body in records.iter().filter_map(|record| record.body().ok()) {
             match &body {
+                Body::Created(created) => {
+                    details.architect.clone_from(&created.architect);
+                    details.answered.add(created.architect.as_ref().map(|one| one.usage).unwrap_or_default());
+                }
                 Body::Invoked(invoked) => {
                     asked.insert((invoked.invocation, invoked.attempt), invoked.prompt);
                     if invoked.attempt > 1 {
@@ -171,8 +181,16 @@ impl Details {
         self.retries.get(worker).copied().unwrap_or_default()
     }
 
+    /// The architect's calls after its first.
+    fn redrafts(&self) -> Retries {
+        self.architect.as_ref().map_or_else(Retries::default, |architect| Retries {
+            calls: u64::from(architect.calls.saturating_sub(1)),
+            tokens: architect.repairs.total(),
+        })
+    }
+
     fn retries(&self) -> Retries {
-        self.retries.values().fold(Retries::default(), |all, one| Retries {
+        self.retries.values().fold(self.redrafts(), |all, one| Retries {
             calls: all.calls + one.calls,
             tokens: all.tokens.saturating_add(one.tokens),
         })
@@ -197,18 +215,22 @@ impl Details {
             .workers()
             .iter()
             .map(|(name, account)| row(name.as_str(), account, self.retries_of(name), limit(name)));
+        let architect = ledger.architect().map(|account| row("(architect)", account, self.redrafts(), None));
         let board = row("(board)", ledger.board(), self.retries(), Some(board_limit));
         table(
             ["WORKER", "CALLS", "RETRIES", "PROMPTS", "CACHED", "REPLIES", "TOKENS", "OF RETRIES", "LIMIT"],
-            workers.chain([board]),
+            architect.into_iter().chain(workers).chain([board]),
         )
     }
 
-    fn lines(&self, board: &Account) -> Vec<String> {
+    fn lines(&self, ledger: &Ledger) -> Vec<String> {
+        let board = ledger.board();
         let mut lines = Vec::new();
-        if board.prompt > 0 {
+        // What an architect was told is all instructions, and has its own line.
+        let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
+        if prompts > 0 {
             let Parts { instructions, contract, document, refusals, trigger } = self.prompts;
-            let share = |part: u64| format!("{} ({} %)", grouped(part), part * 100 / board.prompt);
+            let share = |part: u64| format!("{} ({} %)", grouped(part), part * 100 / prompts);
             lines.push(format!(
                 "prompts: instructions {}, contract and schema {}, document {}, refusals {}, trigger {}",
                 share(instructions),

@@ -85,6 +85,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
         board: "kernel".into(),
         blueprint,
         mode: Mode::default(),
+        architect: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and how it shows what the crates below found out.
 
 pub(crate) mod answer;
+pub(crate) mod architect;
 pub(crate) mod boards;
 pub(crate) mod check;
 pub(crate) mod cost;

@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use patchboard_agents::architect::Design;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::rejection::VIOLATIONS_MAX;
 use patchboard_kernel::schema::Schema;
+use patchboard_runtime::runtime::{Designed, Founding};
 use serde_json::Value;
 
 use crate::blueprint_file;
+use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, short};
 use crate::seating::SeatArguments;
 
@@ -40,13 +43,20 @@ Examples:
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
   patchboard run review.yaml --request @task.json --ablate patch,slicing
   patchboard run review.yaml --request @task.json --system plain
+  patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
 
 Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
             4 nothing left to do, not done · 5 paused")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON
-    #[arg(value_name = "BLUEPRINT")]
-    blueprint: PathBuf,
+    #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
+    blueprint: Option<PathBuf>,
+    /// Have a model write the blueprint for this task, in your words or in @FILE; without --request it also says what the
+    /// board is given. What that cost is the board's first expense
+    #[arg(long, value_name = "TASK|@FILE", conflicts_with_all = ["blueprint", "cassette"], help_heading = "Architect")]
+    architect: Option<String>,
+    #[command(flatten)]
+    draft: DraftArguments,
     /// What you ask: JSON, or @FILE; it lands at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
@@ -104,7 +114,51 @@ impl Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let blueprint = blueprint_file::accepted(&arguments.blueprint, output)?;
+    let Some(task) = &arguments.architect else {
+        arguments.draft.belongs_to_an_architect()?;
+        return run_file(arguments, data_dir, config, output).await;
+    };
+    let request = arguments.request.as_deref().map(json_argument).transpose()?;
+    let brief = arguments.draft.brief(task, request.is_none())?;
+    let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
+    drafting::warn(&design, "blueprint", output);
+    if let Some(path) = &arguments.draft.out {
+        drafting::save(&design, path, output)?;
+    }
+    if arguments.draft.approve {
+        match drafting::ask_person(&design, output)? {
+            Word::Agreed => {}
+            Word::Denied => return Err(drafting::denied()),
+            Word::Nobody => return nobody(arguments, &design, output),
+        }
+    }
+    let request = match request {
+        Some(request) => drafting::with_documents(request, &brief)?,
+        None => design.input.clone().unwrap_or(Value::Null),
+    };
+    let designed = drafting::designed(&design);
+    start(arguments, data_dir, config, design.blueprint, request, Some(designed), output).await
+}
+
+/// Ends where a blueprint waits for a word and nobody is at the terminal.
+fn nobody(arguments: &Arguments, design: &Design, output: Output) -> Outcome {
+    if output.is_json() {
+        output.json(&super::architect::as_json(design))?;
+    } else if arguments.draft.out.is_none() {
+        output.text(&design.yaml)?;
+    }
+    let name = arguments.draft.out.as_ref().map_or_else(|| "BLUEPRINT".to_owned(), |path| path.display().to_string());
+    let input = design.input.as_ref().map(|input| format!(" --request '{}'", short(&json_line(input), 200)));
+    output.complaint(&format!(
+        "nobody is at the terminal to agree: read the blueprint, then `patchboard run {name}{}`",
+        input.unwrap_or_default()
+    ));
+    Ok(Exit::Waiting)
+}
+
+async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
+    let blueprint = blueprint_file::accepted(path, output)?;
     if blueprint.rules.is_empty() {
         let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
@@ -114,9 +168,23 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if arguments.request.is_none() {
         demands_no_request(&blueprint)?;
     }
+    start(arguments, data_dir, config, blueprint, request, None, output).await
+}
+
+/// Makes the board and goes along with it.
+async fn start(
+    arguments: &Arguments,
+    data_dir: &Path,
+    config: Option<&Path>,
+    blueprint: Blueprint,
+    request: Value,
+    designed: Option<Designed>,
+    output: Output,
+) -> Outcome {
     let seating = arguments.seats.seat(&blueprint, config)?;
     let runtime = drive::start(data_dir, &seating).await?;
-    let board = match runtime.create_in(arguments.mode(), blueprint, request, seating.salt).await {
+    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed };
+    let board = match runtime.create_with(blueprint, request, founding).await {
         Ok(board) => board,
         Err(error) => {
             runtime.shutdown().await;

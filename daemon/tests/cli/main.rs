@@ -1,6 +1,7 @@
 //! The binary as users meet it: what goes in, what comes out on which stream, and the exit codes.
 
 mod approval;
+mod architect;
 mod check;
 mod endpoint;
 mod history;

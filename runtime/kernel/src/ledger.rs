@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::Blueprint;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
-use crate::record::Resource;
+use crate::record::{Architect, Resource};
 
 /// The largest integer that canonical JSON (RFC 8785) keeps exact, as all below it.
 const EXACT_MAX: u64 = (1 << 53) - 1;
@@ -93,6 +93,9 @@ pub struct Ledger {
     workers: BTreeMap<WorkerName, Account>,
     #[serde(with = "crate::snapshot::pairs")]
     branches: BTreeMap<Branch, Account>,
+    /// What the blueprint cost; part of the board's account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    architect: Option<Account>,
 }
 
 /// A budget that does not suffice for a call.
@@ -122,6 +125,26 @@ impl Ledger {
     /// The accounts of the branches that were called.
     pub const fn branches(&self) -> &BTreeMap<Branch, Account> {
         &self.branches
+    }
+
+    /// What it cost to have a model write the blueprint, if one did; the board's account includes it.
+    pub const fn architect(&self) -> Option<&Account> {
+        self.architect.as_ref()
+    }
+
+    /// Charges the board with what its blueprint cost.
+    pub(crate) fn charge(&mut self, architect: &Architect) {
+        let Architect { calls, usage, .. } = architect;
+        let account = Account {
+            calls: u64::from(*calls),
+            spent: usage.total(),
+            prompt: usage.prompt,
+            completion: usage.completion,
+            cached: usage.cached,
+            ..Account::default()
+        };
+        self.board = account;
+        self.architect = Some(account);
     }
 
     /// Whether a call of a branch that needs so many tokens can be afforded.

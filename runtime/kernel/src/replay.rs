@@ -162,6 +162,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         board: created.board.clone(),
         blueprint,
         mode: created.mode.clone(),
+        architect: created.architect.clone(),
         request: created.request.clone(),
         salt: created.salt,
         at: first.at,

@@ -2,11 +2,16 @@
 
 mod played;
 
-use patchboard_kernel::board::{Board, Input, Outcome};
-use patchboard_kernel::digest::{Hasher, Salt};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use patchboard_kernel::board::{Board, Genesis, Input, Outcome};
+use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
 use played::Played;
 use serde_json::{Value, json};
@@ -295,4 +300,47 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
         "the same worker by another rule"
     );
     played.holds();
+}
+
+#[test]
+fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
+    let blueprint = json!({
+        "blueprint": 1, "name": "designed", "state": {"schema": {}, "initial": {"list": []}},
+        "workers": {"w": appender(json!({"reply_tokens": 2000}))},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+        "limits": {"tokens": 3000},
+    });
+    let usage = |prompt, completion| Usage { prompt, completion, cached: 0, estimated: false };
+    let prompts = vec![sha256(b"first"), sha256(b"second")];
+    let architect = Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts };
+    let genesis = Genesis {
+        board: "designed".into(),
+        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        mode: Mode::default(),
+        architect: Some(architect.clone()),
+        request: Value::Null,
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
+    let (mut board, step) = Board::create(genesis, &Own).expect("a board");
+    let mut records = step.records;
+    let Body::Created(created) = records[0].body().expect("it can be read") else { panic!("the first record creates") };
+    assert_eq!(created.architect, Some(architect));
+    let account = *board.ledger().architect().expect("an account");
+    assert_eq!((account.calls, account.spent, account), (2, 1700, *board.ledger().board()));
+
+    records.extend(board.step(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null }).records);
+    let short = records.iter().any(|record| record.kind == Kind::Budget);
+    assert!(short, "1,300 tokens are left, and a call may take more");
+    let recovered = Board::recover(&records).expect("a board");
+    assert_eq!(recovered.ledger().architect(), Some(&account));
+    let replayed = replay::replay(&records, None).expect("it follows");
+    assert_eq!(replayed.records, records.len() as u64);
+    let mut parts = BTreeMap::new();
+    let Ok(stored) = board.store(true, &mut |part| {
+        parts.insert(part.hash, part.text.to_string());
+        Ok::<_, Infallible>(())
+    });
+    let restored = Board::restore(&records[0], stored.manifest.hash, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+    assert_eq!(restored.expect("a board").ledger().architect(), Some(&account));
 }

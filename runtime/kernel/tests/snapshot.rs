@@ -24,6 +24,7 @@ fn genesis(salt: Salt) -> Genesis {
         board: BoardId::from("small"),
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
+        architect: None,
         request: Value::Null,
         salt,
         at: Timestamp(0),

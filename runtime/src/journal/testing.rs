@@ -37,6 +37,7 @@ impl Writer {
             blueprint: json!({"name": "test"}),
             request: json!({"question": "why?"}),
             salt: Salt([7; 32]),
+            architect: None,
         };
         self.batch(vec![Body::Created(Box::new(created))])
     }

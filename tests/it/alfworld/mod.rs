@@ -20,7 +20,7 @@ use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::runtime::{Founding, Options, Runtime};
 use serde_json::{Value, json};
 
 use self::episode::{Episode, NOTHING};
@@ -134,8 +134,9 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     let game = seats.episode.name.clone();
     let options = Options::new(Arc::new(seats));
     let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await.expect("it starts");
+    let founding = Founding { mode, ..Founding::default() };
     let board =
-        runtime.create_in(mode, BLUEPRINT.clone(), json!({"game": game}), None).await.expect("a board can be made");
+        runtime.create_with(BLUEPRINT.clone(), json!({"game": game}), founding).await.expect("a board can be made");
     let ended = board.ended().await.expect("the board ends");
     let state = board.snapshot().state.root().to_value();
     let records = journal.records(board.id(), None, usize::MAX).expect("records can be read");

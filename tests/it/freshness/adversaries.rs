@@ -93,6 +93,7 @@ impl Duel {
             board: BoardId::from("adversaries"),
             blueprint: blueprint(writers, goals),
             mode: Mode::default(),
+            architect: None,
             request: Value::Null,
             salt: Salt([5; 32]),
             at: Timestamp(0),

@@ -40,8 +40,15 @@ impl Case {
         });
         let blueprint: Blueprint = serde_json::from_value(value).expect("the blueprint is one");
         let (request, salt) = (Value::Null, Salt([2; 32]));
-        let genesis =
-            Genesis { board: BoardId::from("case"), blueprint, mode: Mode::default(), request, salt, at: Timestamp(0) };
+        let genesis = Genesis {
+            board: BoardId::from("case"),
+            blueprint,
+            mode: Mode::default(),
+            architect: None,
+            request,
+            salt,
+            at: Timestamp(0),
+        };
         let (board, _) = Board::create(genesis, &Own).expect("the board can be made");
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }

@@ -138,6 +138,7 @@ impl Driver {
             board: BoardId::from(format!("freshness-{seed}")),
             blueprint: blueprint(&mut random),
             mode: Mode::default(),
+            architect: None,
             request: Value::Null,
             salt: Salt([3; 32]),
             at: Timestamp(1_000_000),

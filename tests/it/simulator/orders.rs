@@ -68,6 +68,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
         board: BoardId::from("orders"),
         blueprint,
         mode: Mode::default(),
+        architect: None,
         request: json!({"goal": "order"}),
         salt: Salt([1; 32]),
         at: Timestamp(0),

@@ -154,6 +154,7 @@ impl World {
             board: BoardId::from(format!("simulated-{seed}")),
             blueprint: blueprint(&mut random),
             mode: mode(seed),
+            architect: None,
             request: json!({"goal": "three tasks, done and checked"}),
             salt: Salt([7; 32]),
             at: Timestamp(1_000_000),

@@ -35,7 +35,7 @@ use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline;
 use crate::plan::{Own, Plan, Plans};
-use crate::record::{Body, Created, Ended, Record};
+use crate::record::{Architect, Body, Created, Ended, Record};
 use crate::scheduler::Scheduler;
 use crate::shown::Shown;
 use crate::state::State;
@@ -98,7 +98,7 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, blueprint, mode, mut request, salt, at } = genesis;
+        let Genesis { board, blueprint, mode, architect, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
         let plan = plans.of(blueprint, &mode).map_err(BoardError::BadBlueprint)?;
@@ -121,9 +121,10 @@ impl Board {
             blueprint: stored,
             request,
             salt,
+            architect: architect.clone(),
         };
         let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
-        let mut made = Self::new(board, plan, hasher, state, &record);
+        let mut made = Self::new(board, plan, hasher, state, &record, architect.as_ref());
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -177,10 +178,21 @@ impl Board {
         if state.digest() != created.state {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
-        Ok(Self::new(created.board, plan, hasher, state, record))
+        Ok(Self::new(created.board, plan, hasher, state, record, created.architect.as_ref()))
     }
 
-    fn new(id: BoardId, plan: Arc<Plan>, hasher: Hasher, state: State, created: &Record) -> Self {
+    fn new(
+        id: BoardId,
+        plan: Arc<Plan>,
+        hasher: Hasher,
+        state: State,
+        created: &Record,
+        architect: Option<&Architect>,
+    ) -> Self {
+        let mut ledger = Ledger::default();
+        if let Some(architect) = architect {
+            ledger.charge(architect);
+        }
         Self {
             id,
             plan,
@@ -192,7 +204,7 @@ impl Board {
             ended: None,
             scheduler: Scheduler::default(),
             breaker: Breaker::default(),
-            ledger: Ledger::default(),
+            ledger,
             short: false,
             exhausted: BTreeSet::new(),
             gave_up: false,

@@ -12,7 +12,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::ReplyBody;
-use crate::record::{Author, Ended, Record};
+use crate::record::{Architect, Author, Ended, Record};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
 use crate::view::Prompt;
@@ -26,6 +26,8 @@ pub struct Genesis {
     pub blueprint: Blueprint,
     /// How much of PatchBoard it has.
     pub mode: Mode,
+    /// What it cost to have a model write the blueprint, if one did; the board is charged with it.
+    pub architect: Option<Architect>,
     /// What the user asks.
     pub request: Value,
     /// Random bytes; zeros where digests should compare between boards.

@@ -146,6 +146,24 @@ pub struct Created {
     /// What keeps this board's digests from being guessed.
     #[serde(skip_serializing)]
     pub salt: Salt,
+    /// Who wrote the blueprint, if a model did for this board.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architect: Option<Architect>,
+}
+
+/// What it took to have a model write a board's blueprint, before there was the board; charged to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Architect {
+    /// Calls of the model.
+    pub calls: u32,
+    /// Their tokens.
+    pub usage: Usage,
+    /// Of the tokens: those of calls after the first, which mended what was found wrong.
+    #[serde(default)]
+    pub repairs: Usage,
+    /// Hashes of the prompts, in order; the texts are stored like those of workers.
+    pub prompts: Vec<Digest>,
 }
 
 /// A process took the board over; whatever was under way is lost.

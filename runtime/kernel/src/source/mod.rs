@@ -105,6 +105,16 @@ impl Source {
         &self.value
     }
 
+    /// Takes a member of the document out of it, with the places of what is in it; `None` if the document is no object or
+    /// has no such member.
+    pub fn take_member(&mut self, name: &str) -> Option<Value> {
+        let taken = self.value.as_object_mut()?.remove(name)?;
+        let pointer = child("", name);
+        let below = format!("{pointer}/");
+        self.places.retain(|place, _| *place != pointer && !place.starts_with(&below));
+        Some(taken)
+    }
+
     /// JSON Pointers of what is written as a number that JSON does not have (`.inf`, `.nan`, `1e400`). The document has
     /// the text in its place; whoever takes the document must refuse it.
     pub fn beyond_json(&self) -> impl Iterator<Item = &str> {

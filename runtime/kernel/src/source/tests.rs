@@ -301,3 +301,13 @@ fn any_json() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+#[test]
+fn a_member_that_is_taken_out_is_gone_with_its_places() {
+    let mut source = Source::read("test", "a: 1\ninput: {x: .inf}\ninputs: 2\n").expect("YAML");
+    assert_eq!(source.take_member("input"), Some(serde_json::json!({"x": ".inf"})));
+    assert_eq!(source.take_member("input"), None);
+    assert_eq!(source.value(), &serde_json::json!({"a": 1, "inputs": 2}));
+    assert_eq!(source.beyond_json().count(), 0);
+    assert_eq!(source.position("/inputs").map(|place| place.line), Some(3));
+}

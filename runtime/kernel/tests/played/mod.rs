@@ -40,6 +40,7 @@ impl Played {
             board: BoardId::from("played"),
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
             mode,
+            architect: None,
             request: Value::Null,
             salt: Salt::ZERO,
             at: Timestamp(0),

@@ -74,6 +74,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
         board: id.clone(),
         blueprint: driven(),
         mode: Mode::default(),
+        architect: None,
         request: Value::Null,
         salt: Salt([3; 32]),
         at,

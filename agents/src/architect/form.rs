@@ -1,0 +1,207 @@
+//! The JSON Schema that an architect's answer is held to.
+//!
+//! Made from the published meta-schema, so that the two cannot part: without what architects may not use
+//! ([`super::review`]) and what they do better without (breakers, seeds), with what makes a blueprint useful demanded
+//! (rules, an end), in the few keywords that constrained decoders know, and small enough for a server with a short
+//! context. It says less than the lint: what passes it may still be refused.
+
+use patchboard_kernel::lint::META_SCHEMA;
+use serde_json::{Map, Value, json};
+
+use super::Terms;
+
+/// The order in which a blueprint is written: what later parts rest on comes first.
+pub const ORDER: &[&str] = &[
+    "blueprint",
+    "name",
+    "description",
+    "request",
+    "state",
+    "workers",
+    "rules",
+    "invariants",
+    "done",
+    "input",
+    "circuit",
+    "limits",
+    "concurrency",
+    "schema",
+    "initial",
+    "agent",
+    "role",
+    "reads",
+    "writes",
+    "view",
+    "patch",
+    "freshness",
+    "trigger",
+    "when",
+    "run",
+    "for",
+    "op",
+    "path",
+    "ops",
+    "value",
+    "approval",
+    "type",
+    "required",
+    "properties",
+    "items",
+];
+
+/// The most rules, invariants, reads and writes that can be expressed.
+const ITEMS_MAX: u64 = 16;
+
+/// Members of a blueprint that architects need not write.
+const LEFT_OUT: [&str; 4] = ["circuit", "models", "seed", "use"];
+
+/// Members of a worker that they may not.
+const NOT_OF_WORKERS: [&str; 5] = ["model", "command", "program", "restart", "script"];
+
+/// Keywords that are kept.
+const KEYWORDS: [&str; 11] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+    "anyOf",
+    "minimum",
+    "maximum",
+    "maxItems",
+];
+
+/// The schema of an answer; with a member `input` if the board's request is wanted, too.
+pub fn schema(terms: &Terms, wants_input: bool) -> Value {
+    let meta: Value = serde_json::from_str(META_SCHEMA).expect("the meta-schema is part of the kernel and tested");
+    let mut root = reduced(&meta, &meta, 0);
+    remove(&mut root, "/properties", &LEFT_OUT);
+    let worker = "/properties/workers/additionalProperties";
+    remove(&mut root, &format!("{worker}/properties"), &NOT_OF_WORKERS);
+    let caps = &terms.caps;
+    for (pointer, value) in [
+        ("/required".to_owned(), required(wants_input)),
+        (format!("{worker}/required"), json!(["agent", "role", "reads", "writes"])),
+        (format!("{worker}/properties/agent"), json!({"type": "string", "enum": ["llm", "human"]})),
+        ("/properties/state/required".to_owned(), json!(["schema", "initial"])),
+        ("/properties/state/properties/schema".to_owned(), json!({"type": "object"})),
+        ("/properties/request".to_owned(), json!({"type": "object"})),
+        ("/properties/limits/properties/commits/maximum".to_owned(), caps.commits.into()),
+        ("/properties/limits/properties/tokens/maximum".to_owned(), caps.tokens.into()),
+    ] {
+        if let Some(place) = root.pointer_mut(&pointer) {
+            *place = value;
+        }
+    }
+    remove(&mut root, "/properties/limits/properties", &["state_bytes", "depth"]);
+    // A schedule and a rule that is asked for by hand are nothing that a board which must come to an end waits for.
+    if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {
+        forms.retain(|form| form.pointer("/properties/every").is_none());
+        if let Some(words) = forms.first_mut().filter(|form| form["enum"].is_array()) {
+            *words = json!({"type": "string", "enum": ["start"]});
+        }
+    }
+    if wants_input && let Some(members) = root.pointer_mut("/properties").and_then(Value::as_object_mut) {
+        members.insert("input".to_owned(), json!({"type": "object"}));
+    }
+    root
+}
+
+fn required(wants_input: bool) -> Value {
+    let always = ["blueprint", "name", "description", "request", "state", "workers", "rules", "invariants", "done"];
+    always.into_iter().chain(wants_input.then_some("input")).collect()
+}
+
+fn remove(root: &mut Value, pointer: &str, names: &[&str]) {
+    if let Some(members) = root.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        members.retain(|name, _| !names.contains(&name.as_str()));
+    }
+}
+
+/// A schema of the meta-schema in fewer keywords, its references put in place.
+fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
+    let Some(members) = schema.as_object() else { return schema.clone() };
+    // The meta-schema does not refer to itself; should it ever, this ends all the same.
+    if depth > 16 {
+        return json!({"type": ["object", "array", "string", "number", "boolean", "null"]});
+    }
+    if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+        let name = reference.trim_start_matches("#/$defs/");
+        return match name {
+            "pattern" => json!({"type": "string", "pattern": "^(/[A-Za-z0-9_*-]{1,40}){1,8}$"}),
+            "duration" => json!({"type": "string", "pattern": "^[1-9][0-9]{0,2}(s|m|h)$"}),
+            "name" => json!({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"}),
+            _ => reduced(&meta["$defs"][name], meta, depth + 1),
+        };
+    }
+    let mut kept = Map::new();
+    for (keyword, value) in members {
+        let keyword = if keyword == "oneOf" { "anyOf" } else { keyword.as_str() };
+        if !KEYWORDS.contains(&keyword) {
+            continue;
+        }
+        let value = match (keyword, value) {
+            ("properties", Value::Object(all)) => {
+                all.iter().map(|(name, schema)| (name.clone(), reduced(schema, meta, depth + 1))).collect()
+            }
+            ("items" | "additionalProperties", schema) => reduced(schema, meta, depth + 1),
+            ("anyOf", Value::Array(all)) => all.iter().map(|schema| reduced(schema, meta, depth + 1)).collect(),
+            ("maxItems", count) => count.as_u64().unwrap_or(ITEMS_MAX).min(ITEMS_MAX).into(),
+            (_, other) => other.clone(),
+        };
+        kept.insert(keyword.to_owned(), value);
+    }
+    if kept.contains_key("enum") {
+        kept.insert("type".to_owned(), "string".into());
+    }
+    Value::Object(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::schema::Schema;
+
+    use super::*;
+    use crate::architect::prompt;
+    use crate::ordered::Ordered;
+
+    #[test]
+    fn the_examples_of_the_prompt_fit_it_and_what_architects_may_not_do_does_not() {
+        let schema = schema(&Terms::default(), false);
+        let compiled = Schema::compile(&schema, false).expect("a schema");
+        for example in prompt::examples() {
+            assert_eq!(compiled.violations(&example, 5), [], "{example}");
+        }
+        let good = prompt::examples().remove(0);
+        for (pointer, value) in [
+            ("/use", json!(["a.yaml"])),
+            ("/models", json!({"x": "y"})),
+            ("/workers", json!({"w": {"agent": "command", "role": "", "reads": [], "writes": []}})),
+            ("/rules/0/trigger", json!("manual")),
+            ("/rules/0/trigger", json!({"every": "* * * * *"})),
+            ("/limits", json!({"tokens": 2_000_000})),
+        ] {
+            let mut bad = good.clone();
+            match bad.pointer_mut(pointer) {
+                Some(place) => *place = value,
+                None => bad[&pointer[1..]] = value,
+            }
+            assert!(!compiled.violations(&bad, 5).is_empty(), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn it_is_small_and_written_in_the_order_of_a_blueprint() {
+        let schema = schema(&Terms::default(), true);
+        let text = Ordered::new(&schema, ORDER).json();
+        assert!(text.len() < 6000, "{} bytes", text.len());
+        let at = |name: &str| text.find(&format!("\"{name}\":{{")).unwrap_or_else(|| panic!("{name} is in {text}"));
+        let places = ["name", "state", "workers", "rules", "done", "input"].map(at);
+        assert!(places.is_sorted(), "{places:?}");
+        for word in ["$ref", "$defs", "description\":\"", "oneOf", "uniqueItems", "program", "\"command\""] {
+            assert!(!text.contains(word), "{word} is in {text}");
+        }
+    }
+}

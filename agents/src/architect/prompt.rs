@@ -1,0 +1,223 @@
+//! What an architect's model is told: what a blueprint is, one that works, the task, and what was wrong the last time.
+//!
+//! The part that is the same for every request comes first, so that providers' prompt caches hit. It is written for
+//! models with a context of 8,192 tokens: a test holds it to its size.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::lint::{Diagnostic, Severity};
+use patchboard_kernel::source::Source;
+use patchboard_kernel::view::Prompt;
+use serde_json::{Value, json};
+
+use super::{Brief, Round, Terms, form};
+use crate::one_line;
+use crate::ordered::Ordered;
+
+/// The blueprint that the model is shown, as shipped.
+const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");
+
+/// The most characters of a request that the model is told.
+pub const REQUEST_MAX: usize = 6000;
+
+/// Documents that are described one by one.
+const DOCUMENTS_MAX: usize = 12;
+
+/// Characters of each that are shown.
+const EXCERPT_MAX: usize = 160;
+
+/// Findings that the model is told at once.
+const FINDINGS_MAX: usize = 10;
+
+/// Characters of a message and of a help.
+const FINDING_MAX: usize = 300;
+
+/// Characters of its last answer that the model is shown.
+const DRAFT_MAX: usize = 8000;
+
+const INSTRUCTIONS: &str = r#"You are an architect. Workers (language models) will do a task together by editing one shared JSON document, the board. You write the blueprint of the board: what the document looks like, which workers there are, what each may read and write, and what wakes them. You do not do the task.
+
+Answer with the blueprint alone, one JSON object with these members in this order:
+- blueprint: 1
+- name: letters, digits and dashes. description: one sentence.
+- request: JSON Schema of what the user supplies. The program puts it at /request; no worker writes there, and what workers make is not in it.
+- state: {schema, initial}. schema: JSON Schema of the document, without request. initial: the document at the start, without request. initial must fit schema: lists start as [] and so have no minItems, and what a worker adds later is not in `required`.
+- workers: by name: {agent, role, reads, writes, view?, limits?}
+  agent: llm. (human: a person who only agrees to writes that have approval: {by: NAME}.)
+  role: what to do when woken, and where to write it, as an instruction.
+  reads: paths it is shown, with everything below them. It sees nothing else.
+  writes: [{path, ops, value?}]: the only places it may write. value: a JSON Schema of what it may put there.
+- rules: [{name, trigger, when?, run}]: what wakes a worker. run: a name from workers, nothing else; `done` ends the board by itself.
+- invariants: [{name, for?, expr}]: CEL that must hold after every write. [] if none is needed.
+- done: {when}: CEL that becomes true when the task is finished.
+
+Rules that decide whether it works:
+1. A path begins with / and names a place of state.schema, or of request below /request. `*` stands for one index or key. A last `-` stands for the end of a list.
+2. To append to the list /claims, a worker needs {path: /claims/-, ops: [add]}. To set a field of its elements, {path: /claims/*/status, ops: [replace]}. To write a member that is not there at first, {path: /answer, ops: [add]}; to overwrite one that is there, ops: [replace]. A grant covers exactly its path, nothing above or below.
+3. Triggers: start (once, at the beginning); {op: add, path: /claims/*} (an element came; never /claims/-); {op: replace, path: /claims/*/status}; {after: [rule names]} (each of these rules has finished once). One rule has the trigger start. Every worker is run by a rule.
+4. A worker reads what woke it, and all it needs for its role.
+5. CEL knows: state, request; in `when` also event and value (what is at the event's path); in invariants also before, and self (the value at the path) only if there is a `for`. A member that may be missing is tested first: has(state.answer) && size(state.answer.text) > 0. The length of lists and texts: size(l). Lists: l.all(x, x.done), l.exists(x, x.id == 1). Text in double quotes.
+6. `done.when` must become true by what the workers write.
+7. Two to four workers, each with one job and places of its own. Let one check what another wrote, if errors would matter.
+8. view: {budget: N} is the characters that a worker is shown, 4000 unless said; more if it reads long texts, at most 14000.
+9. limits of the board: {commits, tokens, wall: "30m"}; leave them out unless the request asks for them. Nothing is unlimited.
+10. No programs, scripts, models or files: only what is named above."#;
+
+/// What to say to get a blueprint for this brief; after a round, its draft and findings, too.
+pub fn of(brief: &Brief, terms: &Terms, last: Option<&Round>) -> Prompt {
+    let mut system = format!("{INSTRUCTIONS}\n\nA blueprint that works:\n");
+    for example in examples() {
+        system.push_str(&Ordered::new(&example, form::ORDER).json());
+        system.push('\n');
+    }
+    Prompt { system, user: task(brief, terms, last) }
+}
+
+/// The examples that the model is shown, as values.
+pub fn examples() -> Vec<Value> {
+    let source = Source::read("example", EXAMPLE).expect("a shipped blueprint, which a test reads");
+    let mut value = source.value().clone();
+    // What the form leaves to defaults, and what the request's schema says already.
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|name, _| name != "circuit" && name != "limits");
+    }
+    for worker in value["workers"].as_object_mut().into_iter().flatten().map(|(_, worker)| worker) {
+        if let Some(members) = worker.as_object_mut() {
+            members.retain(|name, _| name != "limits" && name != "patch");
+        }
+    }
+    if let Some(place) = value.pointer_mut("/state/schema/properties/request") {
+        *place = json!(true);
+    }
+    without_descriptions(&mut value["state"]["schema"]);
+    vec![value]
+}
+
+/// Takes the `description`s out of a schema.
+fn without_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.retain(|name, value| !(name == "description" && value.is_string()));
+            members.values_mut().for_each(without_descriptions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_descriptions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn task(brief: &Brief, terms: &Terms, last: Option<&Round>) -> String {
+    let mut text = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
+    if !brief.documents.is_empty() {
+        describe(brief, &mut text);
+    }
+    if brief.wants_input {
+        let documents = if brief.documents.is_empty() { "" } else { ", without `documents`, which the program adds" };
+        let _ = write!(
+            text,
+            "\nAdd one more member, input: what this request supplies, as a value that fits the schema in `request`{documents}.\n"
+        );
+    }
+    let caps = &terms.caps;
+    let _ = write!(
+        text,
+        "\nLimits may be at most {} commits, {} tokens, {} of running time.\n",
+        caps.commits, caps.tokens, caps.wall
+    );
+    if let Some(last) = last {
+        complain(last, &mut text);
+    }
+    text.push_str("\nWrite the blueprint for this request.\n");
+    text
+}
+
+fn describe(brief: &Brief, text: &mut String) {
+    let sizes: usize = brief.documents.iter().map(|document| document.text.chars().count()).sum();
+    let _ = write!(
+        text,
+        "\nThe user gives {} documents, {sizes} characters in all. They are at /request/documents, a list of {{title, text}}: \
+         `request` has documents in `properties` (and `required`) as {}, and the workers that need them read \
+         /request/documents/*. They begin like this:\n",
+        brief.documents.len(),
+        json!({"type": "array", "items": {"type": "object", "properties": {"title": {"type": "string"}, "text": {"type": "string"}}}})
+    );
+    for document in brief.documents.iter().take(DOCUMENTS_MAX) {
+        let excerpt = one_line(&document.text, EXCERPT_MAX);
+        let chars = document.text.chars().count();
+        let _ = writeln!(text, "- {} ({chars} characters): {excerpt}", one_line(&document.title, 80));
+    }
+}
+
+fn complain(last: &Round, text: &mut String) {
+    if last.draft.is_empty() {
+        text.push_str("\nYour last answer could not be read.\n");
+    } else {
+        let _ = write!(text, "\nYour last answer was:\n{}\n", cut(last.draft.trim(), DRAFT_MAX));
+    }
+    let errors = last.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    text.push_str(match errors {
+        0 => "\nIt can be used. Better would be to heed this, if it is right:\n",
+        _ => "\nIt was refused. What is wrong with it:\n",
+    });
+    for finding in last.findings.iter().take(FINDINGS_MAX) {
+        let _ = writeln!(text, "- {}", told(finding));
+    }
+    text.push_str("Write the whole blueprint again, mended.\n");
+}
+
+/// A finding on one line: `line 3, /rules/0/run [undeclared_worker]: … Did you mean …?`
+fn told(finding: &Diagnostic) -> String {
+    let line = finding.position.map(|position| format!("line {}, ", position.line)).unwrap_or_default();
+    let place = if finding.pointer.is_empty() { "the whole" } else { &finding.pointer };
+    let (message, help) = (one_line(&finding.message, FINDING_MAX), one_line(&finding.help, FINDING_MAX));
+    format!("{line}{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
+}
+
+/// As much of a text as the model is told, with a sign where it was cut.
+fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{} [cut]", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::architect::Document;
+    use crate::architect::review::review;
+
+    #[test]
+    fn the_example_is_one_that_would_be_accepted() {
+        for example in examples() {
+            let reviewed = review(&example.to_string(), &Brief::default(), &Terms::default());
+            assert!(reviewed.accepted.is_some(), "{:?}", reviewed.findings);
+        }
+    }
+
+    #[test]
+    fn the_whole_prompt_leaves_room_for_an_answer_in_a_small_context() {
+        let document = Document { title: "t".repeat(200), text: "word ".repeat(1000) };
+        let mut brief = Brief { request: "Answer.".into(), documents: Vec::new(), wants_input: true };
+        let chars = |brief: &Brief| {
+            let prompt = of(brief, &Terms::default(), None);
+            prompt.system.chars().count() + prompt.user.chars().count()
+        };
+        // Three characters a token is what JSON and English make of it with the models at hand.
+        assert!(chars(&brief) < 9_500, "{}", chars(&brief));
+        brief.documents = vec![document; 100];
+        brief.request = "word ".repeat(4000);
+        assert!(chars(&brief) < 20_000, "{}", chars(&brief));
+    }
+
+    #[test]
+    fn what_was_wrong_is_told_with_its_place_code_and_mend() {
+        let draft = "{\"blueprint\": 1,\n\"workers\": {}}".to_owned();
+        let findings = review(&draft, &Brief::default(), &Terms::default()).findings;
+        let prompt = of(&Brief::default(), &Terms::default(), None);
+        let round = Round { prompt, draft, findings, failure: None, usage: None };
+        let user = of(&Brief::default(), &Terms::default(), Some(&round)).user;
+        for part in ["Your last answer was:\n{\"blueprint\": 1,", "[missing_field]", "line 1, the whole", "Add it."] {
+            assert!(user.contains(part), "{part:?} is not in:\n{user}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What is wrong with an answer of an architect's model: what the lint finds, and what architects may not do.
+//!
+//! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
+//! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
+
+use patchboard_kernel::blueprint::{Blueprint, Duration};
+use patchboard_kernel::board::{Board, BoardError, Genesis};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::lint::{self, Diagnostic, Severity};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
+use patchboard_kernel::schema::Schema;
+use patchboard_kernel::source::Source;
+use patchboard_runtime::agent::Failure;
+use serde_json::{Map, Value, json};
+
+use super::{Brief, Caps, Design, Round, Terms, form};
+use crate::llm::reply::unfence;
+use crate::one_line;
+use crate::ordered::Ordered;
+
+/// What is found in an architect's answer beside what the lint finds: code, how bad it is, what it means.
+pub const CODES: &[(&str, Severity, &str)] = &[
+    (
+        "not_for_architects",
+        Severity::Error,
+        "Something only people may write into a blueprint: programs, scripts, models.",
+    ),
+    ("no_answer", Severity::Error, "The model wrote nothing, or was cut off."),
+    ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
+    ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
+    ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
+    ("capped", Severity::Warning, "A limit was lowered to what the operator allows."),
+];
+
+/// The most bytes of an answer; the rest is not read.
+pub const ANSWER_MAX: usize = 64 * 1024;
+
+/// Characters of a request that a blueprint's comment shows.
+const COMMENT_MAX: usize = 300;
+
+/// Warnings that are no reason to ask again: they say what is slow, or what the operator decides.
+const NO_ADVICE: [&str; 6] =
+    ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "capped"];
+
+/// What became of an answer.
+pub(super) struct Reviewed {
+    /// Errors, or warnings where there is none.
+    pub(super) findings: Vec<Diagnostic>,
+    /// Present if there is no error.
+    pub(super) accepted: Option<Accepted>,
+}
+
+/// A draft without an error.
+pub(super) struct Accepted {
+    blueprint: Blueprint,
+    yaml: String,
+    input: Option<Value>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Accepted {
+    /// How many warnings there are.
+    pub(super) const fn warnings(&self) -> usize {
+        self.findings.len()
+    }
+
+    /// How many of them are worth another call.
+    pub(super) fn advice(&self) -> usize {
+        self.findings.iter().filter(|finding| !NO_ADVICE.contains(&finding.code)).count()
+    }
+
+    pub(super) fn design(self, rounds: Vec<Round>) -> Design {
+        let Self { blueprint, yaml, input, findings } = self;
+        Design { blueprint, yaml, input, findings, rounds }
+    }
+}
+
+/// Reviews an answer: JSON or YAML, a fence around it tolerated.
+pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
+    let refused = |findings| Reviewed { findings, accepted: None };
+    if text.len() > ANSWER_MAX {
+        let message = format!("the answer is longer than {ANSWER_MAX} bytes");
+        return refused(vec![Diagnostic::new("too_large", "", message, "Write a smaller blueprint.")]);
+    }
+    let mut source = match Source::read("answer", inside(text)) {
+        Ok(source) => source,
+        Err(finding) => return refused(vec![finding]),
+    };
+    let input = source.take_member("input");
+    let mut findings = Vec::new();
+    restrict(&source, &mut findings);
+    let report = lint::check(&source);
+    let Some(blueprint) = report.blueprint.filter(|_| findings.is_empty()) else {
+        findings.extend(report.findings.into_iter().filter(|finding| finding.severity == Severity::Error));
+        return refused(findings);
+    };
+    let input = match fit(&blueprint, input, brief) {
+        Ok(input) => input,
+        Err(findings) => return refused(findings),
+    };
+    if !brief.documents.is_empty() && !reads_documents(&blueprint) {
+        let help = "Give `/request/documents/*` to the `reads` of who works with them.";
+        return refused(vec![Diagnostic::new(
+            "documents_unread",
+            "/workers",
+            "no worker reads /request/documents",
+            help,
+        )]);
+    }
+    let (value, capped) = cap(source.value().clone(), &blueprint, &terms.caps);
+    let yaml = format!(
+        "# Made by the architect, for: {}\n{}",
+        one_line(&brief.request, COMMENT_MAX),
+        Ordered::new(&value, form::ORDER).yaml()
+    );
+    // Again as it will be read, so that lines are those of what is written and lowered limits are judged, too.
+    let report = match Source::read("blueprint", &yaml) {
+        Ok(source) => lint::check(&source),
+        Err(finding) => return refused(vec![finding]),
+    };
+    let Some(blueprint) = report.blueprint else { return refused(report.findings) };
+    let mut findings = report.findings;
+    findings.extend(capped);
+    let accepted = Accepted { blueprint, yaml, input, findings: findings.clone() };
+    Reviewed { findings, accepted: Some(accepted) }
+}
+
+/// The finding of an answer that was not written to its end.
+pub(super) fn unwritten(failure: &Failure) -> Diagnostic {
+    let help = "Answer with one complete blueprint: fewer workers, short roles, no descriptions.";
+    Diagnostic::new("no_answer", "", failure.message.clone(), help)
+}
+
+/// As much of an answer as is kept.
+pub(super) fn bounded(text: &str) -> &str {
+    let end = (0..=ANSWER_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default()
+}
+
+/// The text without a fence around it, or what is in the only fence of a text.
+fn inside(text: &str) -> &str {
+    let text = unfence(text);
+    let mut fences = text.match_indices("```").map(|(at, _)| at);
+    if let (Some(open), Some(close), None) = (fences.next(), fences.next(), fences.next())
+        && let Some((_, inside)) = text.get(open..close).and_then(|fenced| fenced.split_once('\n'))
+    {
+        return inside.trim();
+    }
+    text
+}
+
+/// What people may write into a blueprint and models may not (SPEC section 11).
+fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
+    let value = source.value();
+    let mut refuse = |pointer: &str, what: &str, help: &str| {
+        findings.push(Diagnostic::at(source, "not_for_architects", pointer, what, help));
+    };
+    if value["use"].as_array().is_none_or(|names| !names.is_empty()) && !value["use"].is_null() {
+        refuse("/use", "a blueprint of an architect includes no files", "Leave `use` out.");
+    }
+    for (name, model) in value["models"].as_object().into_iter().flatten() {
+        if name != "default" || model != "default" {
+            let pointer = child("/models", name);
+            refuse(&pointer, "which models there are is the operator's to say", "Leave `models` out.");
+        }
+    }
+    for (name, worker) in value["workers"].as_object().into_iter().flatten() {
+        let at = child("/workers", name);
+        let agent = worker["agent"].as_str().unwrap_or("llm");
+        if !(agent == "llm" || agent == "human" || agent.starts_with("builtin:")) {
+            let what = format!("`{}` is no agent for an architect", one_line(agent, 60));
+            refuse(&format!("{at}/agent"), &what, "Use `llm`, or `human` for a person who agrees to a write.");
+        }
+        for field in ["program", "command", "restart", "script", "model"] {
+            if worker.get(field).is_some() {
+                refuse(&format!("{at}/{field}"), &format!("`{field}` is not for architects"), "Leave it out.");
+            }
+        }
+    }
+    if value["workers"].is_object() && value["rules"].as_array().is_none_or(Vec::is_empty) {
+        let help = "Add rules, the first with `trigger: start`.";
+        findings.push(Diagnostic::at(source, "no_rules", "/rules", "nothing would ever wake a worker", help));
+    }
+}
+
+fn reads_documents(blueprint: &Blueprint) -> bool {
+    let reads = blueprint.workers.values().flat_map(|worker| &worker.reads);
+    let mut tokens = reads.map(|read| read.split('/').skip(1).take(2).collect::<Vec<_>>());
+    tokens.any(|tokens| match tokens.as_slice() {
+        [] | ["**" | "request" | "*"] => true,
+        [first, second, ..] => {
+            *first == "**" || (["request", "*"].contains(first) && ["documents", "*", "**"].contains(second))
+        }
+        _ => false,
+    })
+}
+
+/// What the board will be given at `/request`, with the documents put in, if it fits.
+fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Option<Value>, Vec<Diagnostic>> {
+    const HELP: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
+                        {title, text}, for which `request` must leave room.";
+    let bad = |violations: Vec<Violation>| -> Vec<Diagnostic> {
+        let found = |violation: Violation| {
+            let pointer = format!("/input{}", violation.pointer);
+            Diagnostic::new("bad_input", &pointer, one_line(&violation.message, 300), HELP)
+        };
+        violations.into_iter().map(found).collect()
+    };
+    let mut request = input.unwrap_or(Value::Null);
+    if !brief.documents.is_empty() {
+        if request.is_null() {
+            request = Value::Object(Map::new());
+        }
+        match request.as_object_mut() {
+            Some(members) => drop(members.insert("documents".to_owned(), json!(brief.documents))),
+            None => {
+                let message = "`input` is no object, so that documents have no place in it";
+                return Err(vec![Diagnostic::new("bad_input", "/input", message, HELP)]);
+            }
+        }
+    }
+    if brief.wants_input {
+        // The kernel itself says whether a board can be made of it.
+        let genesis = Genesis {
+            board: "draft".into(),
+            blueprint: blueprint.clone(),
+            mode: Mode::default(),
+            architect: None,
+            request: request.clone(),
+            salt: Salt::ZERO,
+            at: Timestamp(0),
+        };
+        return match Board::create(genesis, &Own) {
+            Ok(_) => Ok(Some(request)),
+            Err(BoardError::BadRequest(violations)) => Err(bad(violations)),
+            Err(other) => Err(vec![Diagnostic::new("bad_input", "/input", other.to_string(), HELP)]),
+        };
+    }
+    if !brief.documents.is_empty()
+        && let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats)
+    {
+        let violations = schema.violations(&json!({"documents": brief.documents}), VIOLATIONS_MAX);
+        let about = |violation: &Violation| violation.pointer.starts_with("/documents");
+        let violations: Vec<Violation> = violations.into_iter().filter(about).collect();
+        if !violations.is_empty() {
+            return Err(bad(violations));
+        }
+    }
+    Ok(None)
+}
+
+/// The blueprint with its limits spelled out and none above the caps, and what was lowered.
+fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
+    let mut lowered = Vec::new();
+    let mut lower = |pointer: &str, to: String| {
+        let message = format!("{pointer} was lowered to {to}, the most that the operator allows");
+        let help = "The operator's caps stand in patchboard.toml, under [architect].";
+        lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", pointer, message, help) });
+    };
+    let mut set = |pointer: &str, member: &str, to: Value| {
+        if let Some(members) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
+            members.insert(member.to_owned(), to);
+        }
+    };
+    let limits = &read.limits;
+    set("", "limits", serde_json::to_value(limits).unwrap_or_default());
+    for (name, given, most) in [
+        ("commits", limits.commits, caps.commits),
+        ("tokens", limits.tokens, caps.tokens),
+        ("state_bytes", limits.state_bytes, caps.state_bytes),
+    ] {
+        if given > most {
+            set("/limits", name, most.into());
+            lower(&format!("/limits/{name}"), most.to_string());
+        }
+    }
+    if limits.wall > caps.wall {
+        set("/limits", "wall", caps.wall.to_string().into());
+        lower("/limits/wall", caps.wall.to_string());
+    }
+    if read.concurrency > caps.concurrency {
+        set("", "concurrency", caps.concurrency.into());
+        lower("/concurrency", caps.concurrency.to_string());
+    }
+    let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
+    for (name, worker) in &read.workers {
+        let at = format!("{}/limits", child("/workers", name.as_str()));
+        if worker.limits.tokens.is_some_and(|given| given > tokens) {
+            set(&at, "tokens", tokens.into());
+            lower(&format!("{at}/tokens"), tokens.to_string());
+        }
+        if u64::from(worker.limits.reply_tokens) > tokens {
+            set(&at, "reply_tokens", tokens.into());
+            lower(&format!("{at}/reply_tokens"), tokens.to_string());
+        }
+        if worker.limits.timeout > wall {
+            set(&at, "timeout", wall.to_string().into());
+            lower(&format!("{at}/timeout"), wall.to_string());
+        }
+    }
+    (value, lowered)
+}
+
+fn child(pointer: &str, token: &str) -> String {
+    format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
+}

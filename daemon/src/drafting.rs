@@ -1,0 +1,272 @@
+//! Has an architect write a blueprint: documents in, progress while the model writes, findings if it fails, and a person's
+//! word on what it wrote.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use patchboard_agents::architect::{Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
+use patchboard_agents::llm::Asked;
+use patchboard_agents::seats::Inline;
+use patchboard_kernel::lint::{Diagnostic, Severity};
+use patchboard_runtime::runtime::Designed;
+use serde_json::{Value, json};
+
+use crate::blueprint_file::plural;
+use crate::diagnostics;
+use crate::failure::Failure;
+use crate::narrative::grouped;
+use crate::output::{Output, clean, one_line};
+use crate::seating::ModelArguments;
+
+/// The most bytes of a document.
+const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The most documents.
+const DOCUMENTS_MAX: usize = 1000;
+
+/// How an architect is to work.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Architect")]
+pub(crate) struct DraftArguments {
+    /// Text files that the board is given at /request/documents; the model is told their names, sizes and beginnings
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) documents: Vec<PathBuf>,
+    /// Write the blueprint here
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Show the blueprint and go on only if you agree
+    #[arg(long)]
+    pub(crate) approve: bool,
+    /// How often findings go back to the model, 0 to 10 [default: 3, or what patchboard.toml says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10))]
+    pub(crate) repairs: Option<u32>,
+}
+
+/// What a person said to a blueprint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// Go on.
+    Agreed,
+    /// Do not.
+    Denied,
+    /// Nobody is there to ask.
+    Nobody,
+}
+
+impl DraftArguments {
+    /// Refuses flags that mean nothing where no architect is asked.
+    pub(crate) fn belongs_to_an_architect(&self) -> Result<(), Failure> {
+        let given = [
+            ("--documents", !self.documents.is_empty()),
+            ("--out", self.out.is_some()),
+            ("--approve", self.approve),
+            ("--repairs", self.repairs.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Failure::refused("usage", format!("{flag} is for --architect"))
+                .help("give --architect TASK instead of a blueprint")),
+        }
+    }
+
+    /// What is asked of the architect.
+    pub(crate) fn brief(&self, request: &str, wants_input: bool) -> Result<Brief, Failure> {
+        let request = match request.strip_prefix('@') {
+            Some(file) => text_of(Path::new(file)).map_err(|why| unreadable(Path::new(file), &why))?,
+            None => request.to_owned(),
+        };
+        let chars = request.trim().chars().count();
+        if chars == 0 || chars > prompt::REQUEST_MAX {
+            let message = format!("the request has {chars} characters; 1 to {} are allowed", prompt::REQUEST_MAX);
+            return Err(Failure::refused("bad_request", message)
+                .help("say the task in a few sentences; what is to be worked on goes into --documents"));
+        }
+        if self.documents.len() > DOCUMENTS_MAX {
+            return Err(Failure::refused("bad_request", format!("more than {DOCUMENTS_MAX} documents")));
+        }
+        let documents = self.documents.iter().map(|path| {
+            let text = text_of(path).map_err(|why| unreadable(path, &why))?;
+            let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            Ok(Document { title, text })
+        });
+        Ok(Brief { request, documents: documents.collect::<Result<_, Failure>>()?, wants_input })
+    }
+
+    /// Asks the architect, telling how it goes.
+    ///
+    /// # Errors
+    /// `not_configured`; `no_blueprint` with findings and last draft; `architect_failed`.
+    pub(crate) async fn draft(
+        &self,
+        brief: &Brief,
+        models: &ModelArguments,
+        config: Option<&Path>,
+        output: Output,
+    ) -> Result<Design, Failure> {
+        let seats = models.seats(config, Inline::Refused)?;
+        let chat = seats.architect().map_err(|why| {
+            Failure::refused("not_configured", why).help("give --model-url and --model, or add [models.default]")
+        })?;
+        let settings = &seats.config().architect;
+        let terms = settings.terms();
+        let terms = Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms };
+        let schema = form::schema(&terms, brief.wants_input);
+        let ask = async |prompt: &_| {
+            output.note("the architect writes …");
+            let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
+            let reply_tokens = settings.reply_tokens;
+            let by = "architect";
+            chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout }).await
+        };
+        let made = design(brief, &terms, ask, |round| tell(round, output)).await;
+        made.map_err(|refusal| refused(&refusal, output))
+    }
+}
+
+/// A line on what came of a round.
+fn tell(round: &Round, output: Output) {
+    let tokens = round.usage.map_or(0, |usage| usage.total());
+    let errors = round.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let verdict = match (&round.failure, errors, round.findings.len()) {
+        (Some(failure), ..) => format!("no answer: {failure}"),
+        (None, 0, 0) => "a blueprint without a finding".to_owned(),
+        (None, 0, warnings) => format!("a blueprint with {}: {}", plural(warnings, "warning"), codes(&round.findings)),
+        (None, errors, _) => format!("{}: {}", plural(errors, "error"), codes(&round.findings)),
+    };
+    output.note(&format!("the architect wrote {} tokens: {}", grouped(tokens), one_line(&verdict)));
+}
+
+fn codes(findings: &[Diagnostic]) -> String {
+    let mut codes: Vec<&str> = findings.iter().map(|finding| finding.code).collect();
+    codes.dedup();
+    codes.join(", ")
+}
+
+/// Says what was wrong with the last draft.
+fn refused(refusal: &Refusal, output: Output) -> Failure {
+    let spent = Spent::of(refusal.rounds());
+    let last = refusal.rounds().last();
+    let (draft, findings) = last.map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
+    if !output.is_json() && matches!(refusal, Refusal::NoBlueprint { .. }) {
+        output.complaint(&format!("the last draft:\n{}", clean(draft).trim_end()));
+        for finding in findings {
+            output.complaint(diagnostics::text(finding, "draft", draft).trim_end());
+        }
+    }
+    let told = match refusal {
+        Refusal::NoBlueprint { .. } => Failure::refused(refusal.code(), refusal)
+            .help("say the request more simply, give --repairs more rounds, or ask a stronger model"),
+        _ => Failure::failed(refusal.code(), refusal).help("see that the server answers, and try again"),
+    };
+    told.detail("findings", findings.iter().map(diagnostics::json).collect())
+        .detail("draft", draft.into())
+        .detail("usage", spent_json(&spent))
+        .detail("rounds", rounds_json(refusal.rounds()))
+}
+
+/// What all calls cost, as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated", "repairs"}`.
+pub(crate) fn spent_json(spent: &Spent) -> Value {
+    json!({
+        "calls": spent.calls,
+        "total": spent.usage.total(),
+        "prompt": spent.usage.prompt,
+        "completion": spent.usage.completion,
+        "cached": spent.usage.cached,
+        "estimated": spent.usage.estimated,
+        "repairs": spent.repairs.total(),
+    })
+}
+
+/// What came of every call, as JSON.
+pub(crate) fn rounds_json(rounds: &[Round]) -> Value {
+    let one = |round: &Round| {
+        json!({
+            "accepted": round.is_accepted(),
+            "failure": round.failure.as_ref().map(|failure| failure.code.as_str()),
+            "findings": round.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
+            "tokens": round.usage.map(|usage| usage.total()),
+        })
+    };
+    rounds.iter().map(one).collect()
+}
+
+/// The warnings of a blueprint, as progress.
+pub(crate) fn warn(design: &Design, name: &str, output: Output) {
+    if !output.is_json() {
+        for finding in &design.findings {
+            output.note(diagnostics::text(finding, name, &design.yaml).trim_end());
+        }
+    }
+}
+
+/// Shows a blueprint, and asks whoever sits at the terminal.
+pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(Word::Nobody);
+    }
+    output.complaint(clean(&design.yaml).trim_end());
+    loop {
+        let mut stderr = anstream::stderr().lock();
+        // Whoever cannot read the question can still answer it.
+        let _ = write!(stderr, "Go on with this blueprint? [y/n] ").and_then(|()| stderr.flush());
+        drop(stderr);
+        let mut line = String::new();
+        let read = std::io::stdin().read_line(&mut line);
+        let read = read.map_err(|error| Failure::failed("input_failed", format!("no answer can be read: {error}")))?;
+        match line.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => return Ok(Word::Agreed),
+            "n" | "no" => return Ok(Word::Denied),
+            _ if read == 0 => return Ok(Word::Nobody),
+            _ => {}
+        }
+    }
+}
+
+/// Writes a blueprint to its file.
+pub(crate) fn save(design: &Design, path: &Path, output: Output) -> Result<(), Failure> {
+    std::fs::write(path, &design.yaml)
+        .map_err(|error| Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display())))?;
+    output.note(&format!("wrote {}", path.display()));
+    Ok(())
+}
+
+/// What a board's journal keeps of how its blueprint was made.
+pub(crate) fn designed(design: &Design) -> Designed {
+    let Spent { calls, usage, repairs } = Spent::of(&design.rounds);
+    let prompts = design.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
+    Designed { calls, usage, repairs, prompts }
+}
+
+/// A request with the documents put in.
+pub(crate) fn with_documents(mut request: Value, brief: &Brief) -> Result<Value, Failure> {
+    if brief.documents.is_empty() {
+        return Ok(request);
+    }
+    let Some(members) = request.as_object_mut() else {
+        return Err(Failure::refused("bad_request", "documents have no place in a --request that is no object"));
+    };
+    members.insert("documents".to_owned(), json!(brief.documents));
+    Ok(request)
+}
+
+/// The error of a person who does not agree.
+pub(crate) fn denied() -> Failure {
+    Failure::refused("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
+}
+
+fn unreadable(path: &Path, why: &str) -> Failure {
+    Failure::refused("document_unreadable", format!("{} cannot be read: {why}", path.display()))
+        .help("documents are text files in UTF-8, of at most 4 MiB")
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
+        return Err("it is too long".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
+}

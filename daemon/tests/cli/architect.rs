@@ -1,0 +1,218 @@
+//! `patchboard architect` and `run --architect`, against a server that says what a test tells it to.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox};
+
+/// A chat endpoint that gives these texts, one a request; the last one repeats.
+struct Model {
+    url: String,
+    requests: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Model {
+    fn new(texts: Vec<String>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for (count, stream) in listener.incoming().enumerate() {
+                let text = texts.get(count).or(texts.last()).expect("a text");
+                answer(stream.expect("a connection"), text, &seen);
+            }
+        });
+        Self { url, requests }
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        self.requests.lock().expect("the endpoint has not failed").clone()
+    }
+}
+
+fn answer(mut stream: TcpStream, text: &str, seen: &Mutex<Vec<Value>>) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).expect("a head") == 0 {
+            return;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("a head is text").to_lowercase();
+    let length = head.split("content-length:").nth(1).expect("a length").lines().next().expect("a line").trim();
+    let mut body = vec![0; length.parse().expect("a number")];
+    stream.read_exact(&mut body).expect("a body");
+    seen.lock().expect("no other thread has failed").push(serde_json::from_slice(&body).expect("JSON"));
+    let choice = json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"});
+    let body = json!({"choices": [choice], "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}).to_string();
+    let length = body.len();
+    let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    // The client may have given up already.
+    drop(stream.write_all(said.as_bytes()));
+}
+
+/// A blueprint whose one worker answers a question.
+fn blueprint() -> Value {
+    json!({
+        "blueprint": 1,
+        "name": "owls",
+        "description": "Answers.",
+        "request": {"type": "object", "required": ["question"], "properties": {
+            "question": {"type": "string"}, "documents": {"type": "array"},
+        }},
+        "state": {
+            "schema": {"type": "object", "properties": {"answer": {"type": "string"}}},
+            "initial": {},
+        },
+        "workers": {"writer": {
+            "agent": "llm", "role": "Answer.", "reads": ["/request"], "writes": [{"path": "/answer", "ops": ["add"]}],
+        }},
+        "rules": [{"name": "begin", "trigger": "start", "run": "writer"}],
+        "invariants": [],
+        "done": {"when": "has(state.answer)"},
+        "limits": {"commits": 10},
+    })
+}
+
+fn with_input() -> String {
+    let mut answer = blueprint();
+    answer["input"] = json!({"question": "Do owls sleep?"});
+    answer.to_string()
+}
+
+fn broken() -> String {
+    blueprint().to_string().replace("\"run\":\"writer\"", "\"run\":\"nobody\"")
+}
+
+const PATCH: &str = r#"{"patch": [{"op": "add", "path": "/answer", "value": "By day."}]}"#;
+
+fn run(sandbox: &Sandbox, model: &Model, arguments: &[&str]) -> Ran {
+    sandbox.run(&[arguments, &["--model-url", &model.url, "--model", "m"]].concat())
+}
+
+#[test]
+fn a_blueprint_is_written_for_a_request_and_can_be_checked_and_read() {
+    let sandbox = Sandbox::new();
+    let model = Model::new(vec![broken(), blueprint().to_string()]);
+    let ran = run(&sandbox, &model, &["architect", "Find out about\nowls.", "-o", "owls.yaml"]).exits(0);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("1 error: undeclared_worker"), "{}", ran.stderr);
+    let text = std::fs::read_to_string(sandbox.path().join("owls.yaml")).expect("it was written");
+    assert!(
+        text.starts_with("# Made by the architect, for: Find out about owls.\nblueprint: 1\nname: owls\n"),
+        "{text}"
+    );
+    sandbox.run(&["check", "owls.yaml"]).exits(0);
+    let sent = model.requests();
+    assert_eq!(sent.len(), 2);
+    let schema = &sent[0]["response_format"]["json_schema"]["schema"];
+    assert!(schema["properties"]["workers"].is_object() && schema["properties"]["use"].is_null(), "{schema}");
+
+    let result = run(&sandbox, &model, &["architect", "x", "--output", "json"]).exits(0).json();
+    assert_eq!((&result["blueprint"]["name"], &result["usage"]["total"]), (&json!("owls"), &json!(1100)));
+    let printed = run(&sandbox, &model, &["architect", "x"]).exits(0);
+    assert!(printed.stdout.contains("\nname: owls\n"), "{}", printed.stdout);
+}
+
+#[test]
+fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
+    let sandbox = Sandbox::new();
+    let model = Model::new(vec![broken()]);
+    let arguments = ["architect", "x", "-o", "x.yaml", "--repairs", "1", "--output", "json"];
+    let error = run(&sandbox, &model, &arguments).exits(2).error();
+    assert_eq!((&error["code"], &error["findings"][0]["code"]), (&json!("no_blueprint"), &json!("undeclared_worker")));
+    assert_eq!((&error["draft"], &error["usage"]["calls"]), (&json!(broken()), &json!(2)));
+    assert_eq!((&error["usage"]["total"], &error["usage"]["repairs"]), (&json!(2200), &json!(1100)));
+    assert_eq!(model.requests().len(), 2);
+    assert!(!sandbox.path().join("x.yaml").exists());
+
+    let told = run(&sandbox, &model, &["architect", "x", "--repairs", "0"]).exits(2).stderr;
+    assert!(told.contains("error[undeclared_worker]") && told.contains("error[no_blueprint]"), "{told}");
+    let none = run(&sandbox, &model, &["run", "--architect", "x", "--repairs", "0", "--output", "json"]).exits(2);
+    assert_eq!(none.error()["code"], "no_blueprint");
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout, "");
+    let nobody = sandbox.run(&["architect", "x", "--output", "json"]).exits(2).error();
+    assert_eq!(nobody["code"], "not_configured");
+}
+
+#[test]
+fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("owl.txt", "Owls sleep by day.");
+    let model = Model::new(vec![broken(), with_input(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "Answer.", "--documents", "owl.txt", "--output", "json"];
+    let result = run(&sandbox, &model, &arguments).exits(0).json();
+    assert_eq!((&result["end"], &result["state"]["answer"]), (&json!("done"), &json!("By day.")));
+    let request =
+        json!({"question": "Do owls sleep?", "documents": [{"title": "owl.txt", "text": "Owls sleep by day."}]});
+    assert_eq!(result["state"]["request"], request);
+    assert_eq!((&result["tokens"]["total"], &result["calls"]), (&json!(3300), &json!(3)));
+
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    let architect = &cost["architect"];
+    assert_eq!((&architect["calls"], &architect["spent"]), (&json!(2), &json!(2200)));
+    assert_eq!(architect["retries"], json!({"calls": 1, "tokens": 1100}));
+    assert_eq!((&cost["tokens"]["spent"], &cost["workers"]["writer"]["spent"]), (&json!(3300), &json!(1100)));
+    let parts: u64 = cost["prompts"].as_object().expect("parts").values().filter_map(Value::as_u64).sum();
+    assert_eq!(parts, 1000, "what the architect was told is in its own line: {cost}");
+    let text = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    let row = text.lines().find(|line| line.contains("(architect)")).expect("a row for the architect");
+    assert!(row.contains("2,200") && row.contains("1,100"), "{text}");
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(log.contains("which an architect wrote in 2 calls, 2,200 tokens"), "{log}");
+    for command in ["replay", "verify"] {
+        sandbox.run(&[command, "last"]).exits(0);
+    }
+
+    let model = Model::new(vec![blueprint().to_string(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "Answer.", "--request", r#"{"question": "Why?"}"#, "--output", "json"];
+    let result = run(&sandbox, &model, &arguments).exits(0).json();
+    assert_eq!(result["state"]["request"], json!({"question": "Why?"}));
+    assert_eq!(model.requests()[0]["response_format"]["json_schema"]["schema"]["properties"]["input"], Value::Null);
+}
+
+#[test]
+fn a_boards_budget_includes_what_its_blueprint_cost() {
+    let sandbox = Sandbox::new();
+    let mut dear: Value = serde_json::from_str(&with_input()).expect("JSON");
+    dear["limits"] = json!({"tokens": 1500});
+    let model = Model::new(vec![dear.to_string(), PATCH.to_owned()]);
+    let result = run(&sandbox, &model, &["run", "--architect", "Answer.", "--output", "json"]).exits(3).json();
+    assert_eq!((&result["end"], &result["tokens"]["total"]), (&json!("stopped"), &json!(1100)));
+    assert_eq!(model.requests().len(), 1, "nobody was called");
+}
+
+#[test]
+fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() {
+    let sandbox = Sandbox::new();
+    let model = Model::new(vec![with_input()]);
+    for arguments in [
+        &["architect", "x", "--approve", "-o", "owls.yaml"][..],
+        &["run", "--architect", "x", "--approve", "-o", "owls.yaml"],
+    ] {
+        let ran = run(&sandbox, &model, arguments).exits(5);
+        assert!(ran.stderr.contains("nobody is at the terminal") && ran.stderr.contains("owls.yaml"), "{}", ran.stderr);
+        sandbox.run(&["check", "owls.yaml"]).exits(0);
+        std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
+    }
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout, "");
+}
+
+#[test]
+fn flags_of_the_architect_make_sense_with_one_only() {
+    let sandbox = Sandbox::new();
+    for (arguments, code) in [
+        (&["run", "notes.yaml", "--approve", "--output", "json"][..], "usage"),
+        (&["run", "notes.yaml", "--architect", "x", "--output", "json"], "usage"),
+        (&["run", "--output", "json"], "usage"),
+        (&["architect", " ", "--output", "json"], "bad_request"),
+        (&["architect", "@none.txt", "--output", "json"], "document_unreadable"),
+        (&["architect", "x", "--documents", "none.txt", "--output", "json"], "document_unreadable"),
+    ] {
+        assert_eq!(sandbox.run(arguments).exits(2).error()["code"], code, "{arguments:?}");
+    }
+}
