@@ -5,7 +5,7 @@
 //! The schema never tells more of the document than the worker may read.
 //!
 //! * `places` finds where a grant can be used, `origins` what can be copied and moved there;
-//! * `members` knows the lists that invariants say a value must be in;
+//! * `demands` knows what invariants demand of a value: to be in a list, to be an index of one;
 //! * `value` joins the schemas of a value into one that decoders know;
 //! * `expression` writes regular expressions for places that cannot be listed.
 //!
@@ -15,8 +15,8 @@
 //! not show of containers whose type the schema leaves open. It has more than is granted where names are free, as one of
 //! them may be there already, and where a worker may write and not read.
 
+mod demands;
 mod expression;
-mod members;
 mod origins;
 mod places;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use crate::schema::Schema;
 use crate::shown::Shown;
 use crate::tree::Node;
 
-use members::Members;
+use demands::Demands;
 use origins::Move;
 use places::{Document, Need, PLACES_MAX, Places};
 use value::Detail;
@@ -116,9 +116,9 @@ impl Branches {
             let portable =
                 |schema: Option<&Value>| schema.map_or(json!({}), |schema| value::portable(schema, formats, 0));
             let own = grant.value.map(value_of);
-            let members = Members::of(&document, plan, grant.pattern);
+            let demands = Demands::of(&document, plan, grant.pattern);
             let value = value::meet(portable(grant.fragment), portable(own.as_ref()));
-            branches.add(&document, &grant, &value, &members);
+            branches.add(&document, &grant, &value, &demands);
         }
         if document.seat.worker.freshness == Freshness::None {
             let path = origins::readable(&document, &|_| true);
@@ -128,8 +128,8 @@ impl Branches {
     }
 
     /// Those of one grant; `value` is what its values must satisfy.
-    fn add(&mut self, document: &Document<'_>, grant: &Granted<'_>, value: &Value, members: &Members) {
-        let written_value = value::meet(value.clone(), members.schema());
+    fn add(&mut self, document: &Document<'_>, grant: &Granted<'_>, value: &Value, demands: &Demands) {
+        let written_value = value::meet(value.clone(), demands.schema());
         let has = |op: GrantOp| grant.ops.contains(&op);
         let arrivals = [(GrantOp::Add, "add"), (GrantOp::Insert, "add"), (GrantOp::Replace, "replace")];
         // Where a value can arrive from elsewhere. It never takes the place of an element: that makes room for it.
@@ -150,7 +150,7 @@ impl Branches {
             return;
         }
         let fits_schema = origins::fits(value, grant.value);
-        let fits = |node: &Node| members.hold(node) && fits_schema(node);
+        let fits = |node: &Node| demands.hold(node) && fits_schema(node);
         if has(GrantOp::Copy) {
             let from = origins::readable(document, &fits);
             self.push(Branch { op: "copy", path: arrives.clone(), from: Some(from), value: None });

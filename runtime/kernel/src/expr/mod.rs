@@ -7,6 +7,7 @@
 //! file of its own; `places` tells the lint what it looks at.
 
 mod arithmetic;
+mod demands;
 mod eval;
 mod guard;
 mod lower;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use cel::Env;
 use serde_json::Value;
 
+pub(crate) use demands::{Demand, Must};
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
 pub(crate) use places::{Look, Step};

@@ -29,7 +29,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    fn then(mut self, step: Step) -> Self {
+    pub(super) fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
@@ -41,14 +41,6 @@ impl Expr {
         let mut looks = Vec::new();
         Walk::default().visit(&self.node, false, &mut looks);
         looks
-    }
-
-    /// The lists of which the value of `variable` must be an element for this to hold, as the ways to their elements:
-    /// `state.tasks.exists(t, t.id == self)` is `state`, `tasks`, any, `id`.
-    pub(crate) fn memberships(&self, variable: &str) -> Vec<Look> {
-        let mut found = Vec::new();
-        Walk::default().memberships(&self.node, variable, &mut found);
-        found
     }
 
     /// Whether it can come true where looking at some places is always an error, as far as its logic tells.
@@ -72,13 +64,13 @@ impl Outcomes {
 
 /// The places of the variables of the loops around a node, outermost first.
 #[derive(Default)]
-struct Walk {
-    locals: Vec<Option<Look>>,
+pub(super) struct Walk {
+    pub(super) locals: Vec<Option<Look>>,
 }
 
 impl Walk {
     /// The place whose value a node is.
-    fn place(&self, node: &Node) -> Option<Look> {
+    pub(super) fn place(&self, node: &Node) -> Option<Look> {
         match node {
             Node::Path(variable, path) => {
                 let steps = path.iter().cloned().map(Step::Member).collect();
@@ -133,31 +125,7 @@ impl Walk {
         }
     }
 
-    fn memberships(&mut self, node: &Node, variable: &str, found: &mut Vec<Look>) {
-        let is_it = |node: &Node| matches!(node, Node::Path(name, path) if *name == variable && path.is_empty());
-        match node {
-            Node::And(a, b) => {
-                self.memberships(a, variable, found);
-                self.memberships(b, variable, found);
-            }
-            Node::Loop(Fold::Exists | Fold::ExistsOne, range, None, body) => {
-                self.enter(range);
-                self.memberships(body, variable, found);
-                self.locals.pop();
-            }
-            Node::Binary(Binary::In, of, list) if is_it(of) => {
-                found.extend(self.place(list).map(|place| place.then(Step::Any)));
-            }
-            // Outside of a loop it is one value, and no list.
-            Node::Binary(Binary::Equal, a, b) if !self.locals.is_empty() => {
-                let other = if is_it(a) { Some(b) } else { is_it(b).then_some(a) };
-                found.extend(other.and_then(|other| self.place(other)));
-            }
-            _ => {}
-        }
-    }
-
-    fn enter(&mut self, range: &Node) {
+    pub(super) fn enter(&mut self, range: &Node) {
         let element = self.place(range).map(|place| place.then(Step::Any));
         self.locals.push(element);
     }

@@ -224,6 +224,8 @@ impl<'a> Document<'a> {
             None => return None,
             Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, values)?,
             Some((Step::Any, rest)) => {
+                // Of an object, a loop goes over names.
+                at.node.and_then(Node::as_array)?;
                 let (names, is_all) = self.children(at, Need::Create, STEPS_MAX);
                 if !is_all || names.len() >= STEPS_MAX {
                     return None;
@@ -232,6 +234,17 @@ impl<'a> Document<'a> {
             }
         }
         Some(())
+    }
+
+    /// How many elements the array at the end of a way has, if the worker knows.
+    pub(super) fn count(&self, steps: &[Step]) -> Option<usize> {
+        let mut at = self.whole();
+        for step in steps {
+            let Step::Member(name) = step else { return None };
+            at = self.child(&at, name);
+        }
+        let (_, is_all) = self.children(&at, Need::Create, 0);
+        at.node.and_then(Node::as_array).filter(|_| is_all).map(|array| array.len())
     }
 
     /// What is known of a place.

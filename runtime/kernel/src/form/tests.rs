@@ -445,6 +445,33 @@ fn only_plain_regular_expressions_are_handed_on() {
     }
 }
 
+/// The form of the value of a write at /answer under an invariant.
+fn of_answer(state: &Value, expr: &str) -> Value {
+    let indices = json!({"type": "array", "items": {"type": "integer", "minimum": 0}});
+    let answer = json!({"type": "object", "required": ["of"], "properties": {"of": indices, "by": {"type": "string"}}});
+    let schema = json!({"properties": {"answer": answer, "list": {"type": "array"}, "names": {"type": "object"}}});
+    let invariants = json!([{"name": "held", "for": "/answer", "expr": expr}]);
+    let worker =
+        json!({"agent": "llm", "reads": ["/list/*", "/names"], "writes": [{"path": "/answer", "ops": ["add"]}]});
+    let form = Scene::held(&schema, state, &worker, &invariants, 4000).form().schema;
+    form["properties"]["patch"]["items"]["properties"]["value"]["properties"].clone()
+}
+
+#[test]
+fn parts_of_a_value_are_held_to_what_an_invariant_says_of_them() {
+    let state = json!({"list": ["ann", "bob"], "names": {"carl": "x"}});
+    let of = |expr: &str| of_answer(&state, expr);
+    let below = of("self.of.all(i, i < size(state.list)) && (!has(self.by) || self.by in state.list)");
+    assert_eq!(below["of"]["items"]["exclusiveMaximum"], 2);
+    assert_eq!(below["by"]["enum"], json!(["ann", "bob"]));
+    let none = of_answer(&json!({"list": [], "names": {}}), "self.of.all(i, i < size(state.list))");
+    assert_eq!(none["of"]["maxItems"], 0, "{none}");
+    // Of an object `in` asks for names, and of what says something else nothing is taken.
+    for expr in ["self.by in state.names", "self.of.exists(i, i < size(state.list))", "self.of.all(i, i > 0)"] {
+        assert_eq!(of(expr), of("true"), "{expr}");
+    }
+}
+
 /// The forms of two grants under an invariant: what is written at /action, and copied to it.
 fn of_members(reads: Value, state: &Value, expr: &str, budget: u32) -> Vec<Value> {
     let schema = json!({"properties": {"action": {"type": "string", "maxLength": 9}, "list": {"type": "array"}}});

@@ -209,7 +209,23 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
         }
         joined.insert("enum".into(), values.into());
     }
+    if !has_integers(&joined) {
+        return json!(false);
+    }
     if rest.is_empty() { Value::Object(joined) } else { beside(joined, Value::Object(rest)) }
+}
+
+/// Whether a schema of integers leaves any.
+fn has_integers(schema: &Map<String, Value>) -> bool {
+    if schema.get("type").is_none_or(|kind| kind != "integer") {
+        return true;
+    }
+    let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+    let above = bound("exclusiveMinimum").map(|bound| bound.floor() + 1.0);
+    let below = bound("exclusiveMaximum").map(|bound| bound.ceil() - 1.0);
+    let least = bound("minimum").into_iter().chain(above).fold(f64::NEG_INFINITY, f64::max);
+    let most = bound("maximum").into_iter().chain(below).fold(f64::INFINITY, f64::min);
+    least <= most
 }
 
 /// The members that two schemas of objects describe; takes them out of both.

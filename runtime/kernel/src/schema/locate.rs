@@ -31,7 +31,7 @@ pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
     let settled = |mut id: Id| {
         for _ in 0..REFERENCES_MAX {
             let node = map.node(id);
-            let branches = |role: &Role| matches!(role, Role::AllOf | Role::AnyOf | Role::OneOf);
+            let branches = |role: &Role| role.is_in_place() && *role != Role::Not;
             if node.never || node.outside || node.children.iter().any(|(role, _)| branches(role)) {
                 return None;
             }

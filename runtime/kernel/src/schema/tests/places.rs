@@ -341,9 +341,10 @@ fn a_place_is_plain_if_its_names_are_all_that_matters() {
                 "claims": {"type": "array", "items": {"$ref": "#/$defs/claim"}},
                 "either": {"anyOf": [{"properties": {"a": true}}, false]},
                 "tuple": {"type": "array", "prefixItems": [true], "items": true},
+                "conditional": {"properties": {"a": {}}, "if": false, "else": {"type": "array"}},
                 "free": {"type": "object", "patternProperties": {"^x": true}, "properties": {"a": true}},
             },
-            "$defs": {"claim": {"type": "object", "properties": {"text": {}, "gone": false}, "if": {}, "then": {}}},
+            "$defs": {"claim": {"type": "object", "properties": {"text": {}, "gone": false}, "not": {"maxProperties": 0}}},
         }),
         false,
     );
@@ -352,9 +353,17 @@ fn a_place_is_plain_if_its_names_are_all_that_matters() {
     for text in ["", "/claims", "/claims/-", "/claims/7", "/claims/0/text"] {
         assert!(is_plain(text), "{text}");
     }
-    for text in
-        ["/other", "/claims/x", "/claims/0/gone", "/claims/0/x", "/either/a", "/tuple/0", "/free/a", "/claims/01"]
-    {
+    for text in [
+        "/other",
+        "/claims/x",
+        "/claims/0/gone",
+        "/claims/0/x",
+        "/either/a",
+        "/tuple/0",
+        "/free/a",
+        "/claims/01",
+        "/conditional/a",
+    ] {
         assert!(!is_plain(text), "{text}");
     }
 }

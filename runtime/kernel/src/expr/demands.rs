@@ -1,0 +1,191 @@
+//! What an expression demands of the value of a variable: for who makes a value that it will be asked about.
+//!
+//! Finds what must be so for the expression to hold, never all of it: of `self.n < size(state.list) && f(self)` the first
+//! half.
+
+use super::Expr;
+use super::lower::{Binary, Conversion, Fold, Node};
+use super::places::{Look, Step, Walk};
+
+/// What a part of a value must be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Demand {
+    /// From the value to the part; [`Step::Any`] stands for every element. If there is no such part, nothing is demanded.
+    pub(crate) part: Vec<Step>,
+    pub(crate) must: Must,
+}
+
+/// What something must be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Must {
+    /// Equal to one of the values at the end of this way: `state.tasks.exists(t, t.id == self)` is `state`, `tasks`, any,
+    /// `id`.
+    BeOneOf(Look),
+    /// A number below the count of elements there, as an index is.
+    BeBelowSizeOf(Look),
+}
+
+impl Expr {
+    /// What the value of `variable` must be for this to hold.
+    pub(crate) fn demands(&self, variable: &str) -> Vec<Demand> {
+        let mut search = Search { variable, walk: Walk::default(), subjects: Vec::new(), found: Vec::new() };
+        search.visit(&self.node, &[]);
+        search.found
+    }
+}
+
+struct Search<'a> {
+    variable: &'a str,
+    walk: Walk,
+    /// The parts of the value that the variables of the loops around stand for, outermost first.
+    subjects: Vec<Option<Vec<Step>>>,
+    found: Vec<Demand>,
+}
+
+impl Search<'_> {
+    /// `within`: the part that must be there for the node to be asked at all.
+    fn visit(&mut self, node: &Node, within: &[Step]) {
+        match node {
+            Node::And(a, b) => {
+                self.visit(a, within);
+                self.visit(b, within);
+            }
+            // Of a part that may be missing.
+            Node::Or(a, b) => {
+                for (guard, demand) in [(a, b), (b, a)] {
+                    let Node::Not(guard) = guard.as_ref() else { continue };
+                    let Node::Has(of, name) = guard.as_ref() else { continue };
+                    if let Some(mut part) = self.subject(of) {
+                        part.push(Step::Member(name.clone()));
+                        self.visit(demand, &longer(within, &part));
+                    }
+                }
+            }
+            // Of no elements all do, so that nothing is demanded but of them.
+            Node::Loop(Fold::All, range, None, body) => {
+                if let Some(mut part) = self.subject(range) {
+                    part.push(Step::Any);
+                    let within = longer(within, &part);
+                    self.enter(range, Some(part), body, &within);
+                }
+            }
+            Node::Loop(Fold::Exists | Fold::ExistsOne, range, None, body) => self.enter(range, None, body, within),
+            Node::Binary(Binary::In, of, list) => {
+                if let Some(list) = self.other(list) {
+                    self.demand(of, within, Must::BeOneOf(list.then(Step::Any)));
+                }
+            }
+            Node::Binary(Binary::Equal, a, b) => {
+                for (of, other) in [(a, b), (b, a)] {
+                    if let Some(other) = self.other(other) {
+                        self.demand(of, within, Must::BeOneOf(other));
+                    }
+                }
+            }
+            Node::Binary(Binary::Less, of, size) | Node::Binary(Binary::Greater, size, of) => {
+                if let Node::Convert(Conversion::Size, list) = size.as_ref()
+                    && let Some(list) = self.other(list)
+                {
+                    self.demand(of, within, Must::BeBelowSizeOf(list));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, range: &Node, subject: Option<Vec<Step>>, body: &Node, within: &[Step]) {
+        self.walk.enter(range);
+        self.subjects.push(subject);
+        self.visit(body, within);
+        self.subjects.pop();
+        self.walk.locals.pop();
+    }
+
+    fn demand(&mut self, of: &Node, within: &[Step], must: Must) {
+        if let Some(part) = self.subject(of).filter(|part| part.starts_with(within)) {
+            self.found.push(Demand { part, must });
+        }
+    }
+
+    /// The part of the value that a node is.
+    fn subject(&self, node: &Node) -> Option<Vec<Step>> {
+        match node {
+            Node::Path(variable, path) if *variable == self.variable => {
+                Some(path.iter().cloned().map(Step::Member).collect())
+            }
+            Node::Local(depth) => self.subjects.get(*depth)?.clone(),
+            Node::Member(of, name) => {
+                let mut part = self.subject(of)?;
+                part.push(Step::Member(name.clone()));
+                Some(part)
+            }
+            _ => None,
+        }
+    }
+
+    /// The place whose value a node is, if that is not of the value itself.
+    fn other(&self, node: &Node) -> Option<Look> {
+        self.walk.place(node).filter(|place| place.variable != self.variable)
+    }
+}
+
+fn longer(one: &[Step], other: &[Step]) -> Vec<Step> {
+    if one.len() > other.len() { one.to_vec() } else { other.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Demands as text: `rows.*.id in state.tasks.*.id`, `n < state.list`.
+    fn demands(source: &str) -> Vec<String> {
+        let way = |steps: &[Step]| {
+            let step = |step: &Step| match step {
+                Step::Member(name) => name.clone(),
+                Step::Any => "*".to_owned(),
+            };
+            steps.iter().map(step).collect::<Vec<_>>().join(".")
+        };
+        let expr = Expr::compile(source, &["self", "state", "request", "before"]).expect("an expression");
+        let told = |demand: Demand| {
+            let (relation, look) = match &demand.must {
+                Must::BeOneOf(look) => ("in", look),
+                Must::BeBelowSizeOf(look) => ("<", look),
+            };
+            format!("{} {relation} {}.{}", way(&demand.part), look.variable, way(&look.steps))
+        };
+        expr.demands("self").into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn what_must_be_so_is_found_and_nothing_else() {
+        for (source, expected) in [
+            ("state.tasks.exists(t, t.id == self)", &[" in state.tasks.*.id"][..]),
+            ("state.docs.exists(d, d.lines.exists(l, self == l))", &[" in state.docs.*.lines.*"]),
+            ("self.id in request.ids && self.n < size(state.list)", &["id in request.ids.*", "n < state.list"]),
+            ("self.rests_on.all(i, i < size(state.verified))", &["rests_on.* < state.verified"]),
+            (
+                "self.rows.all(r, size(state.l) > r.at && r.of in state.names)",
+                &["rows.*.at < state.l", "rows.*.of in state.names.*"],
+            ),
+            ("self.rows.all(r, r.all(c, state.cells.exists(x, x == c)))", &["rows.*.* in state.cells.*"]),
+            ("!has(self.of) || self.of in state.names", &["of in state.names.*"]),
+            ("self.parent in state.names || !has(self.parent)", &["parent in state.names.*"]),
+            ("self == state.next", &[" in state.next"]),
+            // Some of them need not be so, or only one.
+            ("self.rows.exists(r, r in state.names)", &[]),
+            ("self.rows[0] in state.names", &[]),
+            ("state.names.all(n, n == self)", &[]),
+            ("self.rows.all(r, self.kind in state.kinds)", &[]),
+            ("!has(self.of) || self.kind in state.kinds", &[]),
+            ("has(self.of) || self.of in state.names", &[]),
+            ("self.a in state.names || self.b in state.names", &[]),
+            ("!(self in state.names)", &[]),
+            ("self.n > size(state.list)", &[]),
+            ("self.a == self.b && self.a in self.list", &[]),
+            ("self.rows.filter(r, r.ok).all(r, r.id in state.ids)", &[]),
+        ] {
+            assert_eq!(demands(source), expected, "{source}");
+        }
+    }
+}

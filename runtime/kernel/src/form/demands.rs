@@ -1,0 +1,129 @@
+//! What invariants demand of a value.
+//!
+//! An invariant like `state.admissible.exists(a, a == self)` says of every value at a place that a list holds it, and one
+//! like `self.rests_on.all(i, i < size(state.verified))` of its parts that they are indices. Where the worker was shown the
+//! whole list, its reply can be held to that.
+
+use serde_json::{Value, json};
+
+use super::places::Document;
+use super::value;
+use crate::expr::{Demand, Look, Must, Step};
+use crate::pattern::{Pattern, PatternToken};
+use crate::plan::Plan;
+use crate::tree::Node;
+
+/// The most characters of values that are listed.
+const CHARS_MAX: usize = 3000;
+
+/// What is demanded of the values that are written by a grant.
+pub(super) struct Demands(Vec<(Vec<Step>, Held)>);
+
+/// What a part of a value is held to.
+enum Held {
+    /// One of these.
+    OneOf(Vec<Node>),
+    /// A number below this.
+    Below(usize),
+}
+
+impl Demands {
+    /// What the invariants on the places of a grant demand, as far as the worker knows what that is.
+    pub(super) fn of(document: &Document<'_>, plan: &Plan, pattern: &Pattern) -> Self {
+        let on_it = plan.invariants.iter().filter(|one| one.each.as_ref().is_some_and(|each| lands_in(pattern, each)));
+        let mut demands = Self(Vec::new());
+        for Demand { part, must } in on_it.flat_map(|invariant| invariant.expr.demands("self")) {
+            let held = match must {
+                Must::BeOneOf(look) => way(look).and_then(|steps| document.values(&steps)).map(Held::OneOf),
+                Must::BeBelowSizeOf(look) => way(look).and_then(|steps| document.count(&steps)).map(Held::Below),
+            };
+            demands.0.extend(held.map(|held| (part, held)));
+        }
+        demands
+    }
+
+    /// Whether a value is as demanded.
+    pub(super) fn hold(&self, node: &Node) -> bool {
+        self.0.iter().all(|(part, held)| held.holds(node, part))
+    }
+
+    /// A schema of what is demanded; of anything, if it is too long to be said.
+    pub(super) fn schema(&self) -> Value {
+        let mut whole = json!({});
+        for (nth, (part, held)) in self.0.iter().enumerate() {
+            let schema = match held {
+                // Several lists are one: that of what all of them have.
+                Held::OneOf(_) if self.0[..nth].iter().any(|(other, held)| other == part && held.is_list()) => continue,
+                Held::OneOf(list) => {
+                    let others = self.0[nth + 1..].iter().filter(|(other, _)| other == part);
+                    let others: Vec<&Held> = others.map(|(_, held)| held).filter(|held| held.is_list()).collect();
+                    listed(list.iter().filter(|node| others.iter().all(|held| held.holds(node, &[]))))
+                }
+                Held::Below(count) => json!({"exclusiveMaximum": count}),
+            };
+            let wrapped = part.iter().rev().fold(schema, |below, step| match step {
+                Step::Member(name) => json!({"properties": {name: below}}),
+                Step::Any => json!({"items": below}),
+            });
+            whole = value::meet(whole, wrapped);
+        }
+        whole
+    }
+}
+
+impl Held {
+    const fn is_list(&self) -> bool {
+        matches!(self, Self::OneOf(_))
+    }
+
+    /// Whether a part of a node is as demanded, or is not there.
+    fn holds(&self, node: &Node, part: &[Step]) -> bool {
+        match (part.split_first(), self) {
+            (None, Self::OneOf(list)) => list.contains(node),
+            (None, Self::Below(count)) => node.to_value().as_f64().is_none_or(|number| number < *count as f64),
+            (Some((Step::Member(name), rest)), _) => node.child(name).is_none_or(|child| self.holds(child, rest)),
+            (Some((Step::Any, rest)), _) => {
+                let elements = 0..node.as_array().map_or(0, |array| array.len());
+                let mut elements = elements.filter_map(|index| node.child(&index.to_string()));
+                elements.all(|element| self.holds(element, rest))
+            }
+        }
+    }
+}
+
+/// A schema of these values.
+fn listed<'n>(nodes: impl Iterator<Item = &'n Node>) -> Value {
+    let mut values: Vec<&Node> = Vec::new();
+    for node in nodes {
+        if !values.contains(&node) {
+            values.push(node);
+        }
+    }
+    let is_short = values.iter().map(|node| node.bytes()).sum::<u64>() <= CHARS_MAX as u64;
+    if !is_short || values.iter().any(|node| node.has_parts()) {
+        return json!({});
+    }
+    let values: Vec<Value> = values.into_iter().map(Node::to_value).collect();
+    if values.is_empty() { json!(false) } else { json!({"enum": values}) }
+}
+
+/// The way from the document's root to what an invariant looks at, if it is a place of the document as it is.
+fn way(look: Look) -> Option<Vec<Step>> {
+    let mut steps = look.steps;
+    match look.variable {
+        "state" => {}
+        "request" => steps.insert(0, Step::Member("request".to_owned())),
+        _ => return None,
+    }
+    Some(steps)
+}
+
+/// Whether whatever is written by a grant on one pattern is an instance of the other.
+fn lands_in(grant: &Pattern, each: &Pattern) -> bool {
+    let lands = |(grant, each): (&PatternToken, &PatternToken)| match (grant, each) {
+        (PatternToken::Deep, _) | (_, PatternToken::Deep) => false,
+        (_, PatternToken::Any) => true,
+        (grant, each) => grant == each,
+    };
+    grant.tokens().len() == each.tokens().len() && grant.tokens().iter().zip(each.tokens()).all(lands)
+}
