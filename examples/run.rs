@@ -1,11 +1,12 @@
 //! Runs every example and looks at what it prints.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+
+mod game;
 
 #[test]
 fn word_count_ends_done_and_verifies() {
@@ -17,48 +18,11 @@ fn word_count_ends_done_and_verifies() {
     assert_eq!(text.matches("committed ").count(), 5, "{text}");
 }
 
-/// What environment.py needs of its libraries: a game of one room with a lamp, that is won by its light.
-const LIBRARIES: [(&str, &str); 3] = [
-    ("textworld/__init__.py", "def EnvInfos(**infos):\n    return infos\n"),
-    (
-        "textworld/envs.py",
-        r#"
-class PddlEnv:
-    def __init__(self, infos):
-        print("chatter")
-
-    def load(self, path):
-        self.begun = getattr(self, "begun", 0) + 1
-
-    def reset(self):
-        self.lit = False
-        return self.now("Welcome!\n\nA lamp. Game %d.\n\nYour task is to: make light." % self.begun)
-
-    def step(self, command):
-        self.lit = command == " use lamp"
-        return self.now("Light." if self.lit else "Nothing happens."), 0, self.lit
-
-    def now(self, feedback):
-        return {"feedback": feedback + " ", "admissible_commands": [" use lamp", "look"], "won": self.lit}
-"#,
-    ),
-    ("alfworld/agents/environment/alfred_tw_env.py", "def AlfredDemangler(env, shuffle):\n    return env\n"),
-];
-
 #[test]
 fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_is() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        // Past the capturing of output, because a skipped test must not look like one that ran.
-        let _ = writeln!(io::stderr(), "SKIPPED: no python3 to run examples/alfworld/environment.py with");
-        return;
-    }
+    let Some(python) = game::python() else { return };
     let directory = tempfile::tempdir().expect("a directory can be made");
-    let game = ("games/lamp/game.tw-pddl", "");
-    for (path, text) in LIBRARIES.into_iter().chain([game]) {
-        let path = directory.path().join(path);
-        fs::create_dir_all(path.parent().expect("it is in the directory")).expect("a directory can be made");
-        fs::write(path, text).expect("a file can be written");
-    }
+    game::lay_out(directory.path(), "lamp");
     let shown = |more: Value| {
         let mut shown = json!({"/request/game": "lamp"});
         let members = shown.as_object_mut().expect("it is an object");
@@ -76,7 +40,7 @@ fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_i
         shown(json!({"/action": "fly"})),
         shown(json!({"/request/game": "../games/lamp/../.."})),
     ];
-    let mut child = Command::new("python3")
+    let mut child = Command::new(python)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("alfworld/environment.py"))
         .arg("games")
         .current_dir(directory.path())

@@ -9,7 +9,9 @@ use patchboard_agents::config::{Config, Environment, Model, Program};
 use patchboard_agents::llm::install_tls_provider;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::lint;
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::pipeline;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Author, Body, Record};
@@ -17,7 +19,7 @@ use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::runtime::{Founding, Options, Runtime};
 use serde_json::Value;
 
 use super::results::Attempt;
@@ -27,6 +29,8 @@ use super::results::Attempt;
 pub struct Player {
     /// The model.
     pub model: Model,
+    /// How much of PatchBoard it plays with.
+    pub mode: Mode,
     /// The program of the `environment` seat, if there is one.
     pub environment: Option<Program>,
     /// The longest that one board may take.
@@ -78,7 +82,8 @@ impl Player {
         let options = Options::new(Arc::new(seats));
         let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
         let begun = Instant::now();
-        let board = runtime.create(blueprint.clone(), request, None).await?;
+        let founding = Founding { mode: self.mode.clone(), ..Founding::default() };
+        let board = runtime.create_with(blueprint.clone(), request, founding).await?;
         let end = match tokio::time::timeout(self.limit, board.ended()).await {
             Ok(ended) => {
                 let ended = ended?;
@@ -93,12 +98,23 @@ impl Player {
         let snapshot = board.snapshot();
         let records = journal.records(board.id(), None, usize::MAX)?;
         runtime.shutdown().await;
-        let plan = Plan::compile(Arc::new(blueprint.clone()))?;
-        let is_invalid = !pipeline::check_initial(&plan, &snapshot.state).is_empty();
+        let is_invalid = is_invalid(blueprint, &snapshot.state)?;
         let attempts = attempts(blueprint, &records);
         let (board, state) = (snapshot.board.to_string(), snapshot.state.clone());
         Ok(Played { board, end, seconds, state, is_invalid, attempts, records })
     }
+}
+
+/// Whether a document breaks the blueprint's schema or invariants, whatever held it to them. Members whose names begin
+/// with `$` are the kernel's own.
+fn is_invalid(blueprint: &Blueprint, state: &State) -> Result<bool, String> {
+    let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default())?;
+    let mut document = state.root().to_value();
+    if let Some(members) = document.as_object_mut() {
+        members.retain(|name, _| !name.starts_with('$'));
+    }
+    let state = State::new(&document, &Hasher::new(&Salt::ZERO));
+    Ok(!pipeline::check_initial(&plan, &state).is_empty())
 }
 
 /// A model behind a server.

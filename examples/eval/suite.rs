@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use patchboard_agents::config::{Program, Structured};
 use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::mode::{Component, Mode};
 use serde_json::Value;
 
 use super::play::{Played, Player, model};
@@ -29,9 +30,9 @@ pub struct Flags {
     /// How many tasks, from the first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub count: usize,
-    /// What plays: any of patchboard, patchboard-generic, patchboard-free
+    /// What plays
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "patchboard")]
-    pub systems: Vec<String>,
+    pub systems: Vec<System>,
     /// The model's seeds
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', default_value = "1")]
     pub seeds: Vec<i64>,
@@ -65,18 +66,63 @@ pub fn conclude(report: Result<String, Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// What replies are held to, by the name of the system: the form derived from contract and view, the generic form of a
-/// patch, or nothing.
-pub const SYSTEMS: [(&str, Structured); 3] = [
-    ("patchboard", Structured::Derived),
-    ("patchboard-generic", Structured::Generic),
-    ("patchboard-free", Structured::Off),
-];
+/// What plays: how much of PatchBoard a board has, and what its replies are held to.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// All of it; replies are held to the form derived from contract and view
+    Patchboard,
+    /// All of it; replies are held to the generic form of a patch
+    PatchboardGeneric,
+    /// All of it; replies are held to nothing
+    PatchboardFree,
+    /// Replies are whole objects
+    WithoutPatch,
+    /// What a commit makes is not validated
+    WithoutSchema,
+    /// Workers may write everywhere
+    WithoutContracts,
+    /// Views show the whole document
+    WithoutSlicing,
+    /// Views do not show what was refused
+    WithoutFeedback,
+    /// A blackboard of messages
+    Plain,
+    /// A blackboard of JSON, unchecked
+    Structured,
+}
+
+impl System {
+    /// Its name on the command line and in results.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    const fn structured(self) -> Structured {
+        match self {
+            Self::PatchboardGeneric => Structured::Generic,
+            Self::PatchboardFree => Structured::Off,
+            _ => Structured::Derived,
+        }
+    }
+
+    fn mode(self) -> Mode {
+        match self {
+            Self::Patchboard | Self::PatchboardGeneric | Self::PatchboardFree => Mode::default(),
+            Self::WithoutPatch => Mode::without([Component::Patch]),
+            Self::WithoutSchema => Mode::without([Component::Schema]),
+            Self::WithoutContracts => Mode::without([Component::Contracts]),
+            Self::WithoutSlicing => Mode::without([Component::Slicing]),
+            Self::WithoutFeedback => Mode::without([Component::Feedback]),
+            Self::Plain => Mode::Plain {},
+            Self::Structured => Mode::Structured {},
+        }
+    }
+}
 
 /// Runs what was not run yet; all results.
 ///
 /// # Errors
-/// Files, an unknown system, or a server that does not answer.
+/// Files, or a server that does not answer.
 pub async fn run(
     flags: &Flags,
     blueprint: &Blueprint,
@@ -93,18 +139,14 @@ pub async fn run(
     for seed in &flags.seeds {
         for (nth, task) in tasks.iter().enumerate() {
             for system in &flags.systems {
-                let Some((name, structured)) = SYSTEMS.iter().find(|(name, _)| name == system) else {
-                    let known: Vec<&str> = SYSTEMS.iter().map(|(name, _)| *name).collect();
-                    return Err(format!("there is no system {system}; there are {}", known.join(", ")).into());
-                };
-                let key = Key { task: task.name.clone(), system: (*name).to_owned(), seed: *seed };
-                keys.push((key, nth, *structured));
+                let key = Key { task: task.name.clone(), system: system.name(), seed: *seed };
+                keys.push((key, nth, *system));
             }
         }
     }
     let bar = ProgressBar::new(keys.len() as u64)
         .with_style(ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len}, {eta} left: {msg}")?);
-    for (key, nth, structured) in keys {
+    for (key, nth, system) in keys {
         if results.has(&key) {
             bar.inc(1);
             continue;
@@ -112,9 +154,9 @@ pub async fn run(
         bar.set_message(format!("{} by {}", key.task, key.system));
         bar.tick();
         let mut model = model(&flags.model_url, &flags.model, key.seed);
-        model.structured = structured;
+        model.structured = system.structured();
         let limit = Duration::from_secs(flags.limit);
-        let player = Player { model, environment: environment.cloned(), limit };
+        let player = Player { model, mode: system.mode(), environment: environment.cloned(), limit };
         let task = &tasks[nth];
         let played = player.play(blueprint, task.request.clone(), &flags.out.join("boards")).await?;
         let is_deaf = |attempt: &super::results::Attempt| attempt.code.as_deref() == Some("unreachable");

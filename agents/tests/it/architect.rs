@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use patchboard_agents::architect::{Brief, Caps, Design, Document, Refusal, Round, Spent, Terms, design};
 use patchboard_agents::config::Model;
 use patchboard_agents::llm::{Asked, Chat};
+use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::source::Source;
@@ -12,8 +13,6 @@ use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Answer, Failure, Reply};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-use crate::support::{Act, Endpoint};
 
 /// A blueprint without a finding.
 fn notes() -> Value {

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Model, Structured};
 use patchboard_agents::llm::Chat;
+use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Agent as _, Answer, Call};
 use serde_json::{Value, json};
 
-use crate::support::{Act, Endpoint, call, seat};
+use crate::support::{call, seat};
 
 const KEY: &str = "hush-key-0123456789";
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use patchboard_agents::config::{Config, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
+use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint;
@@ -11,7 +12,7 @@ use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Agent as _;
 use serde_json::{Value, json};
 
-use crate::support::{Act, Endpoint, call, seat};
+use crate::support::{call, seat};
 
 fn blueprint(workers: Value, models: Value) -> Blueprint {
     let fields = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": workers, "models": models});

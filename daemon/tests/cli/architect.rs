@@ -1,58 +1,13 @@
 //! `patchboard architect` and `run --architect`, against a server that says what a test tells it to.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-
+use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox};
 
 /// A chat endpoint that gives these texts, one a request; the last one repeats.
-struct Model {
-    url: String,
-    requests: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Model {
-    fn new(texts: Vec<String>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for (count, stream) in listener.incoming().enumerate() {
-                let text = texts.get(count).or(texts.last()).expect("a text");
-                answer(stream.expect("a connection"), text, &seen);
-            }
-        });
-        Self { url, requests }
-    }
-
-    fn requests(&self) -> Vec<Value> {
-        self.requests.lock().expect("the endpoint has not failed").clone()
-    }
-}
-
-fn answer(mut stream: TcpStream, text: &str, seen: &Mutex<Vec<Value>>) {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte).expect("a head") == 0 {
-            return;
-        }
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).expect("a head is text").to_lowercase();
-    let length = head.split("content-length:").nth(1).expect("a length").lines().next().expect("a line").trim();
-    let mut body = vec![0; length.parse().expect("a number")];
-    stream.read_exact(&mut body).expect("a body");
-    seen.lock().expect("no other thread has failed").push(serde_json::from_slice(&body).expect("JSON"));
-    let choice = json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"});
-    let body = json!({"choices": [choice], "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}).to_string();
-    let length = body.len();
-    let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    // The client may have given up already.
-    drop(stream.write_all(said.as_bytes()));
+fn saying(texts: Vec<String>) -> Endpoint {
+    Endpoint::new(texts.iter().map(|text| Act::answer(text, 1000, 100)).collect())
 }
 
 /// A blueprint whose one worker answers a question.
@@ -90,14 +45,14 @@ fn broken() -> String {
 
 const PATCH: &str = r#"{"patch": [{"op": "add", "path": "/answer", "value": "By day."}]}"#;
 
-fn run(sandbox: &Sandbox, model: &Model, arguments: &[&str]) -> Ran {
+fn run(sandbox: &Sandbox, model: &Endpoint, arguments: &[&str]) -> Ran {
     sandbox.run(&[arguments, &["--model-url", &model.url, "--model", "m"]].concat())
 }
 
 #[test]
 fn a_blueprint_is_written_for_a_request_and_can_be_checked_and_read() {
     let sandbox = Sandbox::new();
-    let model = Model::new(vec![broken(), blueprint().to_string()]);
+    let model = saying(vec![broken(), blueprint().to_string()]);
     let ran = run(&sandbox, &model, &["architect", "Find out about\nowls.", "-o", "owls.yaml"]).exits(0);
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("1 error: undeclared_worker"), "{}", ran.stderr);
@@ -107,7 +62,7 @@ fn a_blueprint_is_written_for_a_request_and_can_be_checked_and_read() {
         "{text}"
     );
     sandbox.run(&["check", "owls.yaml"]).exits(0);
-    let sent = model.requests();
+    let sent = model.bodies();
     assert_eq!(sent.len(), 2);
     let schema = &sent[0]["response_format"]["json_schema"]["schema"];
     assert!(schema["properties"]["workers"].is_object() && schema["properties"]["use"].is_null(), "{schema}");
@@ -121,13 +76,13 @@ fn a_blueprint_is_written_for_a_request_and_can_be_checked_and_read() {
 #[test]
 fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
     let sandbox = Sandbox::new();
-    let model = Model::new(vec![broken()]);
+    let model = saying(vec![broken()]);
     let arguments = ["architect", "x", "-o", "x.yaml", "--repairs", "1", "--output", "json"];
     let error = run(&sandbox, &model, &arguments).exits(2).error();
     assert_eq!((&error["code"], &error["findings"][0]["code"]), (&json!("no_blueprint"), &json!("undeclared_worker")));
     assert_eq!((&error["draft"], &error["usage"]["calls"]), (&json!(broken()), &json!(2)));
     assert_eq!((&error["usage"]["total"], &error["usage"]["repairs"]), (&json!(2200), &json!(1100)));
-    assert_eq!(model.requests().len(), 2);
+    assert_eq!(model.bodies().len(), 2);
     assert!(!sandbox.path().join("x.yaml").exists());
 
     let told = run(&sandbox, &model, &["architect", "x", "--repairs", "0"]).exits(2).stderr;
@@ -143,7 +98,7 @@ fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
 fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
     let sandbox = Sandbox::new();
     sandbox.write("owl.txt", "Owls sleep by day.");
-    let model = Model::new(vec![broken(), with_input(), PATCH.to_owned()]);
+    let model = saying(vec![broken(), with_input(), PATCH.to_owned()]);
     let arguments = ["run", "--architect", "Answer.", "--documents", "owl.txt", "--output", "json"];
     let result = run(&sandbox, &model, &arguments).exits(0).json();
     assert_eq!((&result["end"], &result["state"]["answer"]), (&json!("done"), &json!("By day.")));
@@ -168,11 +123,11 @@ fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
         sandbox.run(&[command, "last"]).exits(0);
     }
 
-    let model = Model::new(vec![blueprint().to_string(), PATCH.to_owned()]);
+    let model = saying(vec![blueprint().to_string(), PATCH.to_owned()]);
     let arguments = ["run", "--architect", "Answer.", "--request", r#"{"question": "Why?"}"#, "--output", "json"];
     let result = run(&sandbox, &model, &arguments).exits(0).json();
     assert_eq!(result["state"]["request"], json!({"question": "Why?"}));
-    assert_eq!(model.requests()[0]["response_format"]["json_schema"]["schema"]["properties"]["input"], Value::Null);
+    assert_eq!(model.bodies()[0]["response_format"]["json_schema"]["schema"]["properties"]["input"], Value::Null);
 }
 
 #[test]
@@ -180,16 +135,16 @@ fn a_boards_budget_includes_what_its_blueprint_cost() {
     let sandbox = Sandbox::new();
     let mut dear: Value = serde_json::from_str(&with_input()).expect("JSON");
     dear["limits"] = json!({"tokens": 1500});
-    let model = Model::new(vec![dear.to_string(), PATCH.to_owned()]);
+    let model = saying(vec![dear.to_string(), PATCH.to_owned()]);
     let result = run(&sandbox, &model, &["run", "--architect", "Answer.", "--output", "json"]).exits(3).json();
     assert_eq!((&result["end"], &result["tokens"]["total"]), (&json!("stopped"), &json!(1100)));
-    assert_eq!(model.requests().len(), 1, "nobody was called");
+    assert_eq!(model.bodies().len(), 1, "nobody was called");
 }
 
 #[test]
 fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() {
     let sandbox = Sandbox::new();
-    let model = Model::new(vec![with_input()]);
+    let model = saying(vec![with_input()]);
     for arguments in [
         &["architect", "x", "--approve", "-o", "owls.yaml"][..],
         &["run", "--architect", "x", "--approve", "-o", "owls.yaml"],

@@ -7,9 +7,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
-use crate::endpoint::{ANSWER_TOKENS, Act, Endpoint};
 use crate::sandbox::{NOTES, Sandbox};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
@@ -377,7 +377,8 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     let head = head.replace("agent: script", "agent: llm\n    limits: {reply_tokens: 40, timeout: 60s}");
     sandbox.write("model.yaml", format!("{head}  checker:\n{rest}"));
     let reply = r#"{"patch": [{"op": "add", "path": "/notes/-", "value": {"text": "said", "status": "draft"}}]}"#;
-    let endpoint = Endpoint::new(vec![Act::Hang, Act::Say(reply.to_owned())]);
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}});
+    let endpoint = Endpoint::new(vec![Act::Hang, Act::complete(reply, "stop", usage)]);
     let model = ["--model-url", &endpoint.url, "--model", "m"];
     let mut child = sandbox
         .command(&["run", "model.yaml", "--request", REQUEST])
@@ -387,7 +388,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
         .spawn()
         .expect("the binary can be run");
     let until = Instant::now() + Duration::from_secs(60);
-    while endpoint.requests().is_empty() {
+    while endpoint.bodies().is_empty() {
         assert!(Instant::now() < until, "no request came");
         std::thread::yield_now();
     }
@@ -404,11 +405,11 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     let done =
         sandbox.command(&["resume", "last", "--output", "json"]).args(model).output().expect("the binary can be run");
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
-    assert_eq!(endpoint.requests().len(), 2, "the call that was lost, and that call again");
-    assert_eq!(endpoint.requests()[0]["messages"], endpoint.requests()[1]["messages"]);
+    assert_eq!(endpoint.bodies().len(), 2, "the call that was lost, and that call again");
+    assert_eq!(endpoint.bodies()[0]["messages"], endpoint.bodies()[1]["messages"]);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
     let tokens = &cost["tokens"];
-    assert_eq!((&tokens["spent"], &tokens["cached"]), (&json!(reserved + ANSWER_TOKENS), &json!(20)), "{cost}");
+    assert_eq!((&tokens["spent"], &tokens["cached"]), (&json!(reserved + 110), &json!(20)), "{cost}");
     assert_eq!((&tokens["unanswered"], &tokens["reserved"]), (&json!(reserved), &json!(0)), "{cost}");
     let text = sandbox.run(&["cost", "last"]).exits(0).stdout;
     assert!(text.contains(&format!("charged without an answer: {reserved}")), "{text}");

@@ -3,7 +3,6 @@
 mod approval;
 mod architect;
 mod check;
-mod endpoint;
 mod history;
 mod interruption;
 mod kernel;

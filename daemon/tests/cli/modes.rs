@@ -1,8 +1,6 @@
 //! `patchboard run --ablate` and `--system`: a run in every mode, with a model that is a function of what it is asked.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
-
+use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::sandbox::{NOTES, Sandbox};
@@ -10,36 +8,8 @@ use crate::sandbox::{NOTES, Sandbox};
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
 /// A chat endpoint that knows the four ways of being asked, and answers the writer of [`NOTES`] in each.
-fn endpoint() -> String {
-    let server = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/v1", server.local_addr().expect("it has an address"));
-    // Ends with the process: the runs make as many requests as they like.
-    std::thread::spawn(move || {
-        for mut stream in server.incoming().flatten() {
-            let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
-            let (mut length, mut line) = (0, String::new());
-            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap_or(0);
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_err() {
-                continue;
-            }
-            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let answer = json!({
-                "choices": [{"message": {"content": reply(&request)}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 100, "completion_tokens": 10},
-            });
-            let answer = answer.to_string();
-            let head =
-                format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", answer.len());
-            let _ = stream.write_all(format!("{head}connection: close\r\n\r\n{answer}").as_bytes());
-        }
-    });
-    url
+fn endpoint() -> Endpoint {
+    Endpoint::serving(|request| Act::answer(&reply(request), 100, 10))
 }
 
 fn reply(request: &Value) -> String {
@@ -76,7 +46,7 @@ fn sandbox() -> Sandbox {
 
 #[test]
 fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
-    let url = endpoint();
+    let Endpoint { url, .. } = &endpoint();
     for (arguments, mode, told) in [
         (&[][..], json!({"system": "patchboard"}), None),
         (&["--ablate", "patch"], json!({"system": "patchboard", "ablate": ["patch"]}), Some("without patch")),
@@ -97,7 +67,7 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
         (&["--system", "plain"], json!({"system": "plain"}), Some("as plain")),
     ] {
         let sandbox = sandbox();
-        let run = ["run", "model.yaml", "-r", REQUEST, "--model-url", &url, "--model", "m", "--output", "json", "-q"];
+        let run = ["run", "model.yaml", "-r", REQUEST, "--model-url", url, "--model", "m", "--output", "json", "-q"];
         let result = sandbox.run(&[&run, arguments].concat()).exits(0).json();
         assert_eq!((&result["state"]["answer"], &result["mode"]), (&json!("ok"), &mode));
         assert_eq!(result["state"]["notes"], json!([{"text": "first", "status": "checked"}]), "{mode}");
@@ -115,12 +85,12 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
 
 #[test]
 fn a_board_that_is_taken_up_again_keeps_its_mode() {
-    let url = endpoint();
+    let Endpoint { url, .. } = &endpoint();
     let sandbox = sandbox();
     // Nobody answers at first: the board stands still and waits for its signal.
     let blueprint = std::fs::read_to_string(sandbox.path().join("model.yaml")).expect("it was written");
     sandbox.write("model.yaml", blueprint.replace("trigger: start", "trigger: {signal: go}"));
-    let seats = ["--model-url", &url, "--model", "m", "-q"];
+    let seats = ["--model-url", url, "--model", "m", "-q"];
     sandbox.run(&[&["run", "model.yaml", "-r", REQUEST, "--system", "plain"][..], &seats].concat()).exits(4);
     let signalled = sandbox.run(&[&["signal", "last", "go", "--output", "json"][..], &seats].concat());
     let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();

@@ -1,8 +1,6 @@
 //! `patchboard run`, `signal` and `boards`: how runs end, and how that is told.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-
+use patchboard_endpoint::{Act, Endpoint};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -162,19 +160,10 @@ fn a_seat_that_cannot_be_filled_is_told_before_anything_happens() {
 
 #[test]
 fn a_server_that_wants_a_key_leads_to_the_flag_that_sends_one() {
-    let server = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/v1", server.local_addr().expect("it has an address"));
-    // Ends with the process: the run makes as many requests as it likes.
-    std::thread::spawn(move || {
-        for mut stream in server.incoming().flatten() {
-            let _ = stream.read(&mut [0; 1 << 16]);
-            let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
+    let Endpoint { url, .. } = &Endpoint::new(vec![Act::Say(401, "", "{}".to_owned())]);
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", NOTES.replacen("agent: script", "agent: llm", 1).replace(SCRIPT_OF_WRITER, ""));
-    let ran = sandbox.run(&["run", "model.yaml", "-r", REQUEST, "--model-url", &url, "--model", "m"]);
+    let ran = sandbox.run(&["run", "model.yaml", "-r", REQUEST, "--model-url", url, "--model", "m"]);
     assert_ne!(ran.code, 0);
     assert!(ran.stdout.contains("failed   1 call; last: refused: 401 Unauthorized"), "{}", ran.stdout);
     assert!(ran.stderr.contains("no key was sent; give --api-key-env"), "{}", ran.stderr);

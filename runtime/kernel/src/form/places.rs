@@ -210,27 +210,35 @@ impl<'a> Document<'a> {
 
     /// The values at the end of a way, if the worker was shown all of them, or knows that there are none.
     pub(super) fn values(&self, steps: &[Step]) -> Option<Vec<Node>> {
+        // Where all of them may be read, it is no secret how many containers there are on the way.
+        let somewhere = PointerBuf::from_tokens(steps.iter().map(|step| match step {
+            Step::Member(name) => name,
+            Step::Any => NOBODYS_NAME,
+        }));
         let mut values = Vec::new();
-        self.collect(&self.whole(), steps, &mut values)?;
+        self.collect(&self.whole(), steps, self.may_read(&somewhere), &mut values)?;
         Some(values)
     }
 
-    fn collect(&self, at: &Spot<'_>, steps: &[Step], values: &mut Vec<Node>) -> Option<()> {
+    fn collect(&self, at: &Spot<'_>, steps: &[Step], all_readable: bool, values: &mut Vec<Node>) -> Option<()> {
         match steps.split_first() {
             _ if at.is_absent() => {}
             None if values.len() < STEPS_MAX => {
                 values.push(at.node.filter(|_| matches!(at.sight, Sight::Whole)).cloned()?);
             }
             None => return None,
-            Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, values)?,
+            Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, all_readable, values)?,
             Some((Step::Any, rest)) => {
                 // Of an object, a loop goes over names.
-                at.node.and_then(Node::as_array)?;
-                let (names, is_all) = self.children(at, Need::Create, STEPS_MAX);
-                if !is_all || names.len() >= STEPS_MAX {
+                let array = at.node.and_then(Node::as_array)?;
+                let is_known = all_readable || self.children(at, Need::Create, 0).1;
+                if !is_known || array.len() >= STEPS_MAX {
                     return None;
                 }
-                names.iter().try_for_each(|name| self.collect(&self.child(at, name), rest, values))?;
+                let names = (0..array.len()).map(|index| index.to_string());
+                names
+                    .into_iter()
+                    .try_for_each(|name| self.collect(&self.child(at, &name), rest, all_readable, values))?;
             }
         }
         Some(())

@@ -513,7 +513,18 @@ fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
     ] {
         assert_eq!(of_members(reads.clone(), &state, expr, 4000), [values, sources], "{expr}");
     }
+    // Of what may be read wherever it is, all was shown, though not how many documents there are.
+    let expr = "state.docs.exists(d, d.lines.exists(l, l == self))";
+    let reads = json!(["/docs/*/lines/*", "/other"]);
+    let lines = from(&["/docs/0/lines/0", "/docs/0/lines/1", "/other/0", "/other/1"]);
+    assert_eq!(of_members(reads, &state, expr, 4000), [json!(["dig", "look"]), lines]);
+    assert_eq!(
+        of_members(json!(["/docs/0/lines/*"]), &state, expr, 4000)[0],
+        Value::Null,
+        "there may be another document"
+    );
     // What says something else, or is not shown wholly, holds nobody to anything.
+    let reads = json!(["/list/*", "/other", "/docs"]);
     for expr in
         ["!state.list.exists(a, a == self)", "state.list.exists(a, a == self) || true", "state.list.all(a, a == self)"]
     {

@@ -1,0 +1,164 @@
+//! Runs the evaluations against an endpoint that answers whatever the schema of its request allows, and looks at what they
+//! measure.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use patchboard_endpoint::{Act, Endpoint};
+use serde_json::{Value, json};
+
+mod game;
+
+/// A value that a schema allows: of alternatives the second, of values the last, of lists one element, of texts `x`.
+fn instance(schema: &Value) -> Value {
+    if let Some(last) = schema["enum"].as_array().and_then(|values| values.last()) {
+        return last.clone();
+    }
+    if let Some(branches) = schema["anyOf"].as_array() {
+        return instance(&branches[1.min(branches.len() - 1)]);
+    }
+    match schema["type"].as_str() {
+        Some("object") => {
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            required.map(|name| (name.to_owned(), instance(&schema["properties"][name]))).collect()
+        }
+        Some("array") => json!([instance(&schema["items"])]),
+        Some("integer") => schema["minimum"].as_i64().unwrap_or_default().into(),
+        _ => json!("x"),
+    }
+}
+
+/// An endpoint that answers by the schema of its request; without one, in the way of messages or not at all.
+fn endpoint() -> Endpoint {
+    Endpoint::serving(|request| {
+        let schema = &request["response_format"]["json_schema"]["schema"];
+        let told = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
+        let (system, view) = (told(0), told(1));
+        let plan = json!({"object": "lamp", "receptacle": "lamp", "status": "look", "subgoal": "Light it."});
+        let (place, value) = if view.contains("/plan: add") { ("plan", plan) } else { ("action", json!("use lamp")) };
+        let reply = if system.contains("RFC 7396") {
+            json!({place: value}).to_string()
+        } else if system.contains("/place: value") {
+            format!("I know what to do.\n/{place}: {value}")
+        } else if schema.is_null() {
+            "I do not know.".to_owned()
+        } else {
+            instance(schema).to_string()
+        };
+        Act::answer(&reply, 100, 10)
+    })
+}
+
+fn run(program: &str, out: &Path, url: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--model", "m", "--model-url", url]).arg("--out").arg(out);
+    command.output().expect("the example was built")
+}
+
+fn text(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    out.into_owned()
+}
+
+/// The cells of the first row of a report that begins with this one.
+fn row<'t>(report: &'t str, system: &str) -> Vec<&'t str> {
+    let mut rows = report.lines().map(|line| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>());
+    rows.find(|cells| cells[0] == system).unwrap_or_else(|| panic!("no row of {system} in\n{report}"))
+}
+
+#[test]
+fn hotpot_eval_asks_each_question_of_each_system_once_and_measures_the_answers() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let (file, out) = (directory.path().join("questions.json"), directory.path().join("out"));
+    let question = |answer: &str| {
+        json!({
+            "question": "Who built it?", "answer": answer,
+            "context": {"title": ["The tower", "The bridge"], "sentences": [["Ann built the tower."], ["It is old.", "Bob built it."]]},
+            "supporting_facts": {"title": ["The bridge", "The tower"], "sent_id": [1, 0]},
+        })
+    };
+    fs::write(&file, json!([question("The X!"), question("y")]).to_string()).expect("a file can be written");
+    let file = file.display().to_string();
+    let systems = [file.as_str(), "--count", "2", "--systems", "patchboard,patchboard-free"];
+    let hotpot =
+        |url: &str, more: &[&str]| run(env!("CARGO_BIN_EXE_hotpot_eval"), &out, url, &[&systems, more].concat());
+
+    let model = endpoint();
+    let report = text(&hotpot(&model.url, &[]));
+    // The last document, its last sentence, and the answer `x`.
+    let ours = row(&report, "patchboard");
+    assert!(ours[1].starts_with("1 of 2,"), "{report}");
+    assert!(ours[2].starts_with("0 of 2,"), "unsupported claims: {report}");
+    assert!(ours[3].starts_with("2 of 4,"), "needed sentences that were verified: {report}");
+    let free = row(&report, "patchboard-free");
+    assert!(free[1].starts_with("0 of 2,"), "{report}");
+    let attempts = &report[report.find("first attempts that fail").expect("a table of them")..];
+    assert!(row(attempts, "patchboard")[1].starts_with("0 of 8,"), "{report}");
+    assert!(row(attempts, "patchboard-free")[1].starts_with("2 of 2, 100.0 %"), "{report}");
+    let asked = model.requests().len();
+
+    // What is there is not run again, and needs nobody.
+    assert_eq!(text(&hotpot(&model.url, &[])), report);
+    assert_eq!(model.requests().len(), asked);
+    assert_eq!(text(&hotpot("http://127.0.0.1:1/v1", &["--report"])), report);
+    // A run that was cut off while it was written down is made again.
+    let runs = fs::read_to_string(out.join("runs.jsonl")).expect("results are kept");
+    assert_eq!(runs.lines().count(), 4);
+    fs::write(out.join("runs.jsonl"), &runs[..runs.len() - 20]).expect("a file can be written");
+    let again = text(&hotpot(&model.url, &[]));
+    assert_eq!(row(&again, "patchboard")[..4], ours[..4]);
+    assert!(model.requests().len() > asked);
+}
+
+#[test]
+fn an_evaluation_without_a_model_keeps_nothing_and_says_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let file = directory.path().join("questions.json");
+    let question = json!({
+        "question": "?", "answer": "!", "context": {"title": ["t"], "sentences": [["s"]]},
+        "supporting_facts": {"title": [], "sent_id": []},
+    });
+    fs::write(&file, json!([question]).to_string()).expect("a file can be written");
+    let file = file.display().to_string();
+    let hotpot = |url: &str, more: &[&str]| {
+        run(env!("CARGO_BIN_EXE_hotpot_eval"), directory.path(), url, &[&[file.as_str()], more].concat())
+    };
+    let output = hotpot("http://127.0.0.1:1/v1", &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("does not answer; start it and repeat"), "{told}");
+    assert_eq!(fs::read_to_string(directory.path().join("runs.jsonl")).unwrap_or_default(), "");
+    let output = hotpot("http://127.0.0.1:1/v1", &["--systems", "nobody"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("without-feedback"), "the systems there are: {told}");
+}
+
+#[test]
+fn alfworld_eval_plays_the_same_game_by_patches_and_on_both_blackboards() {
+    let Some(python) = game::python() else { return };
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let game = "train/look_at_obj_in_light-Lamp-None-Lamp-1/trial";
+    game::lay_out(directory.path(), game);
+    let index = json!([{"game": game, "task_type": "look_at_obj_in_light"}]);
+    let games = directory.path().join("games");
+    fs::write(games.join("INDEX.json"), index.to_string()).expect("a file can be written");
+    // Programs get no variable that they were not given.
+    let launcher = directory.path().join("python");
+    let source = format!("#!/bin/sh\nPYTHONPATH={} exec {python} \"$@\"\n", directory.path().display());
+    fs::write(&launcher, source).expect("a file can be written");
+    fs::set_permissions(&launcher, Permissions::from_mode(0o755)).expect("it can be made a program");
+    let (games, launcher) = (games.display().to_string(), launcher.display().to_string());
+    let model = endpoint();
+    let systems = "patchboard,patchboard-free,plain,structured,without-patch";
+    let arguments = [games.as_str(), "--python", &launcher, "--systems", systems];
+    let report = text(&run(env!("CARGO_BIN_EXE_alfworld_eval"), &directory.path().join("out"), &model.url, &arguments));
+    for (system, won, admissible) in
+        [("patchboard", "1 of 1", "1 of 1"), ("plain", "1 of 1", "1 of 1"), ("structured", "1 of 1", "1 of 1")]
+    {
+        let row = row(&report, system);
+        assert!(row[1].starts_with(won) && row[3].starts_with(admissible), "{system}: {report}");
+    }
+    assert!(row(&report, "patchboard-free")[1].starts_with("0 of 1"), "{report}");
+}

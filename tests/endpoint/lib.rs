@@ -1,0 +1,122 @@
+//! A chat endpoint for tests, which says what a test tells it to.
+//!
+//! Speaks as much HTTP/1.1 as a client of `/v1/chat/completions` needs: one request a connection. Its threads end with the
+//! process, or with the connection that they serve.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+/// What an endpoint does with one request.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Answers with status, headers (each ended by CRLF) and body.
+    Say(u16, &'static str, String),
+    /// Takes the request and says nothing until the client goes away.
+    Hang,
+    /// Announces a body and breaks off in it.
+    BreakOff,
+}
+
+impl Act {
+    /// A completion with this content, reason to finish and usage.
+    pub fn complete(content: &str, finish: &str, usage: Value) -> Self {
+        let choice = json!({"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish});
+        Self::Say(200, "", json!({"choices": [choice], "usage": usage}).to_string())
+    }
+
+    /// A completion that costs `prompt` and `completion` tokens.
+    pub fn answer(content: &str, prompt: u64, completion: u64) -> Self {
+        Self::complete(content, "stop", json!({"prompt_tokens": prompt, "completion_tokens": completion}))
+    }
+}
+
+/// An endpoint on a port of its own.
+pub struct Endpoint {
+    /// Its address, as it would be configured.
+    pub url: String,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Endpoint {
+    /// One that does this, one after the other; the last act repeats.
+    ///
+    /// # Panics
+    /// If there is no act or no port.
+    pub fn new(acts: Vec<Act>) -> Self {
+        let count = AtomicUsize::new(0);
+        Self::serving(move |_| {
+            let count = count.fetch_add(1, Ordering::Relaxed);
+            acts.get(count).or(acts.last()).expect("at least one act").clone()
+        })
+    }
+
+    /// One whose acts depend on the request's body.
+    ///
+    /// # Panics
+    /// If there is no port.
+    pub fn serving(act: impl Fn(&Value) -> Act + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, act) = (Arc::clone(&requests), Arc::new(act));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, act) = (Arc::clone(&seen), Arc::clone(&act));
+                std::thread::spawn(move || serve(stream.expect("a connection"), &*act, &seen));
+            }
+        });
+        Self { url, requests }
+    }
+
+    /// The bodies of all requests so far.
+    ///
+    /// # Panics
+    /// If a request was none.
+    pub fn bodies(&self) -> Vec<Value> {
+        self.requests().into_iter().map(|(_, body)| body).collect()
+    }
+
+    /// Heads (lower case) and bodies of all requests so far.
+    ///
+    /// # Panics
+    /// If a request was none.
+    pub fn requests(&self) -> Vec<(String, Value)> {
+        self.requests.lock().expect("no thread of the endpoint has failed").clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(String, Value)>>) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        // Who goes away asks for nothing.
+        if stream.read(&mut byte).unwrap_or(0) == 0 {
+            return;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("a head is text").to_lowercase();
+    let length = head.split("content-length:").nth(1).expect("a length").lines().next().expect("a line").trim();
+    let mut body = vec![0; length.parse().expect("a number")];
+    if stream.read_exact(&mut body).is_err() {
+        return;
+    }
+    let body: Value = serde_json::from_slice(&body).expect("a body is JSON");
+    seen.lock().expect("no other thread has failed").push((head, body.clone()));
+    let said = match act(&body) {
+        Act::Say(status, headers, body) => {
+            let length = body.len();
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
+        }
+        Act::BreakOff => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(),
+        Act::Hang => {
+            drop(stream.read(&mut byte));
+            return;
+        }
+    };
+    // The client may have given up already.
+    drop(stream.write_all(said.as_bytes()));
+}
