@@ -2,7 +2,7 @@
 //!
 //! An invariant like `state.admissible.exists(a, a == self)` says of every value at a place that a list holds it, and one
 //! like `self.rests_on.all(i, i < size(state.verified))` of its parts that they are indices. Where the worker was shown the
-//! whole list, its reply can be held to that.
+//! whole list, and cannot change it by the same patch, its reply can be held to that.
 
 use serde_json::{Value, json};
 
@@ -32,10 +32,15 @@ impl Demands {
     pub(super) fn of(document: &Document<'_>, plan: &Plan, pattern: &Pattern) -> Self {
         let on_it = plan.invariants.iter().filter(|one| one.each.as_ref().is_some_and(|each| lands_in(pattern, each)));
         let mut demands = Self(Vec::new());
+        let stays = |steps: &Vec<Step>| !may_change(document, pattern, steps);
         for Demand { part, must } in on_it.flat_map(|invariant| invariant.expr.demands("self")) {
             let held = match must {
-                Must::BeOneOf(look) => way(look).and_then(|steps| document.values(&steps)).map(Held::OneOf),
-                Must::BeBelowSizeOf(look) => way(look).and_then(|steps| document.count(&steps)).map(Held::Below),
+                Must::BeOneOf(look) => {
+                    way(look).filter(stays).and_then(|steps| document.values(&steps)).map(Held::OneOf)
+                }
+                Must::BeBelowSizeOf(look) => {
+                    way(look).filter(stays).and_then(|steps| document.count(&steps)).map(Held::Below)
+                }
             };
             demands.0.extend(held.map(|held| (part, held)));
         }
@@ -116,6 +121,22 @@ fn way(look: Look) -> Option<Vec<Step>> {
         _ => return None,
     }
     Some(steps)
+}
+
+/// Whether a patch that writes by a grant may also change what is at a way, above it or below it: an invariant is asked
+/// about the document that all operations have made.
+fn may_change(document: &Document<'_>, grant: &Pattern, way: &[Step]) -> bool {
+    let touches = |pattern: &Pattern| {
+        let mut steps = pattern.tokens().iter().zip(way);
+        let is_deep = pattern.tokens().contains(&PatternToken::Deep);
+        is_deep
+            || steps.all(|(token, step)| match (token, step) {
+                (PatternToken::Literal(name), Step::Member(member)) => name == member,
+                _ => true,
+            })
+    };
+    let has_others = document.seat.worker.patch.max_ops > 1;
+    touches(grant) || has_others && document.seat.contract.write_patterns().any(touches)
 }
 
 /// Whether whatever is written by a grant on one pattern is an instance of the other.

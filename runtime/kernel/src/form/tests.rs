@@ -445,6 +445,54 @@ fn only_plain_regular_expressions_are_handed_on() {
     }
 }
 
+#[test]
+fn a_tuple_that_is_closed_can_be_written_whole() {
+    let pair = json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": false});
+    let schema = json!({"properties": {"pair": pair}});
+    let worker = json!({"agent": "llm", "reads": [""], "writes": [{"path": "/pair", "ops": ["add"]}]});
+    let form = Scene::new(&schema, &json!({}), &worker, 4000).form().schema;
+    let value = &form["properties"]["patch"]["items"]["properties"]["value"];
+    assert_eq!((&value["maxItems"], value["prefixItems"].as_array().map(Vec::len)), (&json!(2), Some(2)), "{value}");
+}
+
+#[test]
+fn alternatives_within_alternatives_are_not_multiplied_out_without_end() {
+    let mut deep = json!({"type": "integer"});
+    for _ in 0..16 {
+        deep = json!({"items": deep, "anyOf": [{"minItems": 1}, {"maxItems": 2}, {"minItems": 3}]});
+    }
+    let schema = json!({"properties": {"deep": deep}});
+    let worker = json!({"agent": "llm", "reads": [""], "writes": [{"path": "/deep", "ops": ["add"]}]});
+    let form = Scene::new(&schema, &json!({}), &worker, 6000).form().schema;
+    assert!(form.to_string().len() <= CHARS_MAX, "{form}");
+}
+
+#[test]
+fn what_a_patch_may_bring_along_itself_is_demanded_of_nothing() {
+    let list = json!({"type": "array", "items": {"type": "object"}});
+    let links = json!({"type": "array", "items": {"type": "object", "required": ["claim"]}});
+    let schema = json!({"properties": {"claims": list, "links": links, "tree": list}});
+    let invariants = json!([
+        {"name": "link", "for": "/links/*", "expr": "state.claims.exists(c, c.id == self.claim)"},
+        {"name": "tree", "for": "/tree/*", "expr": "state.tree.exists(t, t.id == self.parent)"},
+    ]);
+    let paths = |writes: &[&str], most: u32| {
+        let writes: Vec<Value> = writes.iter().map(|path| json!({"path": path, "ops": ["add"]})).collect();
+        let worker = json!({"agent": "llm", "reads": [""], "writes": writes, "patch": {"max_ops": most}});
+        let state = json!({"claims": [], "links": [], "tree": []});
+        let form = Scene::held(&schema, &state, &worker, &invariants, 6000).form().schema;
+        let items = form["properties"]["patch"]["items"].clone();
+        let branches = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);
+        let path = |branch: &Value| branch["properties"]["path"]["enum"][0].as_str().map(str::to_owned);
+        branches.iter().filter_map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&["/claims/-", "/links/-"], 2), ["/claims/-", "/links/-"]);
+    assert_eq!(paths(&["/tree/-"], 1), ["/tree/-"], "one that is its own parent");
+    // Where no claim can come along, there is none to link to.
+    assert_eq!(paths(&["/claims/-", "/links/-"], 1), ["/claims/-"]);
+    assert_eq!(paths(&["/links/-"], 2), [""; 0]);
+}
+
 /// The form of the value of a write at /answer under an invariant.
 fn of_answer(state: &Value, expr: &str) -> Value {
     let indices = json!({"type": "array", "items": {"type": "integer", "minimum": 0}});

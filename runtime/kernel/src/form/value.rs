@@ -12,6 +12,9 @@ use super::expression;
 
 /// The most alternatives that a schema is multiplied into.
 const ALTERNATIVES_MAX: usize = 16;
+/// The longest schema, as JSON, that is multiplied out; what is beside alternatives at one level may be such a product of
+/// the level below, so that without a limit each would be some times as long as the last.
+const MULTIPLIED_MAX: usize = 2 * super::CHARS_MAX;
 /// The largest count (of characters, elements, members) that is asked for; some decoders refuse to count further.
 const COUNT_MAX: u64 = 1000;
 /// The longest list of values of a part that is cut down.
@@ -105,7 +108,11 @@ pub(super) fn meet(one: Value, other: Value) -> Value {
             let pairs = branches(&one).into_iter().flat_map(|mine| {
                 theirs.iter().map(move |theirs| meet(mine.clone(), theirs.clone())).collect::<Vec<_>>()
             });
-            any(pairs.collect(), described)
+            let multiplied = any(pairs.collect(), described);
+            match multiplied.to_string().len() <= MULTIPLIED_MAX {
+                true => multiplied,
+                false => beside(one, Value::Object(other)),
+            }
         }
     }
 }
@@ -314,8 +321,11 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
             "additionalProperties" => below(value).unwrap_or(json!(false)),
             "items" => match below(value) {
                 Some(items) => items,
+                // Nothing stands behind the elements that are described one by one.
                 None => {
-                    done.insert("maxItems".into(), json!(0));
+                    let described = members.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
+                    let most = members.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
+                    done.insert("maxItems".into(), json!(most.min(described as u64)));
                     continue;
                 }
             },
