@@ -7,7 +7,9 @@
 use std::cell::Cell;
 use std::io;
 
+use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::de::SliceRead;
 use serde_json::map::Entry;
 use serde_json::{Deserializer, Map, Number, Value};
 
@@ -47,6 +49,23 @@ pub struct Refusal {
 /// # Errors
 /// `too_large`, `too_deep`, `duplicate_key`, `number_out_of_range` or `invalid_json`.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
+    bounded(text, limits, |strict, deserializer| strict.deserialize(deserializer))
+}
+
+/// Reads an object as [`parse`] does, but its own members in the order of the text, a name as often as it is there.
+///
+/// # Errors
+/// As [`parse`]; `invalid_json` for anything but an object, too.
+pub(crate) fn members(text: &[u8], limits: Limits) -> Result<Vec<(String, Value)>, Refusal> {
+    bounded(text, limits, |strict, deserializer| deserializer.deserialize_map(InOrder(strict)))
+}
+
+/// Reads a text within bounds, as `read` does.
+fn bounded<T>(
+    text: &[u8],
+    limits: Limits,
+    read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
+) -> Result<T, Refusal> {
     if text.len() > limits.bytes {
         return Err(Refusal {
             code: Code::TooLarge,
@@ -55,7 +74,7 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
         });
     }
     let out_of_bounds = scan(text, limits.depth.min(DEPTH_MAX));
-    match (read(text), out_of_bounds) {
+    match (whole(text, read), out_of_bounds) {
         (Ok(value), None) => Ok(value),
         (Ok(_), Some(refusal)) => Err(refusal),
         (Err(refusal), None) => Err(refusal),
@@ -265,13 +284,15 @@ pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Builds the value of a text, or says where its grammar breaks.
-fn read(text: &[u8]) -> Result<Value, Refusal> {
+/// Reads a text to its end, or says where its grammar breaks.
+fn whole<T>(
+    text: &[u8],
+    read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
+) -> Result<T, Refusal> {
     let repeated = Cell::new(None);
     let mut deserializer = Deserializer::from_slice(text);
-    let value = Strict { repeated: &repeated }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
+    let value =
+        read(Strict { repeated: &repeated }, &mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| {
         let offset = offset_of(&error, text);
         match repeated.take() {
@@ -384,6 +405,25 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
+/// Builds the members of an object in their order, each as [`Strict`] does.
+struct InOrder<'a>(Strict<'a>);
+
+impl<'de> Visitor<'de> for InOrder<'_> {
+    type Value = Vec<(String, Value)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            members.push((name, entries.next_value_seed(self.0)?));
+        }
+        Ok(members)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -395,6 +435,19 @@ mod tests {
 
     fn read_text(text: &str) -> Result<Value, (Code, usize)> {
         parse(text.as_bytes(), LIMITS).map_err(|refusal| (refusal.code, refusal.offset))
+    }
+
+    #[test]
+    fn members_in_order_may_repeat_and_what_is_below_them_may_not() {
+        let read = |text: &str| members(text.as_bytes(), LIMITS).map_err(|refusal| refusal.code);
+        let pair = |name: &str, value| (name.to_owned(), value);
+        let expected = vec![pair("b", json!(1)), pair("a", json!({"x": 2})), pair("b", json!([]))];
+        assert_eq!(read(r#"{"b": 1.0, "a": {"x": 2}, "b": []}"#), Ok(expected));
+        assert_eq!(read(r#"{"a": {"x": 1, "x": 2}}"#), Err(Code::DuplicateKey));
+        for text in ["[]", "1", "{\"a\": 1} x", ""] {
+            assert_eq!(read(text), Err(Code::InvalidJson), "{text}");
+        }
+        assert_eq!(read(&format!("{{\"a\": {}}}", nested(64))), Err(Code::TooDeep));
     }
 
     fn nested(levels: usize) -> String {

@@ -9,16 +9,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blueprint::{AgentKind, Freshness, Unit, Worker};
+use crate::blueprint::{AgentKind, Freshness, GrantOp, Unit, Worker};
 use crate::rejection::coded;
 
 /// Characters of a view that is not sliced: more are summarised all the same, as no model reads without end.
 pub const UNSLICED_CHARS: u32 = 64_000;
 
-/// The most tokens that a reply may have more because it says the whole of what was shown.
-const WHOLE_TOKENS_MAX: u32 = 16_384;
+/// The most tokens that a reply may have more because its author has to write out what patches would copy, or leave.
+const MORE_TOKENS_MAX: u32 = 16_384;
 /// Characters of JSON for each token that such a reply is given.
-const WHOLE_CHARS_PER_TOKEN: u32 = 3;
+const CHARS_PER_TOKEN: u32 = 3;
 
 coded! {
     /// A part of PatchBoard that can be left out.
@@ -117,6 +117,9 @@ impl Mode {
         if worker.agent != AgentKind::Llm {
             return worker;
         }
+        let interface = self.interface(&worker);
+        // Who cannot copy has to write out at most what it would be shown.
+        let mut chars = in_chars(&worker);
         if !self.has(Component::Slicing) {
             worker.reads = vec!["/*".to_owned()];
             worker.view.budget = UNSLICED_CHARS;
@@ -125,16 +128,43 @@ impl Mode {
         if self.is_baseline() {
             worker.freshness = Freshness::None;
         }
-        if self.interface(&worker) == Interface::Whole {
-            let chars = match worker.view.unit {
-                Unit::Chars => worker.view.budget,
-                Unit::Tokens => worker.view.budget.saturating_mul(4),
-            };
-            let more = (chars / WHOLE_CHARS_PER_TOKEN).min(WHOLE_TOKENS_MAX);
+        if interface == Interface::Whole {
+            chars = in_chars(&worker);
+        }
+        if interface != Interface::Patch {
+            let more = (chars / CHARS_PER_TOKEN).min(MORE_TOKENS_MAX);
             worker.limits.reply_tokens = worker.limits.reply_tokens.saturating_add(more);
+            for grant in &mut worker.writes {
+                grant.ops = without_copies(&grant.ops);
+            }
+        }
+        if !self.has(Component::Contracts) {
+            worker.writes.iter_mut().for_each(|grant| grant.approval = None);
         }
         worker
     }
+}
+
+/// The budget of a worker's view, in characters.
+const fn in_chars(worker: &Worker) -> u32 {
+    match worker.view.unit {
+        Unit::Chars => worker.view.budget,
+        Unit::Tokens => worker.view.budget.saturating_mul(4),
+    }
+}
+
+/// Operations of a grant where values cannot be taken from elsewhere: they are written.
+fn without_copies(ops: &[GrantOp]) -> Vec<GrantOp> {
+    let written = ops.iter().map(|op| match op {
+        GrantOp::Copy | GrantOp::Move => GrantOp::Add,
+        other => *other,
+    });
+    written.fold(Vec::new(), |mut ops, op| {
+        if !ops.contains(&op) {
+            ops.push(op);
+        }
+        ops
+    })
 }
 
 impl fmt::Display for Mode {

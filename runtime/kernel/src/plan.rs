@@ -148,7 +148,7 @@ impl Plan {
                 false => None,
             };
             let interface = mode.interface(&worker);
-            let fixed = Fixed::of(&worker, &schema, interface);
+            let fixed = Fixed::of(&worker, &schema, interface).beginning_with(&state.initial);
             let is_told = !is_ablated || mode.has(Component::Feedback);
             seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, open, interface, is_told, fixed });
         }

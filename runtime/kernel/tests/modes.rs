@@ -3,7 +3,6 @@
 mod played;
 
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
@@ -244,10 +243,56 @@ fn a_structured_blackboard_takes_what_it_is_given_and_tells_only_what_is_no_obje
 }
 
 #[test]
+fn a_structured_blackboard_appends_as_often_as_it_is_told_and_in_that_order() {
+    let mut played = board(Mode::Structured {});
+    let reply = r#"{"/notes/-": "b", "/notes/-": "a", "/notes/1": "c", "/notes/2": "d", "count": 1, "count": 2}"#;
+    assert_eq!(refusal(&mut played, reply), None);
+    let now = document(&played);
+    assert_eq!((&now["notes"], &now["count"]), (&json!(["b", "c", "d"]), &json!(2)));
+    assert_eq!(refusal(&mut played, r#"[{"op":"add","path":"/seen","value":1}]"#), None, "the world");
+    played.signal();
+    assert_eq!(refusal(&mut played, r#"{"plan": {"step": 1, "step": 2}}"#), Some((Stage::Syntax, Code::DuplicateKey)));
+    played.holds();
+}
+
+#[test]
+fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
+    let mut members = members();
+    members["workers"]["writer"]["writes"][1]["ops"] = json!(["copy"]);
+    members["workers"]["writer"]["view"] = json!({"budget": 6000});
+    members["workers"]["writer"]["limits"]["reply_tokens"] = json!(100);
+    let tokens = |mode: &Mode| {
+        let mut played = Played::in_mode(mode.clone(), members.clone());
+        played.signal();
+        let (told, view) = (played.instructions().to_owned(), played.view().to_owned());
+        let seat = &played.board.plan().seats["writer"];
+        let is_told_of_copies = told.contains("copy") || view.contains("copy");
+        assert_eq!(is_told_of_copies, *mode == Mode::default(), "{mode}: {told}{view}");
+        seat.worker.limits.reply_tokens
+    };
+    assert_eq!(tokens(&Mode::default()), 100);
+    for mode in [Mode::Plain {}, Mode::Structured {}, Mode::without([Component::Patch])] {
+        assert_eq!(tokens(&mode), 2100, "{mode}");
+    }
+}
+
+#[test]
+fn a_message_may_set_what_takes_several_lines_and_what_is_broken_sets_nothing() {
+    let mut played = board(Mode::Plain {});
+    assert!(played.view().contains(r#"The document at the beginning: {"count":0"#), "{}", played.view());
+    let message =
+        "I plan.\n/plan: {\n  \"goal\": \"h\",\n  \"step\": 2\n}\n/notes/-: [unfinished\n/notes/-: done\n/count: 3";
+    assert_eq!(refusal(&mut played, message), None);
+    let now = document(&played);
+    assert_eq!((&now["plan"], &now["notes"]), (&json!({"goal": "h", "step": 2}), &json!(["done"])));
+    assert_eq!(now["count"], 3);
+    played.holds();
+}
+
+#[test]
 fn a_plain_blackboard_keeps_messages_and_what_their_lines_set() {
     let mut played = board(Mode::Plain {});
     assert!(played.instructions().contains("/place: value"), "{}", played.instructions());
-    assert!(!played.view().contains("nobody may read this"), "there is no message yet");
     let message = "I count one note.\n- **/count: 1**\n/notes/-: milk, eggs\n`/plan: {\"goal\":\"h\"}`\n/nowhere/9/x";
     assert_eq!(refusal(&mut played, message), None);
     let now = document(&played);
@@ -324,6 +369,5 @@ fn a_question_to_a_person_is_about_the_patch_that_was_made_of_the_reply() {
     let outcome = played.give(answer).outcome;
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
     assert_eq!((document(&played)["count"].clone(), played.count(Kind::Committed)), (json!(1), 1));
-    assert!(played.board.wake_at().is_none_or(|at| at > Timestamp(0)));
     played.holds();
 }

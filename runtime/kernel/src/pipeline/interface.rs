@@ -3,7 +3,8 @@
 //! Everything after this sees patches only, so that journals, rules and histories are the same in every mode.
 
 use jsonptr::{Pointer, PointerBuf};
-use serde_json::{Map, Value, json};
+use serde::de::IgnoredAny;
+use serde_json::{Deserializer, Map, Value, json};
 
 use super::difference;
 use super::reply::{Reply, ReplyBody, Unwrapped};
@@ -34,11 +35,16 @@ pub(super) fn whole(seat: &Seat, body: &ReplyBody, basis: &Basis) -> Result<Unwr
     Ok(derived(patch, text))
 }
 
-/// Members that are merged into the document (RFC 7396). A name that begins with a slash is a JSON Pointer, at the end
-/// of which `-` appends.
+/// Members that are merged into the document (RFC 7396), one after the other. A name that begins with a slash is a JSON
+/// Pointer, at the end of which `-` appends, and may be there more than once.
 pub(super) fn merge(seat: &Seat, document: &Node, body: &ReplyBody) -> Result<Unwrapped, Vec<Violation>> {
     let text = body.text();
-    let members = object(&text, seat.worker.patch.max_bytes as usize)?;
+    let limits = Limits { bytes: seat.worker.patch.max_bytes as usize, depth: DEPTH_MAX };
+    let members = match json::members(text.as_bytes(), limits) {
+        Ok(members) => members,
+        // What is wrong with it as an object; if nothing is, it is none.
+        Err(refusal) => return Err(object(&text, limits.bytes).err().unwrap_or_else(|| vec![unread(&refusal)])),
+    };
     let before = document.to_value();
     let mut after = before.clone();
     for (name, value) in members {
@@ -117,28 +123,56 @@ fn object(text: &str, bytes: usize) -> Result<Map<String, Value>, Vec<Violation>
             let message = "a reply is one JSON object and nothing else";
             Err(vec![Violation::new(Code::NotAnObject, "", message)])
         }
-        Err(refusal) => {
-            let message = format!("{refusal}; a reply is one JSON object and nothing else");
-            Err(vec![Violation::new(refusal.code, "", message)])
-        }
+        Err(refusal) => Err(vec![unread(&refusal)]),
     }
 }
 
-/// Lines of the form `/place: value`; a value that is no JSON is a text. Marks around a line are passed over.
+fn unread(refusal: &json::Refusal) -> Violation {
+    Violation::new(refusal.code, "", format!("{refusal}; a reply is one JSON object and nothing else"))
+}
+
+/// Lines of the form `/place: value`; a value that is no JSON is a text. Marks around a line are passed over. An array or
+/// object may go on over further lines; one that is broken sets nothing.
 fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
-    let setting = |line: &str| {
-        let line = line.trim().trim_start_matches("- ").trim_matches(['`', '*', ' ']);
-        let (place, value) = line.split_once(':')?;
-        let place = place.trim_end_matches(['`', '*']);
-        if !place.starts_with('/') || place.contains(char::is_whitespace) {
-            return None;
-        }
-        let place = PointerBuf::parse(place).ok()?;
-        let value = value.trim().trim_start_matches(['`', '*']).trim_start();
-        let read = json::parse(value.as_bytes(), Limits { bytes, depth: DEPTH_MAX });
-        Some((place, read.unwrap_or_else(|_| value.into())))
-    };
-    text.lines().filter_map(setting).collect()
+    let limits = Limits { bytes, depth: DEPTH_MAX };
+    let mut settings = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let found = setting(line);
+        rest = match found {
+            Some((place, value)) if value.starts_with(['{', '[']) => {
+                let colon = line.find(':').unwrap_or(0);
+                let from = colon + line[colon..].find(['{', '[']).unwrap_or(0);
+                let mut values = Deserializer::from_str(&rest[from..]).into_iter::<IgnoredAny>();
+                let end = matches!(values.next(), Some(Ok(_))).then(|| from + values.byte_offset());
+                let read = end.and_then(|end| json::parse(&rest.as_bytes()[from..end], limits).ok());
+                settings.extend(read.map(|value| (place, value)));
+                match end.and_then(|end| rest[end..].find('\n').map(|newline| end + newline + 1)) {
+                    Some(next) => &rest[next..],
+                    None if end.is_some() => "",
+                    None => after,
+                }
+            }
+            Some((place, value)) => {
+                settings.push((place, json::parse(value.as_bytes(), limits).unwrap_or_else(|_| value.into())));
+                after
+            }
+            None => after,
+        };
+    }
+    settings
+}
+
+/// The place that a line sets, and the value's text.
+fn setting(line: &str) -> Option<(PointerBuf, &str)> {
+    let line = line.trim().trim_start_matches("- ").trim_matches(['`', '*', ' ']);
+    let (place, value) = line.split_once(':')?;
+    let place = place.trim_end_matches(['`', '*']);
+    if !place.starts_with('/') || place.contains(char::is_whitespace) {
+        return None;
+    }
+    Some((PointerBuf::parse(place).ok()?, value.trim().trim_start_matches(['`', '*']).trim_start()))
 }
 
 /// RFC 7396 for one member.

@@ -5,11 +5,11 @@ use crate::tree::Node;
 
 use super::text;
 
-/// The task and the messages, in at most `limit` characters.
-pub(super) fn show(state: &Node, limit: usize) -> String {
+/// The task, what the document was at the beginning, and the messages, in at most `limit` characters.
+pub(super) fn show(state: &Node, beginning: &str, limit: usize) -> String {
     let request =
         state.child("request").map(|request| format!("The task: {}\n", text::whole_json(&request.to_value())));
-    let mut task = request.unwrap_or_default();
+    let mut task = request.unwrap_or_default() + beginning;
     text::cut(&mut task, limit / 2);
     let mut left = limit.saturating_sub(text::chars(&task));
     let mut kept = Vec::new();

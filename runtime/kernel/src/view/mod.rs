@@ -156,6 +156,8 @@ pub struct Fixed {
     appends: Vec<Pattern>,
     unit: Unit,
     interface: Interface,
+    /// What a board of messages is begun with, as one line; empty for others.
+    beginning: String,
 }
 
 impl Fixed {
@@ -169,7 +171,7 @@ impl Fixed {
         Self {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
-            grants: render::grants(&worker.writes, fragment, Detail::Full),
+            grants: render::grants(&worker.writes, interface, fragment, Detail::Full),
             reminder: match interface {
                 Interface::Patch => render::reminder(&worker.writes),
                 Interface::Whole => render::WHOLE_REMINDER.to_owned(),
@@ -178,7 +180,18 @@ impl Fixed {
             },
             unit: worker.view.unit,
             interface,
+            beginning: String::new(),
         }
+    }
+
+    /// The same for boards that begin with a document: where only messages are shown, it is the first.
+    #[must_use]
+    pub(crate) fn beginning_with(mut self, initial: &Value) -> Self {
+        let is_told = self.interface == Interface::Message && initial.as_object().is_some_and(|all| !all.is_empty());
+        if is_told {
+            self.beginning = format!("The document at the beginning: {}\n", text::whole_json(initial));
+        }
+        self
     }
 
     /// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the
@@ -238,9 +251,7 @@ impl Parts<'_> {
             + text::chars(render::WOKEN_HEADING)
             + text::chars(&woken);
         // A breaker may have cut the budget below what the blueprint was checked with: then less is said of the grants.
-        let shorter = [Detail::NoFragments, Detail::Bare];
-        let shorter =
-            shorter.into_iter().map(|detail| Cow::Owned(render::grants(&self.worker.writes, &|_| None, detail)));
+        let shorter = [Detail::NoFragments, Detail::Bare].into_iter().map(|detail| Cow::Owned(self.grants(detail)));
         let mut grants = std::iter::once(Cow::Borrowed(self.fixed.grants.as_str())).chain(shorter);
         let Some(grants) = grants.find(|grants| text::chars(grants) + fixed <= self.limit) else {
             return self.nothing_fits(&woken);
@@ -253,7 +264,7 @@ impl Parts<'_> {
             Interface::Patch => {}
             Interface::Whole | Interface::Merge => return self.as_object(&grants, &feedback, &woken, left, trigger),
             Interface::Message => {
-                let mut messages = messages::show(self.state, left);
+                let mut messages = messages::show(self.state, &self.fixed.beginning, left);
                 if messages.is_empty() {
                     messages.push_str(NOTHING);
                 }
@@ -282,6 +293,11 @@ impl Parts<'_> {
         }
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
         self.view(text, shown, is_invited)
+    }
+
+    /// What may be written, without the schemas there.
+    fn grants(&self, detail: Detail) -> String {
+        render::grants(&self.worker.writes, self.fixed.interface, &|_| None, detail)
     }
 
     fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {
@@ -346,7 +362,7 @@ impl Parts<'_> {
     /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
     fn nothing_fits(&self, woken: &str) -> View {
         let mut text = [render::WOKEN_HEADING, woken].concat();
-        text.insert_str(0, &render::grants(&self.worker.writes, &|_| None, Detail::Bare));
+        text.insert_str(0, &self.grants(Detail::Bare));
         text::cut(&mut text, self.limit);
         let Shown { summarised, mut items, .. } = self.choose(0, 0, None, &[]);
         if self.is_explained {

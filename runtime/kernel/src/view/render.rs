@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use crate::blueprint::WriteGrant;
+use crate::mode::Interface;
 use crate::pattern::Pattern;
 
 use super::text;
@@ -51,15 +52,24 @@ pub(super) enum Detail {
     Bare,
 }
 
-/// What may be written, one grant after another.
-pub(super) fn grants(grants: &[WriteGrant], fragment: &dyn Fn(&Pattern) -> Option<Value>, detail: Detail) -> String {
+/// What may be written, one grant after another. Who answers with values is told of no operations.
+pub(super) fn grants(
+    grants: &[WriteGrant],
+    interface: Interface,
+    fragment: &dyn Fn(&Pattern) -> Option<Value>,
+    detail: Detail,
+) -> String {
     let mut out = WRITE_HEADING.to_owned();
     if grants.is_empty() {
         out.push_str("Nothing.\n");
     }
     for grant in grants {
-        let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
-        out.push_str(&format!("{}: {}\n", text::name(&grant.path), ops.join(", ")));
+        out.push_str(&text::name(&grant.path));
+        if matches!(interface, Interface::Patch | Interface::Whole) {
+            let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
+            out.push_str(&format!(": {}", ops.join(", ")));
+        }
+        out.push('\n');
         if grant.approval.is_some() {
             out.push_str("  a person must agree first\n");
         }
