@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use crate::blueprint::Approval;
+use crate::blueprint::{Approval, Freshness};
 use crate::contract::Contract;
 use crate::event::Change;
 use crate::freshness::{self, Context, Targets};
@@ -31,6 +31,7 @@ use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
 use crate::tree::Since;
 
 pub(crate) use interface::MESSAGES;
+use reply::Unwrapped;
 pub(crate) use reply::fingerprint;
 pub use reply::{Reply, ReplyBody};
 
@@ -84,7 +85,22 @@ pub fn judge(
     context: &Context<'_>,
 ) -> Verdict {
     let seat = plan.seats.get(worker);
-    match judge_stages(plan, state, seat, worker, body, interface, context) {
+    let read = read(state, seat, worker, body, interface, context);
+    let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
+    told(plan, seat, read.and_then(|unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context)))
+}
+
+/// Judges again what a person has agreed to: the patch that was put to that person, whatever it was made of. Nothing that
+/// it rests on may have changed since (SPEC section 3), however little freshness its author is asked for.
+pub fn judge_agreed(plan: &Plan, state: &State, worker: &WorkerName, reply: Reply, context: &Context<'_>) -> Verdict {
+    let seat = plan.seats.get(worker);
+    let unwrapped = Unwrapped { reply, lifted: Vec::new() };
+    told(plan, seat, judge_stages(plan, state, seat, worker, unwrapped, true, context))
+}
+
+/// A verdict with what its author may know.
+fn told(plan: &Plan, seat: Option<&Seat>, verdict: Result<Verdict, Refused>) -> Verdict {
+    match verdict {
         Ok(verdict) => verdict,
         Err(Refused { mut rejection, written, contested }) => {
             if let Some(seat) = seat {
@@ -157,28 +173,36 @@ fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBu
         .collect()
 }
 
-fn judge_stages(
-    plan: &Plan,
+/// A reply as a patch and what is around it.
+fn read(
     state: &State,
     seat: Option<&Seat>,
     worker: &WorkerName,
     body: &ReplyBody,
     interface: Interface,
     context: &Context<'_>,
-) -> Result<Verdict, Refused> {
+) -> Result<Unwrapped, Vec<Violation>> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
-    let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
-
-    let syntax = |violations| refuse(Stage::Syntax, violations);
-    let unwrapped = match (interface, seat, context.basis) {
+    match (interface, seat, context.basis) {
         (Interface::Whole, Some(seat), Some(basis)) => interface::whole(seat, body, basis),
         (Interface::Merge, Some(seat), _) => interface::merge(seat, state.root(), body),
         (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
         (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => reply::read(body, patch_limits),
-    };
-    let unwrapped = unwrapped.map_err(syntax)?;
-    let judged = judge_reply(plan, state, seat, worker, &unwrapped.reply, context);
+    }
+}
+
+/// `is_agreed`: whether a person has agreed to it.
+fn judge_stages(
+    plan: &Plan,
+    state: &State,
+    seat: Option<&Seat>,
+    worker: &WorkerName,
+    unwrapped: Unwrapped,
+    is_agreed: bool,
+    context: &Context<'_>,
+) -> Result<Verdict, Refused> {
+    let judged = judge_reply(plan, state, seat, worker, &unwrapped.reply, is_agreed, context);
     // Operations are named as the reply has them.
     let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
     let judged = judged.map_err(|mut refused| {
@@ -208,6 +232,7 @@ fn judge_reply(
     seat: Option<&Seat>,
     worker: &WorkerName,
     reply: &Reply,
+    is_agreed: bool,
     context: &Context<'_>,
 ) -> Result<Option<Judged>, Refused> {
     let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
@@ -266,7 +291,10 @@ fn judge_reply(
     inapplicable.extend(reply.expand.iter().filter(missing).map(|place| {
         Violation::new(Code::PathNotFound, place, "there is nothing to be shown; name a place, like /claims/3")
     }));
-    let inputs = freshness::Inputs { mode: seat.worker.freshness, contract: &seat.contract, state, context };
+    let least = if is_agreed { Freshness::Reads } else { Freshness::None };
+    let own = seat.worker.freshness;
+    let (mode, wants_seen) = (own.max(least), own != Freshness::None);
+    let inputs = freshness::Inputs { mode, wants_seen, contract: &seat.contract, state, context };
     let conflict = match is_unchecked {
         true => freshness::Conflict::default(),
         false => freshness::judge(&inputs, &targets.into_vec()),

@@ -58,6 +58,58 @@ fn refused(outcome: &Outcome) -> (Stage, Code) {
     }
 }
 
+/// A clerk who is asked for no freshness, and writes what bob or carol must agree to.
+fn careless() -> Played {
+    let grants = json!([
+        {"path": "/x", "ops": ["add"], "approval": {"by": "bob"}},
+        {"path": "/x", "ops": ["replace"], "approval": {"by": "carol"}},
+        {"path": "/pub", "ops": ["add", "copy"], "approval": {"by": "bob"}},
+    ]);
+    let mut played = Played::new(json!({
+        "state": {"schema": {"type": "object"}, "initial": {"y": "harmless"}},
+        "workers": {
+            "bob": {"agent": "human"},
+            "carol": {"agent": "human"},
+            "clerk": {"agent": "llm", "reads": ["/y"], "freshness": "none", "writes": grants},
+            "other": {"agent": "llm", "writes": [{"path": "/x", "ops": ["add"]}, {"path": "/y", "ops": ["replace"]}]},
+        },
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "clerk"},
+            {"name": "beside", "trigger": {"signal": "beside"}, "run": "other"},
+        ],
+    }));
+    played.signal();
+    played
+}
+
+#[test]
+fn what_a_person_has_agreed_to_is_what_it_was_when_the_person_was_asked() {
+    for (asked, beside) in [
+        (json!([{"op": "add", "path": "/x", "value": 1}]), json!([{"op": "add", "path": "/x", "value": "another's"}])),
+        (
+            json!([{"op": "copy", "from": "/y", "path": "/pub"}]),
+            json!([{"op": "replace", "path": "/y", "value": "other"}]),
+        ),
+    ] {
+        for is_changed in [false, true] {
+            let mut played = careless();
+            let outcome = played.answer(asked.clone(), None);
+            assert!(matches!(outcome, Outcome::AwaitingApproval { .. }), "{asked}: {outcome:?}");
+            if is_changed {
+                played.give(Input::Signal { name: "beside".into(), value: Value::Null });
+                assert!(matches!(played.answer(beside.clone(), None), Outcome::Committed { .. }), "{beside}");
+            }
+            let of = question(&played);
+            let outcome = answer(&mut played, of, "bob", true);
+            match is_changed {
+                false => assert!(matches!(outcome, Outcome::Committed { .. }), "{asked}: {outcome:?}"),
+                true => assert_eq!(refused(&outcome).0, Stage::Freshness, "{asked}"),
+            }
+            played.holds();
+        }
+    }
+}
+
 #[test]
 fn what_is_agreed_to_is_committed_and_only_then_the_rule_is_complete() {
     let mut played = office(json!({}));

@@ -359,15 +359,22 @@ fn a_question_to_a_person_is_about_the_patch_that_was_made_of_the_reply() {
     let mut members = members();
     members["workers"]["boss"] = json!({"agent": "human"});
     members["workers"]["writer"]["writes"][2]["approval"] = json!({"by": "boss"});
+    // What limits patches limits nobody who writes none.
+    members["workers"]["writer"]["patch"] = json!({"max_ops": 2, "intent": "required"});
     let mut played = Played::in_mode(Mode::without([Component::Patch]), members);
     played.signal();
-    let reply = r#"{"count":1,"notes":[],"plan":{"goal":"g","step":1}}"#;
+    let call = played.calls[0].clone();
+    let reply = r#"{"count":1,"notes":["a","b"],"plan":{"goal":"g","step":1}}"#;
     assert!(matches!(played.says(reply), Outcome::AwaitingApproval { .. }));
     let (of, question) = played.board.pending().iter().next().map(|(of, it)| (*of, it.clone())).expect("a question");
-    assert_eq!(question.patch, json!([{"op": "replace", "path": "/count", "value": 1}]));
+    let replace = json!({"op": "replace", "path": "/count", "value": 1});
+    let append = |note| json!({"op": "add", "path": "/notes/-", "value": note});
+    assert_eq!(question.patch, json!([replace, append("a"), append("b")]));
     let answer = Input::Answer { of, by: "boss".into(), digest: question.digest, agrees: true, reason: None };
     let outcome = played.give(answer).outcome;
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
     assert_eq!((document(&played)["count"].clone(), played.count(Kind::Committed)), (json!(1), 1));
+    played.calls.insert(0, call);
+    assert!(matches!(played.says(reply), Outcome::Duplicate(_)), "the same reply once more");
     played.holds();
 }

@@ -113,7 +113,7 @@ impl Board {
                     self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
-                let question = Pending { by, approver, expires, digest, patch, intent, expand };
+                let question = Pending { by, approver, expires, digest, patch, intent, expand, written };
                 Arc::make_mut(&mut self.pending).insert(seq, question);
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Asked);
             }

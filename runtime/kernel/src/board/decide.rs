@@ -20,7 +20,6 @@ use crate::freshness;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::invariant;
 use crate::ledger::Usage;
-use crate::mode::Interface;
 use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::record::{
@@ -141,30 +140,33 @@ impl Draft<'_> {
                 (Author { worker, attempt: None, token, base, usage, approval: None }, None)
             }
         };
-        let verdict = self.judge(&by, &reply);
+        let board = &*self.board;
+        let asked = by.attempt.is_some().then(|| board.plan.seats.get(&by.worker)).flatten();
+        let interface = asked.map(|seat| seat.interface).unwrap_or_default();
+        let verdict = self.in_context(&by, |context| {
+            pipeline::judge(&board.plan, &board.state, &by.worker, &reply, interface, context)
+        });
         self.conclude(by, branch, &reply, verdict);
     }
 
-    /// What the pipeline says of a reply now.
-    fn judge(&self, by: &Author, reply: &ReplyBody) -> pipeline::Verdict {
+    /// What the pipeline says of a proposal now.
+    fn in_context(
+        &self,
+        by: &Author,
+        judge: impl FnOnce(&freshness::Context<'_>) -> pipeline::Verdict,
+    ) -> pipeline::Verdict {
         let board = &*self.board;
         let reservations = board.reservations.at(self.at);
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let open = invocation.and_then(|invocation| board.scheduler.open().get(&invocation));
-        let context = freshness::Context {
+        judge(&freshness::Context {
             base: by.base,
             basis: open.map(|open| &*open.basis),
             invocation,
             expansions_left: open.map_or(0, |open| open.queued.expansion.left()),
             reservations: &reservations,
             commits: &board.commits,
-        };
-        // What a person has agreed to is the patch, whatever it was made of.
-        let interface = match (open, by.approval) {
-            (Some(open), None) => board.plan.seats[&open.queued.branch.worker].interface,
-            (None, _) | (_, Some(_)) => Interface::Patch,
-        };
-        pipeline::judge(&board.plan, &board.state, &by.worker, reply, interface, &context)
+        })
     }
 
     /// Records what comes of a proposal, and what follows.

@@ -229,6 +229,9 @@ pub struct Pending {
     pub intent: Option<String>,
     /// JSON Pointers of the places that its author asked to be shown.
     pub expand: Vec<String>,
+    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
 }
 
 /// Everything one input caused, to be made durable before anything of it is visible or acted upon.

@@ -495,7 +495,8 @@ fn what_a_patch_may_bring_along_itself_is_demanded_of_nothing() {
 
 /// The form of the value of a write at /answer under an invariant.
 fn of_answer(state: &Value, expr: &str) -> Value {
-    let indices = json!({"type": "array", "items": {"type": "integer", "minimum": 0}});
+    let index = json!({"type": "integer", "minimum": 0});
+    let indices = json!({"type": "array", "items": index, "uniqueItems": true, "maxItems": 5});
     let answer = json!({"type": "object", "required": ["of"], "properties": {"of": indices, "by": {"type": "string"}}});
     let schema = json!({"properties": {"answer": answer, "list": {"type": "array"}, "names": {"type": "object"}}});
     let invariants = json!([{"name": "held", "for": "/answer", "expr": expr}]);
@@ -511,6 +512,7 @@ fn parts_of_a_value_are_held_to_what_an_invariant_says_of_them() {
     let of = |expr: &str| of_answer(&state, expr);
     let below = of("self.of.all(i, i < size(state.list)) && (!has(self.by) || self.by in state.list)");
     assert_eq!(below["of"]["items"]["exclusiveMaximum"], 2);
+    assert_eq!((&below["of"]["maxItems"], &of("true")["of"]["maxItems"]), (&json!(2), &json!(5)), "none twice");
     assert_eq!(below["by"]["enum"], json!(["ann", "bob"]));
     let none = of_answer(&json!({"list": [], "names": {}}), "self.of.all(i, i < size(state.list))");
     assert_eq!(none["of"]["maxItems"], 0, "{none}");

@@ -222,17 +222,32 @@ fn keywords(mut one: Map<String, Value>, mut other: Map<String, Value>) -> Value
     if rest.is_empty() { Value::Object(joined) } else { beside(joined, Value::Object(rest)) }
 }
 
+/// How many values satisfy a schema, if they can be counted.
+fn count(schema: &Value) -> Option<u64> {
+    let schema = schema.as_object()?;
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.len() as u64);
+    }
+    let (least, most) = integers(schema).filter(|(least, most)| least.is_finite() && most.is_finite())?;
+    Some((most - least) as u64 + 1)
+}
+
 /// Whether a schema of integers leaves any.
 fn has_integers(schema: &Map<String, Value>) -> bool {
+    integers(schema).is_none_or(|(least, most)| least <= most)
+}
+
+/// The least and the largest integer of a schema of integers.
+fn integers(schema: &Map<String, Value>) -> Option<(f64, f64)> {
     if schema.get("type").is_none_or(|kind| kind != "integer") {
-        return true;
+        return None;
     }
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
     let above = bound("exclusiveMinimum").map(|bound| bound.floor() + 1.0);
     let below = bound("exclusiveMaximum").map(|bound| bound.ceil() - 1.0);
     let least = bound("minimum").into_iter().chain(above).fold(f64::NEG_INFINITY, f64::max);
     let most = bound("maximum").into_iter().chain(below).fold(f64::INFINITY, f64::min);
-    least <= most
+    Some((least.ceil(), most.floor()))
 }
 
 /// The members that two schemas of objects describe; takes them out of both.
@@ -342,6 +357,13 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
             _ => value.clone(),
         };
         done.insert(keyword.clone(), value);
+    }
+    // No decoder remembers which elements it has written, but each can count.
+    if members.get("uniqueItems") == Some(&json!(true))
+        && let Some(values) = members.get("items").and_then(count)
+    {
+        let most = done.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
+        done.insert("maxItems".into(), json!(most.min(values)));
     }
     // Some decoders write only the members that are described.
     if let Some(required) = members.get("required").and_then(Value::as_array) {

@@ -88,8 +88,10 @@ pub struct Context<'a> {
 
 /// A proposal and what it is judged against.
 pub(crate) struct Inputs<'a> {
-    /// What the blueprint wants checked.
+    /// What is checked: what the blueprint wants, or more.
     pub(crate) mode: Freshness,
+    /// Whether what its author could have seen, and was not shown, may not be written over.
+    pub(crate) wants_seen: bool,
     /// The author's contract.
     pub(crate) contract: &'a Contract,
     /// The committed state.
@@ -195,7 +197,7 @@ impl Report<'_> {
                 }
             },
         };
-        if changes.is_empty() {
+        if changes.is_empty() && self.inputs.wants_seen {
             self.check_seen(target);
         }
         let code = if action == Action::Copies { Code::StaleRead } else { Code::StaleTarget };

@@ -58,7 +58,8 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
         reservations: &Reservations::default(),
         commits: &Nobody,
     };
-    let inputs = Inputs { mode, contract: &contract.expect("a contract"), state: now, context: &context };
+    let inputs =
+        Inputs { mode, wants_seen: true, contract: &contract.expect("a contract"), state: now, context: &context };
     judge(&inputs, &targets(now, patch))
 }
 

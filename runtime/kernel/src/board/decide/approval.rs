@@ -8,7 +8,7 @@ use crate::blueprint::Approval as Demand;
 use crate::board::{Outcome, Pending};
 use crate::breaker::Branch;
 use crate::id::Seq;
-use crate::pipeline::{self, Reply, ReplyBody};
+use crate::pipeline::{self, Reply, Verdict};
 use crate::record::{Answer, Approval, Author, Body};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
@@ -41,6 +41,7 @@ impl Draft<'_> {
                 return;
             }
         };
+        let approver = question.approver.clone();
         let (by, branch, reply) = self.taken_up(answer.of, question);
         let denied = (!answer.agrees).then(|| {
             let reason = answer.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -49,12 +50,27 @@ impl Draft<'_> {
         self.push(Body::Answer(answer));
         match denied {
             Some(rejection) => {
-                self.reject(by, branch, &reply, rejection, Vec::new());
+                self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
                 self.go_on();
             }
             None => {
-                let verdict = self.judge(&by, &reply);
-                self.conclude(by, branch, &reply, verdict);
+                let body = reply.to_body();
+                let board = &*self.board;
+                let verdict = self.in_context(&by, |context| {
+                    pipeline::judge_agreed(&board.plan, &board.state, &by.worker, reply, context)
+                });
+                let verdict = match verdict {
+                    // Whom it needs follows from what is there now.
+                    Verdict::Accepted(accepted) if accepted.approval.as_ref().is_some_and(|it| it.by != approver) => {
+                        let message = "it needs another person's word now; propose it again".to_owned();
+                        Verdict::Rejected {
+                            rejection: approval(Code::ApprovalMismatch, message),
+                            contested: Vec::new(),
+                        }
+                    }
+                    verdict => verdict,
+                };
+                self.conclude(by, branch, &body, verdict);
             }
         }
     }
@@ -64,7 +80,7 @@ impl Draft<'_> {
         let Some(question) = self.board.pending.get(&seq).cloned() else { return };
         let message = format!("{} did not answer in time", question.approver);
         let (by, branch, reply) = self.taken_up(seq, question);
-        self.reject(by, branch, &reply, approval(Code::ApprovalExpired, message), Vec::new());
+        self.reject(by, branch, &reply.to_body(), approval(Code::ApprovalExpired, message), Vec::new());
     }
 
     /// The question that an answer is to, if it counts.
@@ -91,12 +107,12 @@ impl Draft<'_> {
     }
 
     /// Whose proposal it is, of which branch, and the proposal. What it cost was told when it was put to the person.
-    fn taken_up(&self, seq: Seq, question: Pending) -> (Author, Option<Branch>, ReplyBody) {
-        let Pending { by, patch, intent, expand, .. } = question;
+    fn taken_up(&self, seq: Seq, question: Pending) -> (Author, Option<Branch>, Reply) {
+        let Pending { by, patch, intent, expand, written, .. } = question;
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
         let branch = open.map(|open| open.queued.branch.clone());
         let by = Author { usage: None, approval: Some(seq), ..by };
-        (by, branch, Reply { patch, intent, expand, written: None }.to_body())
+        (by, branch, Reply { patch, intent, expand, written })
     }
 }
 
