@@ -61,7 +61,7 @@ fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_i
     let world = |observation: &str, status: &str| {
         vec![
             json!({"op": "add", "path": "/observation", "value": observation}),
-            json!({"op": "replace", "path": "/admissible", "value": ["look", "use lamp"]}),
+            json!({"op": "replace", "path": "/admissible", "value": ["use lamp"]}),
             json!({"op": "replace", "path": "/status", "value": status}),
         ]
     };

@@ -16,6 +16,8 @@ import sys
 import tempfile
 
 STEPS_MAX = 20
+# What the game admits everywhere and nothing is won by; small models prefer it to going anywhere. It is not offered.
+IDLE = {"examine", "help", "inventory", "look"}
 NOTHING = "Nothing happens."
 GOAL = "Your task is to:"
 
@@ -68,7 +70,8 @@ class Game:
 
     @property
     def admissible(self):
-        return sorted(command.strip() for command in self.now["admissible_commands"])
+        commands = sorted(command.strip() for command in self.now["admissible_commands"])
+        return [command for command in commands if command.split()[0] not in IDLE]
 
     @property
     def status(self):
