@@ -72,7 +72,9 @@ impl DraftArguments {
     }
 
     /// What is asked of the architect.
-    pub(crate) fn brief(&self, request: &str, wants_input: bool) -> Result<Brief, Failure> {
+    ///
+    /// A board's request may be given with it, in which documents have a place; else the model writes it if `wants_input`.
+    pub(crate) fn brief(&self, request: &str, input: Option<Value>, wants_input: bool) -> Result<Brief, Failure> {
         let request = match request.strip_prefix('@') {
             Some(file) => text_of(Path::new(file)).map_err(|why| unreadable(Path::new(file), &why))?,
             None => request.to_owned(),
@@ -91,7 +93,11 @@ impl DraftArguments {
             let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             Ok(Document { title, text })
         });
-        Ok(Brief { request, documents: documents.collect::<Result<_, Failure>>()?, wants_input })
+        let documents = documents.collect::<Result<Vec<_>, Failure>>()?;
+        if let Some(input) = &input {
+            takes_documents(input, &documents)?;
+        }
+        Ok(Brief { request, documents, input, wants_input })
     }
 
     /// Asks the architect, telling how it goes.
@@ -112,7 +118,7 @@ impl DraftArguments {
         let settings = &seats.config().architect;
         let terms = settings.terms();
         let terms = Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms };
-        let schema = form::schema(&terms, brief.wants_input);
+        let schema = form::schema(&terms, brief.wants_input && brief.input.is_none());
         let ask = async |prompt: &_| {
             output.note("the architect writes …");
             let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
@@ -239,16 +245,16 @@ pub(crate) fn designed(design: &Design) -> Designed {
     Designed { calls, usage, repairs, prompts }
 }
 
-/// A request with the documents put in.
-pub(crate) fn with_documents(mut request: Value, brief: &Brief) -> Result<Value, Failure> {
-    if brief.documents.is_empty() {
-        return Ok(request);
-    }
-    let Some(members) = request.as_object_mut() else {
-        return Err(Failure::refused("bad_request", "documents have no place in a --request that is no object"));
+/// Refuses a request in which documents have no place.
+fn takes_documents(request: &Value, documents: &[Document]) -> Result<(), Failure> {
+    let why = match request {
+        _ if documents.is_empty() => return Ok(()),
+        Value::Null => return Ok(()),
+        Value::Object(members) if !members.contains_key("documents") => return Ok(()),
+        Value::Object(_) => "--request has a member `documents` already, which --documents would replace",
+        _ => "documents have no place in a --request that is no object",
     };
-    members.insert("documents".to_owned(), json!(brief.documents));
-    Ok(request)
+    Err(Failure::refused("bad_request", why).help("give documents in one of the two ways"))
 }
 
 /// The error of a person who does not agree.

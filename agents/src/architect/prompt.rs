@@ -26,6 +26,21 @@ const DOCUMENTS_MAX: usize = 12;
 /// Characters of each that are shown.
 const EXCERPT_MAX: usize = 160;
 
+/// Characters of what the user supplies that are shown.
+const INPUT_MAX: usize = 1200;
+
+/// Characters of a text in it.
+const SKETCH_TEXT_MAX: usize = 160;
+
+/// Elements of a list in it.
+const SKETCH_ITEMS_MAX: usize = 3;
+
+/// Members of an object in it.
+const SKETCH_MEMBERS_MAX: usize = 32;
+
+/// How deep it is shown.
+const SKETCH_DEPTH_MAX: usize = 6;
+
 /// Findings that the model is told at once.
 const FINDINGS_MAX: usize = 10;
 
@@ -110,7 +125,16 @@ fn task(brief: &Brief, terms: &Terms, last: Option<&Round>) -> String {
     if !brief.documents.is_empty() {
         describe(brief, &mut text);
     }
-    if brief.wants_input {
+    if let Some(input) = &brief.input {
+        let documents =
+            if brief.documents.is_empty() { "" } else { ", with room for `documents`, which the program adds" };
+        let _ = write!(
+            text,
+            "\nThe user supplies this at /request (long texts and lists are cut):\n{}\n`request` is a schema that it fits{documents}.\n",
+            cut(&sketch(input, 0).to_string(), INPUT_MAX)
+        );
+    }
+    if brief.asks_for_input() {
         let documents = if brief.documents.is_empty() { "" } else { ", without `documents`, which the program adds" };
         let _ = write!(
             text,
@@ -128,6 +152,25 @@ fn task(brief: &Brief, terms: &Terms, last: Option<&Round>) -> String {
     }
     text.push_str("\nWrite the blueprint for this request.\n");
     text
+}
+
+/// A value whose long texts and lists are cut: what one must know of it to write its schema.
+fn sketch(value: &Value, depth: usize) -> Value {
+    match value {
+        Value::String(text) => cut(text, SKETCH_TEXT_MAX).into(),
+        Value::Array(_) | Value::Object(_) if depth == SKETCH_DEPTH_MAX => "[cut]".into(),
+        Value::Array(items) => {
+            let few = items.iter().take(SKETCH_ITEMS_MAX).map(|item| sketch(item, depth + 1));
+            let more = items.len().checked_sub(SKETCH_ITEMS_MAX + 1).map(|more| format!("[{} more]", more + 1).into());
+            few.chain(more).collect()
+        }
+        Value::Object(members) => members
+            .iter()
+            .take(SKETCH_MEMBERS_MAX)
+            .map(|(name, value)| (cut(name, SKETCH_TEXT_MAX), sketch(value, depth + 1)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
 }
 
 fn describe(brief: &Brief, text: &mut String) {
@@ -197,7 +240,7 @@ mod tests {
     #[test]
     fn the_whole_prompt_leaves_room_for_an_answer_in_a_small_context() {
         let document = Document { title: "t".repeat(200), text: "word ".repeat(1000) };
-        let mut brief = Brief { request: "Answer.".into(), documents: Vec::new(), wants_input: true };
+        let mut brief = Brief { request: "Answer.".into(), wants_input: true, ..Brief::default() };
         let chars = |brief: &Brief| {
             let prompt = of(brief, &Terms::default(), None);
             prompt.system.chars().count() + prompt.user.chars().count()

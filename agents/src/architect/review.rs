@@ -14,9 +14,9 @@ use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Failure;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Brief, Caps, Design, Round, Terms, form};
+use super::{Brief, Caps, Design, Round, Terms, form, with_documents};
 use crate::llm::reply::unfence;
 use crate::one_line;
 use crate::ordered::Ordered;
@@ -200,29 +200,26 @@ fn reads_documents(blueprint: &Blueprint) -> bool {
 
 /// What the board will be given at `/request`, with the documents put in, if it fits.
 fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Option<Value>, Vec<Diagnostic>> {
-    const HELP: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
-                        {title, text}, for which `request` must leave room.";
+    const WRITTEN: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
+                           {title, text}, for which `request` must leave room.";
+    const GIVEN: &str = "What the user supplies is as it is: `request` must be a schema that it fits, with room for \
+                         `documents`, a list of {title, text}, if there are any.";
+    let (place, help) = if brief.asks_for_input() { ("/input", WRITTEN) } else { ("/request", GIVEN) };
     let bad = |violations: Vec<Violation>| -> Vec<Diagnostic> {
         let found = |violation: Violation| {
-            let pointer = format!("/input{}", violation.pointer);
-            Diagnostic::new("bad_input", &pointer, one_line(&violation.message, 300), HELP)
+            let pointer = format!("{place}{}", violation.pointer);
+            let said = one_line(&violation.message, 300);
+            let message = if brief.asks_for_input() { said } else { format!("what the user supplies: {said}") };
+            Diagnostic::new("bad_input", &pointer, message, help)
         };
         violations.into_iter().map(found).collect()
     };
-    let mut request = input.unwrap_or(Value::Null);
-    if !brief.documents.is_empty() {
-        if request.is_null() {
-            request = Value::Object(Map::new());
-        }
-        match request.as_object_mut() {
-            Some(members) => drop(members.insert("documents".to_owned(), json!(brief.documents))),
-            None => {
-                let message = "`input` is no object, so that documents have no place in it";
-                return Err(vec![Diagnostic::new("bad_input", "/input", message, HELP)]);
-            }
-        }
-    }
-    if brief.wants_input {
+    let supplied = if brief.asks_for_input() { input } else { brief.input.clone() };
+    let Some(request) = with_documents(supplied.unwrap_or(Value::Null), &brief.documents) else {
+        let message = "the board's request is no object, so that documents have no place in it";
+        return Err(vec![Diagnostic::new("bad_input", place, message, help)]);
+    };
+    if brief.wants_input || brief.input.is_some() {
         // The kernel itself says whether a board can be made of it.
         let genesis = Genesis {
             board: "draft".into(),
@@ -236,7 +233,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
         return match Board::create(genesis, &Own) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),
-            Err(other) => Err(vec![Diagnostic::new("bad_input", "/input", other.to_string(), HELP)]),
+            Err(other) => Err(vec![Diagnostic::new("bad_input", place, other.to_string(), help)]),
         };
     }
     if !brief.documents.is_empty()

@@ -250,6 +250,32 @@ async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
 }
 
 #[tokio::test]
+async fn what_the_user_supplies_is_told_and_must_fit() {
+    let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
+    let brief = Brief { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
+    let (made, prompts) = ask(&brief, &Terms::default(), &[ok(asks_for_number), ok(notes().to_string())]).await;
+    let design = made.expect("a blueprint");
+    assert_eq!(codes(&design.rounds), [vec!["bad_input"], vec![]]);
+    assert_eq!(design.input, brief.input);
+    let user = &prompts[0].user;
+    assert!(user.contains("{\"list\":[1,2,3,\"[2 more]\"],\"topic\":\"owls owls"), "{user}");
+    assert!(user.chars().count() < 3000 && !user.contains("one more member, input"), "{user}");
+    assert!(prompts[1].user.contains("/request/topic [bad_input]: what the user supplies:"), "{}", prompts[1].user);
+
+    // What the model writes beside it is not asked for and changes nothing.
+    let documents = vec![Document { title: "Owls".into(), text: "They sleep.".into() }];
+    let brief = Brief { input: Some(json!({"topic": "owls"})), documents, wants_input: true, ..brief };
+    let mut answer = notes();
+    answer["input"] = json!({"topic": 3});
+    let (made, _) = ask(&brief, &Terms::default(), &[ok(answer.to_string())]).await;
+    let given = json!({"topic": "owls", "documents": brief.documents});
+    assert_eq!(made.expect("a blueprint").input, Some(given));
+    let brief = Brief { input: Some(json!("owls")), ..brief };
+    let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.to_string())]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["bad_input"]]);
+}
+
+#[tokio::test]
 async fn garbage_huge_deep_and_cut_off_answers_are_findings() {
     let deep = "[".repeat(100_000);
     let bomb = "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b]\nd: \

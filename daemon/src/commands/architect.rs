@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
-    let brief = arguments.draft.brief(&arguments.request, false)?;
+    let brief = arguments.draft.brief(&arguments.request, None, false)?;
     let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     drafting::warn(&design, &name, output);

@@ -119,7 +119,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         return run_file(arguments, data_dir, config, output).await;
     };
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
-    let brief = arguments.draft.brief(task, request.is_none())?;
+    let wants_input = request.is_none();
+    let brief = arguments.draft.brief(task, request, wants_input)?;
     let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
     if let Some(path) = &arguments.draft.out {
@@ -132,10 +133,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             Word::Nobody => return nobody(arguments, &design, output),
         }
     }
-    let request = match request {
-        Some(request) => drafting::with_documents(request, &brief)?,
-        None => design.input.clone().unwrap_or(Value::Null),
-    };
+    let request = design.input.clone().unwrap_or(Value::Null);
     let designed = drafting::designed(&design);
     start(arguments, data_dir, config, design.blueprint, request, Some(designed), output).await
 }

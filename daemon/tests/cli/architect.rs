@@ -131,6 +131,26 @@ fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
 }
 
 #[test]
+fn a_request_that_does_not_fit_is_the_models_to_mend() {
+    let sandbox = Sandbox::new();
+    let misfit = blueprint().to_string().replace("question", "asked");
+    let model = saying(vec![misfit, blueprint().to_string(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "Answer.", "--request", r#"{"question": "Why?"}"#, "--output", "json"];
+    let result = run(&sandbox, &model, &arguments).exits(0).json();
+    assert_eq!(result["state"]["request"], json!({"question": "Why?"}));
+    let told = |number: usize| model.bodies()[number]["messages"][1]["content"].as_str().unwrap_or_default().to_owned();
+    assert!(told(0).contains(r#"{"question":"Why?"}"#), "{}", told(0));
+    assert!(told(1).contains("[bad_input]"), "{}", told(1));
+
+    sandbox.write("owl.txt", "Owls sleep by day.");
+    for request in ["3", r#"{"documents": []}"#] {
+        let arguments = ["run", "--architect", "x", "--request", request, "--documents", "owl.txt", "--output", "json"];
+        assert_eq!(run(&sandbox, &model, &arguments).exits(2).error()["code"], "bad_request");
+    }
+    assert_eq!(model.bodies().len(), 3, "nobody was asked");
+}
+
+#[test]
 fn a_boards_budget_includes_what_its_blueprint_cost() {
     let sandbox = Sandbox::new();
     let mut dear: Value = serde_json::from_str(&with_input()).expect("JSON");
