@@ -239,9 +239,12 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     if !brief.documents.is_empty()
         && let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats)
     {
-        let violations = schema.violations(&json!({"documents": brief.documents}), VIOLATIONS_MAX);
-        let about = |violation: &Violation| violation.pointer.starts_with("/documents");
-        let violations: Vec<Violation> = violations.into_iter().filter(about).collect();
+        // What is wrong without documents, too, is what the user will supply beside them; unless it can be no object.
+        let without = schema.violations(&json!({}), VIOLATIONS_MAX);
+        let is_no_object = |one: &Violation| one.pointer.is_empty() && one.rule.as_deref() == Some("type");
+        let mut violations = schema.violations(&request, VIOLATIONS_MAX);
+        let is_old = |one: &Violation| without.iter().any(|old| (&old.pointer, &old.rule) == (&one.pointer, &one.rule));
+        violations.retain(|violation| is_no_object(violation) || !is_old(violation));
         if !violations.is_empty() {
             return Err(bad(violations));
         }

@@ -250,6 +250,31 @@ async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
 }
 
 #[tokio::test]
+async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_yet() {
+    let documents = vec![Document { title: "Owls".into(), text: "They sleep by day.".into() }];
+    let brief = Brief { documents, ..brief() };
+    let topic = json!({"type": "string"});
+    let closed = |properties: Value| {
+        let schema = json!({
+            "type": "object", "required": ["topic"], "additionalProperties": false, "properties": properties,
+        });
+        with("/request", schema)
+    };
+    for (answer, found) in [
+        (closed(json!({"topic": topic})), vec!["bad_input"]),
+        (closed(json!({"topic": topic, "documents": {"type": "string"}})), vec!["bad_input"]),
+        (closed(json!({"topic": topic, "documents": {"type": "array"}})), vec![]),
+        (with("/request", json!({"type": "object", "maxProperties": 0})), vec!["bad_input"]),
+        (with("/request", json!({"type": "string"})), vec!["bad_input"]),
+        (notes().to_string(), vec![]),
+    ] {
+        let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.clone())]).await;
+        let found_here = made.map_or_else(|refusal| codes(refusal.rounds())[0].join(" "), |_| String::new());
+        assert_eq!(found_here, found.join(" "), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_user_supplies_is_told_and_must_fit() {
     let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
     let brief = Brief { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
