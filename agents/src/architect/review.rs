@@ -3,7 +3,7 @@
 //! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
 //! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
 
-use patchboard_kernel::blueprint::{Blueprint, Duration};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::Timestamp;
@@ -32,7 +32,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
     ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
     ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
-    ("capped", Severity::Warning, "A limit was lowered to what the operator allows."),
+    ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
 ];
 
 /// The most bytes of an answer; the rest is not read.
@@ -110,7 +110,11 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
             help,
         )]);
     }
-    let (value, capped) = cap(source.value().clone(), &blueprint, &terms.caps);
+    let mut value = source.value().clone();
+    if let Some(members) = value.as_object_mut() {
+        members.insert("limits".to_owned(), serde_json::to_value(&blueprint.limits).unwrap_or_default());
+    }
+    let (value, capped) = cap(value, &blueprint, &terms.caps);
     let yaml = format!(
         "# Made by the architect, for: {}\n{}",
         one_line(&brief.request, COMMENT_MAX),
@@ -252,53 +256,70 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     Ok(None)
 }
 
-/// The blueprint with its limits spelled out and none above the caps, and what was lowered.
+/// Who says how much a limit may be at most.
+#[derive(Clone, Copy)]
+enum Says {
+    Operator,
+    Board,
+}
+
+/// The blueprint with no limit above the caps, and what was lowered.
 fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
     let mut lowered = Vec::new();
-    let mut lower = |pointer: &str, to: String| {
-        let message = format!("{pointer} was lowered to {to}, the most that the operator allows");
-        let help = "The operator's caps stand in patchboard.toml, under [architect].";
-        lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", pointer, message, help) });
-    };
-    let mut set = |pointer: &str, member: &str, to: Value| {
-        if let Some(members) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
-            members.insert(member.to_owned(), to);
+    // Below an object, whose limits are made if it has none.
+    let mut lower = |at: &str, below: &str, name: &str, to: Value, says: Says| {
+        let Some(mut members) = value.pointer_mut(at).and_then(Value::as_object_mut) else { return };
+        let mut pointer = format!("{at}/{name}");
+        if !below.is_empty() {
+            let inner = members.entry(below).or_insert_with(|| json!({}));
+            let Some(inner) = inner.as_object_mut() else { return };
+            members = inner;
+            pointer = format!("{at}/{below}/{name}");
         }
+        let text = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
+        members.insert(name.to_owned(), to);
+        let (most, help) = match says {
+            Says::Operator => (
+                "the most that the operator allows",
+                "The operator's caps stand in patchboard.toml, under [architect].",
+            ),
+            Says::Board => {
+                ("the limit of the whole board", "The board's own limits stand in the blueprint, under `limits`.")
+            }
+        };
+        let message = format!("{pointer} was lowered to {text}, {most}");
+        lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", &pointer, message, help) });
     };
     let limits = &read.limits;
-    set("", "limits", serde_json::to_value(limits).unwrap_or_default());
     for (name, given, most) in [
         ("commits", limits.commits, caps.commits),
         ("tokens", limits.tokens, caps.tokens),
         ("state_bytes", limits.state_bytes, caps.state_bytes),
     ] {
         if given > most {
-            set("/limits", name, most.into());
-            lower(&format!("/limits/{name}"), most.to_string());
+            lower("", "limits", name, most.into(), Says::Operator);
         }
     }
     if limits.wall > caps.wall {
-        set("/limits", "wall", caps.wall.to_string().into());
-        lower("/limits/wall", caps.wall.to_string());
+        lower("", "limits", "wall", caps.wall.to_string().into(), Says::Operator);
     }
     if read.concurrency > caps.concurrency {
-        set("", "concurrency", caps.concurrency.into());
-        lower("/concurrency", caps.concurrency.to_string());
+        lower("", "", "concurrency", caps.concurrency.into(), Says::Operator);
     }
+    let says = |is_boards: bool| if is_boards { Says::Board } else { Says::Operator };
     let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
-    for (name, worker) in &read.workers {
-        let at = format!("{}/limits", child("/workers", name.as_str()));
+    let (of_tokens, of_wall) = (says(limits.tokens < caps.tokens), says(limits.wall < caps.wall));
+    // A person has no tokens, and the time to agree is the grant's.
+    for (name, worker) in read.workers.iter().filter(|(_, worker)| worker.agent != AgentKind::Human) {
+        let at = child("/workers", name.as_str());
         if worker.limits.tokens.is_some_and(|given| given > tokens) {
-            set(&at, "tokens", tokens.into());
-            lower(&format!("{at}/tokens"), tokens.to_string());
+            lower(&at, "limits", "tokens", tokens.into(), of_tokens);
         }
         if u64::from(worker.limits.reply_tokens) > tokens {
-            set(&at, "reply_tokens", tokens.into());
-            lower(&format!("{at}/reply_tokens"), tokens.to_string());
+            lower(&at, "limits", "reply_tokens", tokens.into(), of_tokens);
         }
         if worker.limits.timeout > wall {
-            set(&at, "timeout", wall.to_string().into());
-            lower(&format!("{at}/timeout"), wall.to_string());
+            lower(&at, "limits", "timeout", wall.to_string().into(), of_wall);
         }
     }
     (value, lowered)

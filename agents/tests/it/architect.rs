@@ -220,6 +220,28 @@ async fn limits_are_finite_and_within_the_caps() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
+    let mut tight: Value = serde_json::from_str(&with("/limits", json!({"tokens": 500, "wall": "2d"}))).expect("JSON");
+    tight["workers"]["boss"] = json!({"agent": "human", "role": "Agrees."});
+    tight["workers"]["writer"]["writes"][0]["approval"] = json!({"by": "boss"});
+    let caps = Caps { wall: "30s".parse().expect("a time"), ..Caps::default() };
+    let (made, _) = ask(&brief(), &Terms { repairs: 0, caps }, &[ok(tight.to_string())]).await;
+    let design = made.expect("a blueprint");
+    let written = Source::read("b", &design.yaml).expect("YAML");
+    // The worker had no limits of its own.
+    assert_eq!(written.value()["workers"]["writer"]["limits"], json!({"reply_tokens": 500, "timeout": "30s"}));
+    assert_eq!(written.value()["workers"]["boss"].get("limits"), None);
+    let told: Vec<(&str, bool)> = design
+        .findings
+        .iter()
+        .filter(|finding| finding.code == "capped")
+        .map(|finding| (finding.pointer.as_str(), finding.message.contains("operator")))
+        .collect();
+    let (tokens, timeout) = ("/workers/writer/limits/reply_tokens", "/workers/writer/limits/timeout");
+    assert_eq!(told, [("/limits/wall", true), (tokens, false), (timeout, true)]);
+}
+
+#[tokio::test]
 async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
     let documents = vec![Document { title: "Owls".into(), text: "They see in the dark. ".repeat(50) }];
     let brief = Brief { documents, wants_input: true, ..brief() };
