@@ -26,10 +26,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     (
         "not_for_architects",
         Severity::Error,
-        "Something only people may write into a blueprint: programs, scripts, models.",
+        "Something only people may write into a blueprint: programs, scripts, models, rules that are set off by hand.",
     ),
     ("no_answer", Severity::Error, "The model wrote nothing, or was cut off."),
     ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
+    ("no_start", Severity::Error, "No rule has the trigger `start`: no worker would ever be the first."),
     ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
     ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
     ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
@@ -184,9 +185,17 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
             }
         }
     }
-    if value["workers"].is_object() && value["rules"].as_array().is_none_or(Vec::is_empty) {
+    let rules = value["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (index, _) in rules.iter().enumerate().filter(|(_, rule)| rule["trigger"] == "manual") {
+        let what = "nobody is there to set off a rule by hand";
+        refuse(&format!("/rules/{index}/trigger"), what, "Use `start`, an operation on a path, or `after`.");
+    }
+    if value["workers"].is_object() && rules.is_empty() {
         let help = "Add rules, the first with `trigger: start`.";
         findings.push(Diagnostic::at(source, "no_rules", "/rules", "nothing would ever wake a worker", help));
+    } else if !rules.is_empty() && !rules.iter().any(|rule| rule["trigger"] == "start") {
+        let (what, help) = ("no rule begins the work", "Give the first rule `trigger: start`.");
+        findings.push(Diagnostic::at(source, "no_start", "/rules", what, help));
     }
 }
 

@@ -189,6 +189,27 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
 }
 
 #[tokio::test]
+async fn a_blueprint_that_nothing_begins_is_refused() {
+    let terms = Terms { repairs: 0, ..Terms::default() };
+    for (trigger, found) in [
+        (json!({"op": "add", "path": "/answer"}), vec!["no_start"]),
+        (json!({"signal": "go"}), vec!["no_start"]),
+        (json!("manual"), vec!["not_for_architects", "no_start"]),
+    ] {
+        let (made, _) = ask(&brief(), &terms, &[ok(with("/rules/0/trigger", trigger.clone()))]).await;
+        assert_eq!(codes(made.expect_err("refused").rounds()), [found], "{trigger}");
+    }
+    let both = json!([
+        {"name": "begin", "trigger": "start", "run": "writer"},
+        {"name": "again", "trigger": "manual", "run": "writer"},
+    ]);
+    let (made, _) = ask(&brief(), &terms, &[ok(with("/rules", both))]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["not_for_architects"]]);
+    let (made, _) = ask(&brief(), &terms, &[ok(with("/rules", json!([])))]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["no_rules"]]);
+}
+
+#[tokio::test]
 async fn limits_are_finite_and_within_the_caps() {
     let caps = Caps { commits: 50, tokens: 9000, wall: "5m".parse().expect("a time"), ..Caps::default() };
     let terms = Terms { repairs: 0, caps };
