@@ -213,6 +213,12 @@ impl Refusal {
             Self::NoBlueprint { rounds } | Self::Failed { rounds, .. } => rounds,
         }
     }
+
+    /// The last round that has a draft; the last of all if none has.
+    pub fn last_told(&self) -> Option<&Round> {
+        let rounds = self.rounds();
+        rounds.iter().rev().find(|round| !round.draft.is_empty()).or(rounds.last())
+    }
 }
 
 /// Asks for a blueprint until there is one, at most `1 + terms.repairs` times; `tell` hears of every round.

@@ -153,10 +153,12 @@ fn codes(findings: &[Diagnostic]) -> String {
 /// Says what was wrong with the last draft.
 fn refused(refusal: &Refusal, output: Output) -> Failure {
     let spent = Spent::of(refusal.rounds());
-    let last = refusal.rounds().last();
-    let (draft, findings) = last.map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
-    if !output.is_json() && matches!(refusal, Refusal::NoBlueprint { .. }) {
-        output.complaint(&format!("the last draft:\n{}", clean(draft).trim_end()));
+    let (draft, findings) =
+        refusal.last_told().map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
+    if !output.is_json() {
+        if !draft.is_empty() {
+            output.complaint(&format!("the last draft:\n{}", clean(draft).trim_end()));
+        }
         for finding in findings {
             output.complaint(diagnostics::text(finding, "draft", draft).trim_end());
         }

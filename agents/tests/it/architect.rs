@@ -388,6 +388,12 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
         let (made, prompts) = ask(&brief(), &Terms::default(), &[ok(bad), fail(code)]).await;
         let refusal = made.expect_err("failed");
         assert_eq!((refusal.code(), prompts.len()), ("architect_failed", 2));
+        let told = refusal.last_told().expect("a round");
+        assert_eq!(
+            (told.draft.is_empty(), told.findings[0].code),
+            (false, "undeclared_worker"),
+            "what was paid is shown"
+        );
     }
 }
 

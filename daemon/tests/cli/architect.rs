@@ -95,6 +95,25 @@ fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
 }
 
 #[test]
+fn a_repair_that_fails_hides_neither_draft_nor_findings() {
+    let sandbox = Sandbox::new();
+    for json in [false, true] {
+        let refused = Act::Say(400, "", r#"{"error": {"message": "no"}}"#.into());
+        let model = Endpoint::new(vec![Act::answer(&broken(), 1000, 100), refused]);
+        let format = if json { "json" } else { "text" };
+        let ran = run(&sandbox, &model, &["architect", "x", "--output", format]).exits(1);
+        if json {
+            let error = ran.error();
+            assert_eq!((&error["code"], &error["draft"]), (&json!("architect_failed"), &json!(broken())));
+            assert_eq!(error["findings"][0]["code"], "undeclared_worker");
+        } else {
+            let told = ran.stderr;
+            assert!(told.contains("the last draft:\n{") && told.contains("error[undeclared_worker]"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
     let sandbox = Sandbox::new();
     sandbox.write("owl.txt", "Owls sleep by day.");
