@@ -11,6 +11,7 @@ use patchboard_agents::llm::Asked;
 use patchboard_agents::seats::Inline;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_runtime::runtime::Designed;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
@@ -74,7 +75,14 @@ impl DraftArguments {
     /// What is asked of the architect.
     ///
     /// A board's request may be given with it, in which documents have a place; else the model writes it if `wants_input`.
-    pub(crate) fn brief(&self, request: &str, input: Option<Value>, wants_input: bool) -> Result<Brief, Failure> {
+    /// Both together have at most the bytes that the state of a board may have.
+    pub(crate) fn brief(
+        &self,
+        request: &str,
+        input: Option<Value>,
+        wants_input: bool,
+        state_bytes: u64,
+    ) -> Result<Brief, Failure> {
         let request = match request.strip_prefix('@') {
             Some(file) => text_of(Path::new(file)).map_err(|why| unreadable(Path::new(file), &why))?,
             None => request.to_owned(),
@@ -85,19 +93,43 @@ impl DraftArguments {
             return Err(Failure::refused("bad_request", message)
                 .help("say the task in a few sentences; what is to be worked on goes into --documents"));
         }
+        let documents = self.texts(input.as_ref().unwrap_or(&Value::Null), state_bytes)?;
+        Ok(Brief { request, documents, input, wants_input })
+    }
+
+    /// The documents, if they have a place in a board's request and are, with it, no more than so many bytes.
+    fn texts(&self, request: &Value, state_bytes: u64) -> Result<Vec<Document>, Failure> {
+        if self.documents.is_empty() {
+            return Ok(Vec::new());
+        }
+        takes_documents(request)?;
         if self.documents.len() > DOCUMENTS_MAX {
             return Err(Failure::refused("bad_request", format!("more than {DOCUMENTS_MAX} documents")));
         }
-        let documents = self.documents.iter().map(|path| {
+        let mut left = state_bytes.saturating_sub(json_bytes(request));
+        let mut documents = Vec::with_capacity(self.documents.len());
+        for path in &self.documents {
             let text = text_of(path).map_err(|why| unreadable(path, &why))?;
             let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            Ok(Document { title, text })
-        });
-        let documents = documents.collect::<Result<Vec<_>, Failure>>()?;
-        if let Some(input) = &input {
-            takes_documents(input, &documents)?;
+            let document = Document { title, text };
+            left = left.checked_sub(json_bytes(&document)).ok_or_else(|| {
+                let message =
+                    format!("the documents have more than the {state_bytes} bytes that a board's state may have");
+                Failure::refused("bad_request", message).help("give fewer documents, or the parts of them that matter")
+            })?;
+            documents.push(document);
         }
-        Ok(Brief { request, documents, input, wants_input })
+        Ok(documents)
+    }
+
+    /// What the architect may use up and grant.
+    pub(crate) fn terms(&self, models: &ModelArguments, config: Option<&Path>) -> Result<Terms, Failure> {
+        Ok(self.own(models.seats(config, Inline::Refused)?.config().architect.terms()))
+    }
+
+    /// The operator's terms with what the flags say.
+    fn own(&self, terms: Terms) -> Terms {
+        Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms }
     }
 
     /// Asks the architect, telling how it goes.
@@ -116,8 +148,7 @@ impl DraftArguments {
             Failure::refused("not_configured", why).help("give --model-url and --model, or add [models.default]")
         })?;
         let settings = &seats.config().architect;
-        let terms = settings.terms();
-        let terms = Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms };
+        let terms = self.own(settings.terms());
         let schema = form::schema(&terms, brief.wants_input && brief.input.is_none());
         let ask = async |prompt: &_| {
             output.note("the architect writes …");
@@ -248,9 +279,8 @@ pub(crate) fn designed(design: &Design) -> Designed {
 }
 
 /// Refuses a request in which documents have no place.
-fn takes_documents(request: &Value, documents: &[Document]) -> Result<(), Failure> {
+fn takes_documents(request: &Value) -> Result<(), Failure> {
     let why = match request {
-        _ if documents.is_empty() => return Ok(()),
         Value::Null => return Ok(()),
         Value::Object(members) if !members.contains_key("documents") => return Ok(()),
         Value::Object(_) => "--request has a member `documents` already, which --documents would replace",
@@ -262,6 +292,11 @@ fn takes_documents(request: &Value, documents: &[Document]) -> Result<(), Failur
 /// The error of a person who does not agree.
 pub(crate) fn denied() -> Failure {
     Failure::refused("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
+}
+
+/// How many bytes a value has as JSON, which is how a board counts them.
+fn json_bytes(value: &impl Serialize) -> u64 {
+    serde_json::to_vec(value).map_or(u64::MAX, |bytes| bytes.len() as u64)
 }
 
 fn unreadable(path: &Path, why: &str) -> Failure {

@@ -39,7 +39,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
-    let brief = arguments.draft.brief(&arguments.request, None, false)?;
+    let terms = arguments.draft.terms(&arguments.models, config)?;
+    let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     drafting::warn(&design, &name, output);

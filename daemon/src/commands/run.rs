@@ -120,7 +120,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     };
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     let wants_input = request.is_none();
-    let brief = arguments.draft.brief(task, request, wants_input)?;
+    let terms = arguments.draft.terms(arguments.seats.models(), config)?;
+    let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
     if let Some(path) = &arguments.draft.out {

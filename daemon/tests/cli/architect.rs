@@ -197,6 +197,20 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
 }
 
 #[test]
+fn documents_are_bounded_in_sum_before_anybody_is_asked() {
+    let sandbox = Sandbox::new();
+    let model = saying(vec![with_input()]);
+    // Each byte has six in JSON.
+    sandbox.write("a.txt", "\u{1}".repeat(4 * 1024 * 1024));
+    let documents = ["--documents", "a.txt", "a.txt", "a.txt", "--output", "json"];
+    for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
+        let error = run(&sandbox, &model, &[command, &documents].concat()).exits(2).error();
+        assert_eq!(error["code"], "bad_request", "{error}");
+    }
+    assert_eq!(model.bodies().len(), 0, "nobody was asked");
+}
+
+#[test]
 fn flags_of_the_architect_make_sense_with_one_only() {
     let sandbox = Sandbox::new();
     for (arguments, code) in [
