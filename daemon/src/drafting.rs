@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::{Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
+use patchboard_agents::architect::{self, Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
 use patchboard_agents::llm::Asked;
 use patchboard_agents::seats::Inline;
 use patchboard_kernel::lint::{Diagnostic, Severity};
@@ -31,7 +31,7 @@ const DOCUMENTS_MAX: usize = 1000;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Architect")]
 pub(crate) struct DraftArguments {
-    /// Text files that the board is given at /request/documents; the model is told their names, sizes and beginnings
+    /// Text files that the board is given at /request/documents; an architect is told names, sizes and beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
     /// Write the blueprint here
@@ -59,12 +59,7 @@ pub(crate) enum Word {
 impl DraftArguments {
     /// Refuses flags that mean nothing where no architect is asked.
     pub(crate) fn belongs_to_an_architect(&self) -> Result<(), Failure> {
-        let given = [
-            ("--documents", !self.documents.is_empty()),
-            ("--out", self.out.is_some()),
-            ("--approve", self.approve),
-            ("--repairs", self.repairs.is_some()),
-        ];
+        let given = [("--out", self.out.is_some()), ("--approve", self.approve), ("--repairs", self.repairs.is_some())];
         match given.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::refused("usage", format!("{flag} is for --architect"))
@@ -120,6 +115,13 @@ impl DraftArguments {
             documents.push(document);
         }
         Ok(documents)
+    }
+
+    /// A board's request with the documents put in.
+    pub(crate) fn with_documents(&self, request: Value, state_bytes: u64) -> Result<Value, Failure> {
+        let documents = self.texts(&request, state_bytes)?;
+        // Nothing is lost: a request without a place for documents was refused.
+        Ok(architect::with_documents(request, &documents).unwrap_or_default())
     }
 
     /// What the architect may use up and grant.

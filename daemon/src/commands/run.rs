@@ -39,6 +39,7 @@ const REQUEST_DEPTH_MAX: usize = 64;
 Examples:
   patchboard run review.yaml --request '{\"question\": \"Which came first?\"}'
   patchboard run review.yaml --request @task.json --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  patchboard run compare.yaml --request @task.json --documents a.txt b.txt
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
   patchboard run review.yaml --request @task.json --ablate patch,slicing
@@ -164,8 +165,9 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
         return Err(Failure::refused("no_rules", message).help(help));
     }
     let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
+    let request = arguments.draft.with_documents(request, blueprint.limits.state_bytes)?;
     if arguments.request.is_none() {
-        demands_no_request(&blueprint)?;
+        demands_no_request(&blueprint, &request)?;
     }
     start(arguments, data_dir, config, blueprint, request, None, output).await
 }
@@ -195,11 +197,11 @@ async fn start(
     drive::to_the_end(runtime, board, None, &again, &seating, output).await
 }
 
-/// Refuses to go on without a request if the blueprint demands one.
-fn demands_no_request(blueprint: &Blueprint) -> Result<(), Failure> {
+/// Refuses to go on without a request, or with documents alone, if the blueprint demands one.
+fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Failure> {
     // A schema that cannot be compiled is told where the board is made.
     let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats) else { return Ok(()) };
-    let violations = schema.violations(&Value::Null, VIOLATIONS_MAX);
+    let violations = schema.violations(request, VIOLATIONS_MAX);
     if violations.is_empty() {
         return Ok(());
     }

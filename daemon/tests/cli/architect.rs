@@ -211,6 +211,34 @@ fn documents_are_bounded_in_sum_before_anybody_is_asked() {
 }
 
 #[test]
+fn a_file_is_run_with_documents_and_they_replace_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("owl.txt", "Owls sleep by day.");
+    sandbox.write("owls.yaml", blueprint().to_string());
+    let model = saying(vec![PATCH.to_owned()]);
+    let go = |request: &[&str]| {
+        let flags = ["--documents", "owl.txt", "--output", "json"];
+        run(&sandbox, &model, &[&["run", "owls.yaml"][..], request, &flags].concat())
+    };
+    let state = go(&["--request", r#"{"question": "Why?"}"#]).exits(0).json()["state"].clone();
+    let documents = json!([{"title": "owl.txt", "text": "Owls sleep by day."}]);
+    assert_eq!(state["request"], json!({"question": "Why?", "documents": documents}));
+    for request in [&["--request", r#"{"question": "Why?", "documents": ["mine"]}"#][..], &["--request", "[]"], &[]] {
+        assert_eq!(go(request).exits(2).error()["code"], "bad_request", "{request:?}");
+    }
+    let mut small = blueprint();
+    small["limits"] = json!({"state_bytes": 60});
+    sandbox.write("owls.yaml", small.to_string());
+    let told = go(&["--request", r#"{"question": "Why?"}"#]).exits(2).error();
+    assert!(told["message"].as_str().is_some_and(|message| message.contains("60 bytes")), "{told}");
+
+    small["limits"] = json!({});
+    small["request"] = json!({"type": "object", "properties": {"documents": {"type": "array"}}});
+    sandbox.write("owls.yaml", small.to_string());
+    assert_eq!(go(&[]).exits(0).json()["state"]["request"], json!({"documents": documents}));
+}
+
+#[test]
 fn flags_of_the_architect_make_sense_with_one_only() {
     let sandbox = Sandbox::new();
     for (arguments, code) in [
