@@ -46,8 +46,9 @@ Examples:
   patchboard run review.yaml --request @task.json --system plain
   patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
 
-Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
-            4 nothing left to do, not done · 5 paused")]
+Exit codes: 0 done · 1 failed · 2 wrong usage, refused blueprint, or you did not agree to it
+            3 stopped by a breaker or a limit · 4 nothing left to do, not done
+            5 paused, or --approve and nobody is at the terminal")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON
     #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
     /// For comparison: leave out parts of PatchBoard for language models, as in `--ablate patch,feedback`
-    #[arg(long, value_name = "PART,…", value_delimiter = ',', conflicts_with = "system", help_heading = "Comparisons")]
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', help_heading = "Comparisons")]
     ablate: Vec<Part>,
     /// For comparison: run the same workers and rules as a blackboard that checks nothing
     #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
@@ -87,7 +88,7 @@ enum Part {
 }
 
 /// What a board runs as.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
     /// All of it
     Patchboard,
@@ -115,6 +116,14 @@ impl Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    // The default, spelled out, goes with what is left out of it.
+    if !arguments.ablate.is_empty() && arguments.system != System::Patchboard {
+        return Err(Failure::refused(
+            "usage",
+            "--ablate leaves parts out of PatchBoard, and --system names another one",
+        )
+        .help("give one of the two"));
+    }
     let Some(task) = &arguments.architect else {
         arguments.draft.belongs_to_an_architect()?;
         return run_file(arguments, data_dir, config, output).await;
