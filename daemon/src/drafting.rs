@@ -1,8 +1,8 @@
 //! Has an architect write a blueprint: documents in, progress while the model writes, findings if it fails, and a person's
 //! word on what it wrote.
 
-use std::fs::File;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -24,6 +24,9 @@ use crate::seating::ModelArguments;
 /// The most bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// The most bytes of an answer that is read at once.
+const LINE_BYTES_MAX: u64 = 1024;
+
 /// The most documents.
 const DOCUMENTS_MAX: usize = 1000;
 
@@ -34,8 +37,8 @@ pub(crate) struct DraftArguments {
     /// Text files that the board is given at /request/documents; an architect is told names, sizes and beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
-    /// Write the blueprint here
-    #[arg(long, short, value_name = "FILE")]
+    /// Write the blueprint here, into a new file
+    #[arg(long, short, value_name = "FILE", group = "written")]
     pub(crate) out: Option<PathBuf>,
     /// Show the blueprint and go on only if you agree
     #[arg(long)]
@@ -134,6 +137,11 @@ impl DraftArguments {
         Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms }
     }
 
+    /// Finds out before anything is paid for whether the blueprint can be written.
+    pub(crate) fn can_write(&self, is_forced: bool) -> Result<(), Failure> {
+        self.out.as_deref().map_or(Ok(()), |path| can_be_made(path, is_forced))
+    }
+
     /// Asks the architect, telling how it goes.
     ///
     /// # Errors
@@ -208,7 +216,7 @@ fn refused(refusal: &Refusal, output: Output) -> Failure {
 }
 
 /// What all calls cost, as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated", "repairs"}`.
-pub(crate) fn spent_json(spent: &Spent) -> Value {
+fn spent_json(spent: &Spent) -> Value {
     json!({
         "calls": spent.calls,
         "total": spent.usage.total(),
@@ -221,7 +229,7 @@ pub(crate) fn spent_json(spent: &Spent) -> Value {
 }
 
 /// What came of every call, as JSON.
-pub(crate) fn rounds_json(rounds: &[Round]) -> Value {
+fn rounds_json(rounds: &[Round]) -> Value {
     let one = |round: &Round| {
         json!({
             "accepted": round.is_accepted(),
@@ -248,13 +256,16 @@ pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failur
         return Ok(Word::Nobody);
     }
     output.complaint(clean(&design.yaml).trim_end());
+    decide(&mut std::io::stdin().lock(), &mut anstream::stderr())
+}
+
+/// Asks until the answer is yes, no, or over.
+fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Word, Failure> {
     loop {
-        let mut stderr = anstream::stderr().lock();
         // Whoever cannot read the question can still answer it.
-        let _ = write!(stderr, "Go on with this blueprint? [y/n] ").and_then(|()| stderr.flush());
-        drop(stderr);
+        let _ = write!(questions, "Go on with this blueprint? [y/n] ").and_then(|()| questions.flush());
         let mut line = String::new();
-        let read = std::io::stdin().read_line(&mut line);
+        let read = answers.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
         let read = read.map_err(|error| Failure::failed("input_failed", format!("no answer can be read: {error}")))?;
         match line.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => return Ok(Word::Agreed),
@@ -265,12 +276,58 @@ pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failur
     }
 }
 
-/// Writes a blueprint to its file.
+/// Writes a blueprint to its file. If that fails, it goes to stdout: it has been paid for.
 pub(crate) fn save(design: &Design, path: &Path, output: Output) -> Result<(), Failure> {
-    std::fs::write(path, &design.yaml)
-        .map_err(|error| Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display())))?;
+    if let Err(error) = std::fs::write(path, &design.yaml) {
+        hand_over(design, output)?;
+        return Err(unwritable(path, &error));
+    }
     output.note(&format!("wrote {}", path.display()));
     Ok(())
+}
+
+/// Writes a blueprint to stdout; as JSON, with all that is known of it.
+pub(crate) fn hand_over(design: &Design, output: Output) -> Result<(), Failure> {
+    match output.is_json() {
+        true => output.json(&design_json(design)),
+        false => output.text(&design.yaml),
+    }
+}
+
+/// `{"blueprint", "input", "rounds", "usage", "findings"}`.
+fn design_json(design: &Design) -> Value {
+    json!({
+        "blueprint": design.blueprint,
+        "input": design.input,
+        "rounds": rounds_json(&design.rounds),
+        "usage": spent_json(&Spent::of(&design.rounds)),
+        "findings": design.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
+    })
+}
+
+/// Refuses a file that cannot be written, or that is there, unless it is to be written over.
+fn can_be_made(path: &Path, is_forced: bool) -> Result<(), Failure> {
+    if path.is_file() && !is_forced {
+        return Err(Failure::refused("output_exists", format!("{} exists", path.display()))
+            .help("give --force to write over it, or name another file"));
+    }
+    try_writing(path).map_err(|error| unwritable(path, &error).help("name a file that can be written with -o"))
+}
+
+/// Whether a file can be written, found out by opening it; one that is there is left as it is.
+pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            drop(OpenOptions::new().write(true).create_new(true).open(path)?);
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
 }
 
 /// What a board's journal keeps of how its blueprint was made.

@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_agents::architect::{Design, Spent};
-use serde_json::{Value, json};
 
-use crate::diagnostics;
 use crate::drafting::{self, DraftArguments, Word};
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
@@ -34,11 +31,15 @@ pub(crate) struct Arguments {
     request: String,
     #[command(flatten)]
     draft: DraftArguments,
+    /// Write over a file that exists
+    #[arg(long, requires = "out", help_heading = "Architect")]
+    force: bool,
     #[command(flatten)]
     models: ModelArguments,
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
+    arguments.draft.can_write(arguments.force)?;
     let terms = arguments.draft.terms(&arguments.models, config)?;
     let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
@@ -51,25 +52,12 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     if let Some(path) = &arguments.draft.out {
         drafting::save(&design, path, output)?;
     }
-    if output.is_json() {
-        output.json(&as_json(&design))?;
-    } else if arguments.draft.out.is_none() {
-        output.text(&design.yaml)?;
+    if output.is_json() || arguments.draft.out.is_none() {
+        drafting::hand_over(&design, output)?;
     }
     if word == Word::Nobody {
         output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `patchboard run {name}`"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Done)
-}
-
-/// `{"blueprint", "input", "rounds", "usage", "findings"}`.
-pub(crate) fn as_json(design: &Design) -> Value {
-    json!({
-        "blueprint": design.blueprint,
-        "input": design.input,
-        "rounds": drafting::rounds_json(&design.rounds),
-        "usage": drafting::spent_json(&Spent::of(&design.rounds)),
-        "findings": design.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
-    })
 }

@@ -17,7 +17,7 @@ use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, short};
-use crate::seating::SeatArguments;
+use crate::seating::{SeatArguments, Seating};
 
 /// The most bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -128,33 +128,43 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         arguments.draft.belongs_to_an_architect()?;
         return run_file(arguments, data_dir, config, output).await;
     };
+    arguments.draft.can_write(arguments.seats.is_forced())?;
+    arguments.seats.can_record()?;
+    drive::can_keep_boards(data_dir)?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     let wants_input = request.is_none();
     let terms = arguments.draft.terms(arguments.seats.models(), config)?;
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
+    let word = if arguments.draft.approve { drafting::ask_person(&design, output)? } else { Word::Agreed };
+    if word == Word::Denied {
+        return Err(drafting::denied());
+    }
     if let Some(path) = &arguments.draft.out {
         drafting::save(&design, path, output)?;
     }
-    if arguments.draft.approve {
-        match drafting::ask_person(&design, output)? {
-            Word::Agreed => {}
-            Word::Denied => return Err(drafting::denied()),
-            Word::Nobody => return nobody(arguments, &design, output),
-        }
+    if word == Word::Nobody {
+        return nobody(arguments, &design, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
     let designed = drafting::designed(&design);
-    start(arguments, data_dir, config, design.blueprint, request, Some(designed), output).await
+    let seating = match arguments.seats.seat(&design.blueprint, config) {
+        Ok(seating) => seating,
+        Err(failure) => {
+            if arguments.draft.out.is_none() {
+                drafting::hand_over(&design, output)?;
+            }
+            return Err(failure);
+        }
+    };
+    start(arguments, data_dir, &seating, design.blueprint, request, Some(designed), output).await
 }
 
 /// Ends where a blueprint waits for a word and nobody is at the terminal.
 fn nobody(arguments: &Arguments, design: &Design, output: Output) -> Outcome {
-    if output.is_json() {
-        output.json(&super::architect::as_json(design))?;
-    } else if arguments.draft.out.is_none() {
-        output.text(&design.yaml)?;
+    if output.is_json() || arguments.draft.out.is_none() {
+        drafting::hand_over(design, output)?;
     }
     let name = arguments.draft.out.as_ref().map_or_else(|| "BLUEPRINT".to_owned(), |path| path.display().to_string());
     let input = design.input.as_ref().map(|input| format!(" --request '{}'", short(&json_line(input), 200)));
@@ -178,21 +188,21 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;
     }
-    start(arguments, data_dir, config, blueprint, request, None, output).await
+    let seating = arguments.seats.seat(&blueprint, config)?;
+    start(arguments, data_dir, &seating, blueprint, request, None, output).await
 }
 
 /// Makes the board and goes along with it.
 async fn start(
     arguments: &Arguments,
     data_dir: &Path,
-    config: Option<&Path>,
+    seating: &Seating,
     blueprint: Blueprint,
     request: Value,
     designed: Option<Designed>,
     output: Output,
 ) -> Outcome {
-    let seating = arguments.seats.seat(&blueprint, config)?;
-    let runtime = drive::start(data_dir, &seating).await?;
+    let runtime = drive::start(data_dir, seating).await?;
     let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed };
     let board = match runtime.create_with(blueprint, request, founding).await {
         Ok(board) => board,
@@ -203,7 +213,7 @@ async fn start(
     };
     let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
     output.note(&format!("board {}", board.id()));
-    drive::to_the_end(runtime, board, None, &again, &seating, output).await
+    drive::to_the_end(runtime, board, None, &again, seating, output).await
 }
 
 /// Refuses to go on without a request, or with documents alone, if the blueprint demands one.

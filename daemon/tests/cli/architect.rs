@@ -239,6 +239,46 @@ fn a_file_is_run_with_documents_and_they_replace_nothing() {
 }
 
 #[test]
+fn what_cannot_be_written_is_told_before_anybody_is_asked() {
+    let sandbox = Sandbox::new();
+    let model = saying(vec![with_input()]);
+    sandbox.write("old.yaml", "mine");
+    let run_it = |more: &[&str]| run(&sandbox, &model, &[&["run", "--architect", "x"][..], more].concat());
+    for (ran, code) in [
+        (run(&sandbox, &model, &["architect", "x", "-o", "none/x.yaml", "--output", "json"]), "output_failed"),
+        (run(&sandbox, &model, &["architect", "x", "-o", "old.yaml", "--output", "json"]), "output_exists"),
+        (run(&sandbox, &model, &["architect", "x", "-o", ".", "--force", "--output", "json"]), "output_failed"),
+        (run_it(&["-o", "none/x.yaml", "--output", "json"]), "output_failed"),
+        (run_it(&["-o", "old.yaml", "--output", "json"]), "output_exists"),
+        (run_it(&["--record", "none/x.cassette", "--output", "json"]), "cassette_io"),
+        (run_it(&["--record", "old.yaml", "--output", "json"]), "cassette_exists"),
+    ] {
+        assert_eq!(ran.error()["code"], code, "{}", ran.stderr);
+    }
+    let lost = run_it(&["--data-dir", "old.yaml", "--output", "json"]);
+    assert_ne!(lost.code, 0, "{}", lost.stderr);
+    assert_eq!(model.bodies().len(), 0, "nobody was asked");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("old.yaml")).expect("it is there"), "mine");
+    run(&sandbox, &model, &["architect", "x", "-o", "old.yaml", "--force"]).exits(0);
+    sandbox.run(&["check", "old.yaml"]).exits(0);
+}
+
+#[test]
+fn what_cannot_be_written_in_the_end_is_printed() {
+    for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
+        let sandbox = Sandbox::new();
+        let path = sandbox.path().join("owls.yaml");
+        let model = Endpoint::serving(move |_| {
+            std::fs::create_dir(&path).expect("a directory in its place");
+            Act::answer(&with_input(), 1000, 100)
+        });
+        let ran = run(&sandbox, &model, &[command, &["-o", "owls.yaml"]].concat()).exits(1);
+        assert!(ran.stdout.contains("\nname: owls\n"), "{}", ran.stdout);
+        assert!(ran.stderr.contains("error[output_failed]"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn flags_of_the_architect_make_sense_with_one_only() {
     let sandbox = Sandbox::new();
     for (arguments, code) in [
