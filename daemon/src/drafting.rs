@@ -372,3 +372,28 @@ fn text_of(path: &Path) -> Result<String, String> {
     }
     String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_asked_until_the_answer_is_yes_no_or_over() {
+        for (answers, word, questions) in [
+            ("y\n", Word::Agreed, 1),
+            ("YES", Word::Agreed, 1),
+            ("n\n", Word::Denied, 1),
+            (" No \ny\n", Word::Denied, 1),
+            ("\nwhat?\ny\n", Word::Agreed, 3),
+            ("", Word::Nobody, 1),
+            ("\n", Word::Nobody, 2),
+            ("yesterday", Word::Nobody, 2),
+        ] {
+            let mut asked = Vec::new();
+            let said = decide(&mut answers.as_bytes(), &mut asked).expect("it can be read");
+            let count = String::from_utf8(asked).expect("text").matches("[y/n]").count();
+            assert_eq!((said, count), (word, questions), "{answers:?}");
+        }
+        assert!(decide(&mut &b"\xff\n"[..], &mut Vec::new()).is_err(), "what is no text is no answer");
+    }
+}
