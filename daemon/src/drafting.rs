@@ -18,8 +18,8 @@ use crate::blueprint_file::plural;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::narrative::grouped;
-use crate::output::{Output, clean, one_line};
-use crate::seating::ModelArguments;
+use crate::output::{Output, clean, json_pretty, one_line};
+use crate::seating::{ModelArguments, quoted};
 
 /// The most bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -37,7 +37,7 @@ pub(crate) struct DraftArguments {
     /// Text files that the board is given at /request/documents; an architect is told names, sizes and beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
-    /// Write the blueprint here, into a new file
+    /// Write the blueprint here, into a new file; a request that the model wrote goes beside it, into *.request.json
     #[arg(long, short, value_name = "FILE", group = "written")]
     pub(crate) out: Option<PathBuf>,
     /// Show the blueprint and go on only if you agree
@@ -137,9 +137,19 @@ impl DraftArguments {
         Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms }
     }
 
-    /// Finds out before anything is paid for whether the blueprint can be written.
-    pub(crate) fn can_write(&self, is_forced: bool) -> Result<(), Failure> {
-        self.out.as_deref().map_or(Ok(()), |path| can_be_made(path, is_forced))
+    /// Finds out before anything is paid for whether the blueprint can be written, and the request that is to come with
+    /// it.
+    pub(crate) fn can_write(&self, wants_input: bool, is_forced: bool) -> Result<(), Failure> {
+        let Some(path) = &self.out else { return Ok(()) };
+        can_be_made(path, is_forced)?;
+        if wants_input { can_be_made(&request_path(path), is_forced) } else { Ok(()) }
+    }
+
+    /// The documents as flags for a shell; empty, or beginning with a space.
+    pub(crate) fn repeated(&self) -> String {
+        let paths = self.documents.iter().map(|path| format!(" {}", quoted(&path.display().to_string())));
+        let paths: String = paths.collect();
+        if paths.is_empty() { paths } else { format!(" --documents{paths}") }
     }
 
     /// Asks the architect, telling how it goes.
@@ -251,11 +261,14 @@ pub(crate) fn warn(design: &Design, name: &str, output: Output) {
 }
 
 /// Shows a blueprint, and asks whoever sits at the terminal.
-pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failure> {
+pub(crate) fn ask_person(design: &Design, brief: &Brief, output: Output) -> Result<Word, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(Word::Nobody);
     }
     output.complaint(clean(&design.yaml).trim_end());
+    if let Some(input) = written_input(design, brief) {
+        output.complaint(&format!("The board is given this request:\n{}", json_pretty(&input)));
+    }
     decide(&mut std::io::stdin().lock(), &mut anstream::stderr())
 }
 
@@ -276,14 +289,36 @@ fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Word
     }
 }
 
-/// Writes a blueprint to its file. If that fails, it goes to stdout: it has been paid for.
-pub(crate) fn save(design: &Design, path: &Path, output: Output) -> Result<(), Failure> {
-    if let Err(error) = std::fs::write(path, &design.yaml) {
-        hand_over(design, output)?;
-        return Err(unwritable(path, &error));
+/// Writes a blueprint to its file, and a request that the model wrote beside it. If that fails, they are printed: they have
+/// been paid for.
+pub(crate) fn save(design: &Design, brief: &Brief, path: &Path, output: Output) -> Result<(), Failure> {
+    let input = written_input(design, brief).map(|input| json_pretty(&input) + "\n");
+    let files = [(path.to_owned(), Some(&design.yaml)), (request_path(path), input.as_ref())];
+    for (path, text) in files.iter().filter_map(|(path, text)| Some((path, (*text)?))) {
+        if let Err(error) = std::fs::write(path, text) {
+            hand_over(design, output)?;
+            if let Some(input) = &input {
+                output.complaint(&format!("The board's request:\n{}", input.trim_end()));
+            }
+            return Err(unwritable(path, &error));
+        }
+        output.note(&format!("wrote {}", path.display()));
     }
-    output.note(&format!("wrote {}", path.display()));
     Ok(())
+}
+
+/// The board's request as far as the model wrote it: without the documents.
+pub(crate) fn written_input(design: &Design, brief: &Brief) -> Option<Value> {
+    let mut input = design.input.clone().filter(|_| brief.input.is_none())?;
+    if let Some(members) = input.as_object_mut().filter(|_| !brief.documents.is_empty()) {
+        members.remove("documents");
+    }
+    Some(input)
+}
+
+/// Where the request goes that belongs to a blueprint: `owls.request.json` beside `owls.yaml`.
+pub(crate) fn request_path(blueprint: &Path) -> PathBuf {
+    blueprint.with_extension("request.json")
 }
 
 /// Writes a blueprint to stdout; as JSON, with all that is known of it.

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::drafting::{self, DraftArguments, Word};
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
-use crate::seating::ModelArguments;
+use crate::seating::{ModelArguments, quoted};
 
 /// Have a model write a blueprint for a request
 ///
@@ -39,24 +39,25 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
-    arguments.draft.can_write(arguments.force)?;
+    arguments.draft.can_write(false, arguments.force)?;
     let terms = arguments.draft.terms(&arguments.models, config)?;
     let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     drafting::warn(&design, &name, output);
-    let word = if arguments.draft.approve { drafting::ask_person(&design, output)? } else { Word::Agreed };
+    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
     if word == Word::Denied {
         return Err(drafting::denied());
     }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, path, output)?;
+        drafting::save(&design, &brief, path, output)?;
     }
     if output.is_json() || arguments.draft.out.is_none() {
         drafting::hand_over(&design, output)?;
     }
     if word == Word::Nobody {
-        output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `patchboard run {name}`"));
+        let again = format!("patchboard run {}{}", quoted(&name), arguments.draft.repeated());
+        output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `{again}`"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Done)

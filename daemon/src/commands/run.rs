@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::Design;
+use patchboard_agents::architect::{Brief, Design};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::mode::{Component, Mode};
@@ -17,7 +17,7 @@ use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, short};
-use crate::seating::{SeatArguments, Seating};
+use crate::seating::{SeatArguments, Seating, quoted};
 
 /// The most bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -128,7 +128,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         arguments.draft.belongs_to_an_architect()?;
         return run_file(arguments, data_dir, config, output).await;
     };
-    arguments.draft.can_write(arguments.seats.is_forced())?;
+    arguments.draft.can_write(arguments.request.is_none(), arguments.seats.is_forced())?;
     arguments.seats.can_record()?;
     drive::can_keep_boards(data_dir)?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
@@ -137,15 +137,15 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
-    let word = if arguments.draft.approve { drafting::ask_person(&design, output)? } else { Word::Agreed };
+    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
     if word == Word::Denied {
         return Err(drafting::denied());
     }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, path, output)?;
+        drafting::save(&design, &brief, path, output)?;
     }
     if word == Word::Nobody {
-        return nobody(arguments, &design, output);
+        return nobody(arguments, &design, &brief, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
     let designed = drafting::designed(&design);
@@ -162,16 +162,21 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 }
 
 /// Ends where a blueprint waits for a word and nobody is at the terminal.
-fn nobody(arguments: &Arguments, design: &Design, output: Output) -> Outcome {
+fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, output: Output) -> Outcome {
     if output.is_json() || arguments.draft.out.is_none() {
         drafting::hand_over(design, output)?;
     }
-    let name = arguments.draft.out.as_ref().map_or_else(|| "BLUEPRINT".to_owned(), |path| path.display().to_string());
-    let input = design.input.as_ref().map(|input| format!(" --request '{}'", short(&json_line(input), 200)));
-    output.complaint(&format!(
-        "nobody is at the terminal to agree: read the blueprint, then `patchboard run {name}{}`",
-        input.unwrap_or_default()
-    ));
+    let out = arguments.draft.out.as_deref();
+    let name = out.map_or_else(|| "BLUEPRINT".to_owned(), |path| quoted(&path.display().to_string()));
+    let request = match (&arguments.request, out, drafting::written_input(design, brief)) {
+        (Some(given), ..) => Some(given.clone()),
+        (None, Some(path), Some(_)) => Some(format!("@{}", drafting::request_path(path).display())),
+        (None, None, Some(input)) => Some(json_line(&input)),
+        (None, _, None) => None,
+    };
+    let request = request.map(|request| format!(" --request {}", quoted(&request))).unwrap_or_default();
+    let again = format!("patchboard run {name}{request}{}{}", arguments.draft.repeated(), arguments.seats.repeated());
+    output.complaint(&format!("nobody is at the terminal to agree: read the blueprint, then `{again}`"));
     Ok(Exit::Waiting)
 }
 

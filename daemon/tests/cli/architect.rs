@@ -197,6 +197,41 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
 }
 
 #[test]
+fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told() {
+    let sandbox = Sandbox::new();
+    let mut answer = blueprint();
+    let question = format!("Do `owls` sleep? {} It's the end", "So? ".repeat(100));
+    answer["input"] = json!({"question": question});
+    sandbox.write("an owl.txt", "Owls sleep by day.");
+    let model = saying(vec![answer.to_string(), answer.to_string(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "x", "--approve", "--documents", "an owl.txt"];
+    // Without -o everything is in what is told, quoted for a shell.
+    let told = run(&sandbox, &model, &arguments).exits(5).stderr;
+    let quoted = json!({"question": question}).to_string().replace('\'', r"'\''");
+    assert!(
+        told.contains(&format!("patchboard run BLUEPRINT --request '{quoted}' --documents 'an owl.txt'")),
+        "{told}"
+    );
+
+    let told = run(&sandbox, &model, &[&arguments[..], &["-o", "owls.yaml"]].concat()).exits(5).stderr;
+    let again = "patchboard run owls.yaml --request @owls.request.json --documents 'an owl.txt' --model-url";
+    assert!(told.contains(again), "{told}");
+    let kept = std::fs::read_to_string(sandbox.path().join("owls.request.json")).expect("it was written");
+    assert_eq!(serde_json::from_str::<Value>(&kept).expect("JSON"), json!({"question": question}));
+    let arguments =
+        ["run", "owls.yaml", "--request", "@owls.request.json", "--documents", "an owl.txt", "--output", "json"];
+    let state = run(&sandbox, &model, &arguments).exits(0).json()["state"].clone();
+    let documents = json!([{"title": "an owl.txt", "text": "Owls sleep by day."}]);
+    assert_eq!(state["request"], json!({"question": question, "documents": documents}));
+
+    // A request that is there is not written over either.
+    std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
+    let arguments = ["run", "--architect", "x", "-o", "owls.yaml", "--output", "json"];
+    assert_eq!(run(&sandbox, &model, &arguments).exits(2).error()["code"], "output_exists");
+    assert_eq!(model.bodies().len(), 3, "nobody was asked");
+}
+
+#[test]
 fn documents_are_bounded_in_sum_before_anybody_is_asked() {
     let sandbox = Sandbox::new();
     let model = saying(vec![with_input()]);
