@@ -346,7 +346,10 @@ fn can_be_made(path: &Path, is_forced: bool) -> Result<(), Failure> {
         return Err(Failure::refused("output_exists", format!("{} exists", path.display()))
             .help("give --force to write over it, or name another file"));
     }
-    try_writing(path).map_err(|error| unwritable(path, &error).help("name a file that can be written with -o"))
+    try_writing(path).map_err(|error| {
+        Failure::refused("output_failed", format!("{} cannot be written: {error}", path.display()))
+            .help("name a file that can be written with -o")
+    })
 }
 
 /// Whether a file can be written, found out by opening it; one that is there is left as it is.

@@ -23,7 +23,8 @@ Examples:
   patchboard architect 'Compare the two reports and list where they differ' --documents a.txt b.txt -o compare.yaml
   patchboard architect @task.txt --model-url http://127.0.0.1:8080/v1 --model qwen2.5 --approve -o task.yaml
 
-Exit codes: 0 done · 1 the model could not be asked · 2 wrong usage, no blueprint, or you did not agree
+Exit codes: 0 done · 1 the model could not be asked, or writing failed in the end
+            2 wrong usage, no blueprint, or you did not agree
             5 --approve, and nobody is at the terminal")]
 pub(crate) struct Arguments {
     /// The task, in your words; or @FILE

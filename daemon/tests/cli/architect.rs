@@ -288,7 +288,7 @@ fn what_cannot_be_written_is_told_before_anybody_is_asked() {
         (run_it(&["--record", "none/x.cassette", "--output", "json"]), "cassette_io"),
         (run_it(&["--record", "old.yaml", "--output", "json"]), "cassette_exists"),
     ] {
-        assert_eq!(ran.error()["code"], code, "{}", ran.stderr);
+        assert_eq!(ran.exits(2).error()["code"], code);
     }
     let lost = run_it(&["--data-dir", "old.yaml", "--output", "json"]);
     assert_ne!(lost.code, 0, "{}", lost.stderr);
