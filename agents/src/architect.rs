@@ -16,7 +16,7 @@ use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Answer, Failure};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use self::review::Accepted;
 
@@ -36,8 +36,34 @@ pub struct Brief {
     pub request: String,
     /// What the board will be given at `/request/documents`. The model is told titles, sizes and a short excerpt.
     pub documents: Vec<Document>,
-    /// Whether the answer must also have the board's request, as a member `input` beside the blueprint's own.
+    /// What the user supplies, without the documents: what the board will be given at `/request`. The model is told its
+    /// shape, and a blueprint must take it.
+    pub input: Option<Value>,
+    /// Whether the answer must also have the board's request, as a member `input` beside the blueprint's own. Means
+    /// nothing where `input` is given.
     pub wants_input: bool,
+}
+
+impl Brief {
+    /// Whether the model is to write the board's request.
+    const fn asks_for_input(&self) -> bool {
+        self.wants_input && self.input.is_none()
+    }
+}
+
+/// A board's request with documents put in, as its member `documents`; `None` if it is no object. Nothing is as good as
+/// an object without members.
+pub fn with_documents(request: Value, documents: &[Document]) -> Option<Value> {
+    if documents.is_empty() {
+        return Some(request);
+    }
+    let mut members = match request {
+        Value::Null => Map::new(),
+        Value::Object(members) => members,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => return None,
+    };
+    members.insert("documents".to_owned(), json!(documents));
+    Some(members.into())
 }
 
 /// A text that a board is given.
@@ -143,7 +169,8 @@ pub struct Design {
     pub blueprint: Blueprint,
     /// The same as a file for people, with a comment that names the request.
     pub yaml: String,
-    /// What the board is to be given at `/request`, documents included; `None` unless [`Brief::wants_input`].
+    /// What the board is to be given at `/request`, documents included; `None` if neither [`Brief::input`]
+    /// nor [`Brief::wants_input`] was given.
     pub input: Option<Value>,
     /// Warnings about `yaml`, and what was lowered to the caps.
     pub findings: Vec<Diagnostic>,
@@ -185,6 +212,12 @@ impl Refusal {
         match self {
             Self::NoBlueprint { rounds } | Self::Failed { rounds, .. } => rounds,
         }
+    }
+
+    /// The last round that has a draft; the last of all if none has.
+    pub fn last_told(&self) -> Option<&Round> {
+        let rounds = self.rounds();
+        rounds.iter().rev().find(|round| !round.draft.is_empty()).or(rounds.last())
     }
 }
 

@@ -1,27 +1,31 @@
 //! Has an architect write a blueprint: documents in, progress while the model writes, findings if it fails, and a person's
 //! word on what it wrote.
 
-use std::fs::File;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::{Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
+use patchboard_agents::architect::{self, Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
 use patchboard_agents::llm::Asked;
 use patchboard_agents::seats::Inline;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_runtime::runtime::Designed;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::narrative::grouped;
-use crate::output::{Output, clean, one_line};
-use crate::seating::ModelArguments;
+use crate::output::{Output, clean, json_pretty, one_line};
+use crate::seating::{ModelArguments, quoted};
 
 /// The most bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of an answer that is read at once.
+const LINE_BYTES_MAX: u64 = 1024;
 
 /// The most documents.
 const DOCUMENTS_MAX: usize = 1000;
@@ -30,11 +34,11 @@ const DOCUMENTS_MAX: usize = 1000;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Architect")]
 pub(crate) struct DraftArguments {
-    /// Text files that the board is given at /request/documents; the model is told their names, sizes and beginnings
+    /// Text files that the board is given at /request/documents; an architect is told names, sizes and beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
-    /// Write the blueprint here
-    #[arg(long, short, value_name = "FILE")]
+    /// Write the blueprint here, into a new file; a request that the model wrote goes beside it, into *.request.json
+    #[arg(long, short, value_name = "FILE", group = "written")]
     pub(crate) out: Option<PathBuf>,
     /// Show the blueprint and go on only if you agree
     #[arg(long)]
@@ -58,12 +62,7 @@ pub(crate) enum Word {
 impl DraftArguments {
     /// Refuses flags that mean nothing where no architect is asked.
     pub(crate) fn belongs_to_an_architect(&self) -> Result<(), Failure> {
-        let given = [
-            ("--documents", !self.documents.is_empty()),
-            ("--out", self.out.is_some()),
-            ("--approve", self.approve),
-            ("--repairs", self.repairs.is_some()),
-        ];
+        let given = [("--out", self.out.is_some()), ("--approve", self.approve), ("--repairs", self.repairs.is_some())];
         match given.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::refused("usage", format!("{flag} is for --architect"))
@@ -72,7 +71,16 @@ impl DraftArguments {
     }
 
     /// What is asked of the architect.
-    pub(crate) fn brief(&self, request: &str, wants_input: bool) -> Result<Brief, Failure> {
+    ///
+    /// A board's request may be given with it, in which documents have a place; else the model writes it if `wants_input`.
+    /// Both together have at most the bytes that the state of a board may have.
+    pub(crate) fn brief(
+        &self,
+        request: &str,
+        input: Option<Value>,
+        wants_input: bool,
+        state_bytes: u64,
+    ) -> Result<Brief, Failure> {
         let request = match request.strip_prefix('@') {
             Some(file) => text_of(Path::new(file)).map_err(|why| unreadable(Path::new(file), &why))?,
             None => request.to_owned(),
@@ -83,15 +91,65 @@ impl DraftArguments {
             return Err(Failure::refused("bad_request", message)
                 .help("say the task in a few sentences; what is to be worked on goes into --documents"));
         }
+        let documents = self.texts(input.as_ref().unwrap_or(&Value::Null), state_bytes)?;
+        Ok(Brief { request, documents, input, wants_input })
+    }
+
+    /// The documents, if they have a place in a board's request and are, with it, no more than so many bytes.
+    fn texts(&self, request: &Value, state_bytes: u64) -> Result<Vec<Document>, Failure> {
+        if self.documents.is_empty() {
+            return Ok(Vec::new());
+        }
+        takes_documents(request)?;
         if self.documents.len() > DOCUMENTS_MAX {
             return Err(Failure::refused("bad_request", format!("more than {DOCUMENTS_MAX} documents")));
         }
-        let documents = self.documents.iter().map(|path| {
+        let mut left = state_bytes.saturating_sub(json_bytes(request));
+        let mut documents = Vec::with_capacity(self.documents.len());
+        for path in &self.documents {
             let text = text_of(path).map_err(|why| unreadable(path, &why))?;
             let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            Ok(Document { title, text })
-        });
-        Ok(Brief { request, documents: documents.collect::<Result<_, Failure>>()?, wants_input })
+            let document = Document { title, text };
+            left = left.checked_sub(json_bytes(&document)).ok_or_else(|| {
+                let message =
+                    format!("the documents have more than the {state_bytes} bytes that a board's state may have");
+                Failure::refused("bad_request", message).help("give fewer documents, or the parts of them that matter")
+            })?;
+            documents.push(document);
+        }
+        Ok(documents)
+    }
+
+    /// A board's request with the documents put in.
+    pub(crate) fn with_documents(&self, request: Value, state_bytes: u64) -> Result<Value, Failure> {
+        let documents = self.texts(&request, state_bytes)?;
+        // Nothing is lost: a request without a place for documents was refused.
+        Ok(architect::with_documents(request, &documents).unwrap_or_default())
+    }
+
+    /// What the architect may use up and grant.
+    pub(crate) fn terms(&self, models: &ModelArguments, config: Option<&Path>) -> Result<Terms, Failure> {
+        Ok(self.own(models.seats(config, Inline::Refused)?.config().architect.terms()))
+    }
+
+    /// The operator's terms with what the flags say.
+    fn own(&self, terms: Terms) -> Terms {
+        Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms }
+    }
+
+    /// Finds out before anything is paid for whether the blueprint can be written, and the request that is to come with
+    /// it.
+    pub(crate) fn can_write(&self, wants_input: bool, is_forced: bool) -> Result<(), Failure> {
+        let Some(path) = &self.out else { return Ok(()) };
+        can_be_made(path, is_forced)?;
+        if wants_input { can_be_made(&request_path(path), is_forced) } else { Ok(()) }
+    }
+
+    /// The documents as flags for a shell; empty, or beginning with a space.
+    pub(crate) fn repeated(&self) -> String {
+        let paths = self.documents.iter().map(|path| format!(" {}", quoted(&path.display().to_string())));
+        let paths: String = paths.collect();
+        if paths.is_empty() { paths } else { format!(" --documents{paths}") }
     }
 
     /// Asks the architect, telling how it goes.
@@ -110,9 +168,8 @@ impl DraftArguments {
             Failure::refused("not_configured", why).help("give --model-url and --model, or add [models.default]")
         })?;
         let settings = &seats.config().architect;
-        let terms = settings.terms();
-        let terms = Terms { repairs: self.repairs.unwrap_or(terms.repairs), ..terms };
-        let schema = form::schema(&terms, brief.wants_input);
+        let terms = self.own(settings.terms());
+        let schema = form::schema(&terms, brief.wants_input && brief.input.is_none());
         let ask = async |prompt: &_| {
             output.note("the architect writes …");
             let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
@@ -147,10 +204,12 @@ fn codes(findings: &[Diagnostic]) -> String {
 /// Says what was wrong with the last draft.
 fn refused(refusal: &Refusal, output: Output) -> Failure {
     let spent = Spent::of(refusal.rounds());
-    let last = refusal.rounds().last();
-    let (draft, findings) = last.map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
-    if !output.is_json() && matches!(refusal, Refusal::NoBlueprint { .. }) {
-        output.complaint(&format!("the last draft:\n{}", clean(draft).trim_end()));
+    let (draft, findings) =
+        refusal.last_told().map_or(("", &[][..]), |round| (round.draft.as_str(), round.findings.as_slice()));
+    if !output.is_json() {
+        if !draft.is_empty() {
+            output.complaint(&format!("the last draft:\n{}", clean(draft).trim_end()));
+        }
         for finding in findings {
             output.complaint(diagnostics::text(finding, "draft", draft).trim_end());
         }
@@ -167,7 +226,7 @@ fn refused(refusal: &Refusal, output: Output) -> Failure {
 }
 
 /// What all calls cost, as JSON: `{"calls", "total", "prompt", "completion", "cached", "estimated", "repairs"}`.
-pub(crate) fn spent_json(spent: &Spent) -> Value {
+fn spent_json(spent: &Spent) -> Value {
     json!({
         "calls": spent.calls,
         "total": spent.usage.total(),
@@ -180,7 +239,7 @@ pub(crate) fn spent_json(spent: &Spent) -> Value {
 }
 
 /// What came of every call, as JSON.
-pub(crate) fn rounds_json(rounds: &[Round]) -> Value {
+fn rounds_json(rounds: &[Round]) -> Value {
     let one = |round: &Round| {
         json!({
             "accepted": round.is_accepted(),
@@ -202,18 +261,24 @@ pub(crate) fn warn(design: &Design, name: &str, output: Output) {
 }
 
 /// Shows a blueprint, and asks whoever sits at the terminal.
-pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failure> {
+pub(crate) fn ask_person(design: &Design, brief: &Brief, output: Output) -> Result<Word, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(Word::Nobody);
     }
     output.complaint(clean(&design.yaml).trim_end());
+    if let Some(input) = written_input(design, brief) {
+        output.complaint(&format!("The board is given this request:\n{}", json_pretty(&input)));
+    }
+    decide(&mut std::io::stdin().lock(), &mut anstream::stderr())
+}
+
+/// Asks until the answer is yes, no, or over.
+fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Word, Failure> {
     loop {
-        let mut stderr = anstream::stderr().lock();
         // Whoever cannot read the question can still answer it.
-        let _ = write!(stderr, "Go on with this blueprint? [y/n] ").and_then(|()| stderr.flush());
-        drop(stderr);
+        let _ = write!(questions, "Go on with this blueprint? [y/n] ").and_then(|()| questions.flush());
         let mut line = String::new();
-        let read = std::io::stdin().read_line(&mut line);
+        let read = answers.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
         let read = read.map_err(|error| Failure::failed("input_failed", format!("no answer can be read: {error}")))?;
         match line.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => return Ok(Word::Agreed),
@@ -224,12 +289,83 @@ pub(crate) fn ask_person(design: &Design, output: Output) -> Result<Word, Failur
     }
 }
 
-/// Writes a blueprint to its file.
-pub(crate) fn save(design: &Design, path: &Path, output: Output) -> Result<(), Failure> {
-    std::fs::write(path, &design.yaml)
-        .map_err(|error| Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display())))?;
-    output.note(&format!("wrote {}", path.display()));
+/// Writes a blueprint to its file, and a request that the model wrote beside it. If that fails, they are printed: they have
+/// been paid for.
+pub(crate) fn save(design: &Design, brief: &Brief, path: &Path, output: Output) -> Result<(), Failure> {
+    let input = written_input(design, brief).map(|input| json_pretty(&input) + "\n");
+    let files = [(path.to_owned(), Some(&design.yaml)), (request_path(path), input.as_ref())];
+    for (path, text) in files.iter().filter_map(|(path, text)| Some((path, (*text)?))) {
+        if let Err(error) = std::fs::write(path, text) {
+            hand_over(design, output)?;
+            if let Some(input) = &input {
+                output.complaint(&format!("The board's request:\n{}", input.trim_end()));
+            }
+            return Err(unwritable(path, &error));
+        }
+        output.note(&format!("wrote {}", path.display()));
+    }
     Ok(())
+}
+
+/// The board's request as far as the model wrote it: without the documents.
+pub(crate) fn written_input(design: &Design, brief: &Brief) -> Option<Value> {
+    let mut input = design.input.clone().filter(|_| brief.input.is_none())?;
+    if let Some(members) = input.as_object_mut().filter(|_| !brief.documents.is_empty()) {
+        members.remove("documents");
+    }
+    Some(input)
+}
+
+/// Where the request goes that belongs to a blueprint: `owls.request.json` beside `owls.yaml`.
+pub(crate) fn request_path(blueprint: &Path) -> PathBuf {
+    blueprint.with_extension("request.json")
+}
+
+/// Writes a blueprint to stdout; as JSON, with all that is known of it.
+pub(crate) fn hand_over(design: &Design, output: Output) -> Result<(), Failure> {
+    match output.is_json() {
+        true => output.json(&design_json(design)),
+        false => output.text(&design.yaml),
+    }
+}
+
+/// `{"blueprint", "input", "rounds", "usage", "findings"}`.
+fn design_json(design: &Design) -> Value {
+    json!({
+        "blueprint": design.blueprint,
+        "input": design.input,
+        "rounds": rounds_json(&design.rounds),
+        "usage": spent_json(&Spent::of(&design.rounds)),
+        "findings": design.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
+    })
+}
+
+/// Refuses a file that cannot be written, or that is there, unless it is to be written over.
+fn can_be_made(path: &Path, is_forced: bool) -> Result<(), Failure> {
+    if path.is_file() && !is_forced {
+        return Err(Failure::refused("output_exists", format!("{} exists", path.display()))
+            .help("give --force to write over it, or name another file"));
+    }
+    try_writing(path).map_err(|error| {
+        Failure::refused("output_failed", format!("{} cannot be written: {error}", path.display()))
+            .help("name a file that can be written with -o")
+    })
+}
+
+/// Whether a file can be written, found out by opening it; one that is there is left as it is.
+pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            drop(OpenOptions::new().write(true).create_new(true).open(path)?);
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
 }
 
 /// What a board's journal keeps of how its blueprint was made.
@@ -239,21 +375,25 @@ pub(crate) fn designed(design: &Design) -> Designed {
     Designed { calls, usage, repairs, prompts }
 }
 
-/// A request with the documents put in.
-pub(crate) fn with_documents(mut request: Value, brief: &Brief) -> Result<Value, Failure> {
-    if brief.documents.is_empty() {
-        return Ok(request);
-    }
-    let Some(members) = request.as_object_mut() else {
-        return Err(Failure::refused("bad_request", "documents have no place in a --request that is no object"));
+/// Refuses a request in which documents have no place.
+fn takes_documents(request: &Value) -> Result<(), Failure> {
+    let why = match request {
+        Value::Null => return Ok(()),
+        Value::Object(members) if !members.contains_key("documents") => return Ok(()),
+        Value::Object(_) => "--request has a member `documents` already, which --documents would replace",
+        _ => "documents have no place in a --request that is no object",
     };
-    members.insert("documents".to_owned(), json!(brief.documents));
-    Ok(request)
+    Err(Failure::refused("bad_request", why).help("give documents in one of the two ways"))
 }
 
 /// The error of a person who does not agree.
 pub(crate) fn denied() -> Failure {
     Failure::refused("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
+}
+
+/// How many bytes a value has as JSON, which is how a board counts them.
+fn json_bytes(value: &impl Serialize) -> u64 {
+    serde_json::to_vec(value).map_or(u64::MAX, |bytes| bytes.len() as u64)
 }
 
 fn unreadable(path: &Path, why: &str) -> Failure {
@@ -269,4 +409,29 @@ fn text_of(path: &Path) -> Result<String, String> {
         return Err("it is too long".to_owned());
     }
     String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_asked_until_the_answer_is_yes_no_or_over() {
+        for (answers, word, questions) in [
+            ("y\n", Word::Agreed, 1),
+            ("YES", Word::Agreed, 1),
+            ("n\n", Word::Denied, 1),
+            (" No \ny\n", Word::Denied, 1),
+            ("\nwhat?\ny\n", Word::Agreed, 3),
+            ("", Word::Nobody, 1),
+            ("\n", Word::Nobody, 2),
+            ("yesterday", Word::Nobody, 2),
+        ] {
+            let mut asked = Vec::new();
+            let said = decide(&mut answers.as_bytes(), &mut asked).expect("it can be read");
+            let count = String::from_utf8(asked).expect("text").matches("[y/n]").count();
+            assert_eq!((said, count), (word, questions), "{answers:?}");
+        }
+        assert!(decide(&mut &b"\xff\n"[..], &mut Vec::new()).is_err(), "what is no text is no answer");
+    }
 }

@@ -23,6 +23,11 @@ use crate::output::{Output, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::seating::Seating;
 
+/// Finds out before anything is paid for whether boards can be kept in a data directory.
+pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
+    SqliteJournal::open(data_dir).map(drop).map_err(crate::archive::storage)
+}
+
 /// Starts a runtime on the journal of a data directory.
 pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime, Failure> {
     let journal = SqliteJournal::open(data_dir).map_err(crate::archive::storage)?;

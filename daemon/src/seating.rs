@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Player, Recorder};
 use patchboard_agents::config::{Config, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
@@ -15,6 +15,7 @@ use patchboard_runtime::agent::Agent;
 use serde_json::json;
 
 use crate::blueprint_file::plural;
+use crate::drafting::try_writing;
 use crate::failure::Failure;
 use crate::output::{Output, one_line};
 use crate::progress::author;
@@ -40,7 +41,7 @@ pub(crate) struct ModelArguments {
 
 /// What fills the seats.
 #[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Agents")]
+#[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
 pub(crate) struct SeatArguments {
     #[command(flatten)]
     models: ModelArguments,
@@ -48,10 +49,10 @@ pub(crate) struct SeatArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env"])]
     cassette: Option<PathBuf>,
     /// Record every answer into a new file
-    #[arg(long, value_name = "FILE", conflicts_with = "cassette")]
+    #[arg(long, value_name = "FILE", conflicts_with = "cassette", group = "written")]
     record: Option<PathBuf>,
-    /// Record over a file that exists
-    #[arg(long, requires = "record")]
+    /// Write over a file that exists
+    #[arg(long, requires = "written")]
     force: bool,
     /// Run programs that the blueprint itself brings: only if you trust its author with this machine
     #[arg(long)]
@@ -103,6 +104,21 @@ impl SeatArguments {
     /// Which model is asked.
     pub(crate) const fn models(&self) -> &ModelArguments {
         &self.models
+    }
+
+    /// Whether files that exist may be written over.
+    pub(crate) const fn is_forced(&self) -> bool {
+        self.force
+    }
+
+    /// Finds out before anything is paid for whether a recording can be written.
+    pub(crate) fn can_record(&self) -> Result<(), Failure> {
+        let Some(path) = &self.record else { return Ok(()) };
+        let name = path.display().to_string();
+        if path.exists() && !self.force {
+            return Err(cassette_failure(&CassetteError::Exists { path: name }));
+        }
+        try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
     }
 
     /// Fills the seats of a blueprint, or says everything that is missing.
@@ -227,7 +243,7 @@ fn flag(words: &mut String, name: &str, value: Option<&str>) {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -1,7 +1,8 @@
 //! What an architect's model is told: what a blueprint is, one that works, the task, and what was wrong the last time.
 //!
 //! The part that is the same for every request comes first, so that providers' prompt caches hit. It is written for
-//! models with a context of 8,192 tokens: a test holds it to its size.
+//! models with a context of 8,192 tokens, the answer among them: what depends on the request shares what is left, and
+//! excerpts, findings and the last draft are cut to it ([`PROMPT_MAX`]).
 
 use std::fmt::Write as _;
 
@@ -17,8 +18,12 @@ use crate::ordered::Ordered;
 /// The blueprint that the model is shown, as shipped.
 const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");
 
+/// The most characters of a prompt: at three a token, which is what JSON and English make of it with the models at hand,
+/// they leave 2,500 of 8,192 tokens for the answer.
+pub const PROMPT_MAX: usize = 17_000;
+
 /// The most characters of a request that the model is told.
-pub const REQUEST_MAX: usize = 6000;
+pub const REQUEST_MAX: usize = 4000;
 
 /// Documents that are described one by one.
 const DOCUMENTS_MAX: usize = 12;
@@ -26,14 +31,26 @@ const DOCUMENTS_MAX: usize = 12;
 /// Characters of each that are shown.
 const EXCERPT_MAX: usize = 160;
 
+/// Characters of what the user supplies that are shown.
+const INPUT_MAX: usize = 1200;
+
+/// Characters of a text in it.
+const SKETCH_TEXT_MAX: usize = 160;
+
+/// Elements of a list in it.
+const SKETCH_ITEMS_MAX: usize = 3;
+
+/// Members of an object in it.
+const SKETCH_MEMBERS_MAX: usize = 32;
+
+/// How deep it is shown.
+const SKETCH_DEPTH_MAX: usize = 6;
+
 /// Findings that the model is told at once.
 const FINDINGS_MAX: usize = 10;
 
 /// Characters of a message and of a help.
 const FINDING_MAX: usize = 300;
-
-/// Characters of its last answer that the model is shown.
-const DRAFT_MAX: usize = 8000;
 
 const INSTRUCTIONS: &str = r#"You are an architect. Workers (language models) will do a task together by editing one shared JSON document, the board. You write the blueprint of the board: what the document looks like, which workers there are, what each may read and write, and what wakes them. You do not do the task.
 
@@ -70,7 +87,8 @@ pub fn of(brief: &Brief, terms: &Terms, last: Option<&Round>) -> Prompt {
         system.push_str(&Ordered::new(&example, form::ORDER).json());
         system.push('\n');
     }
-    Prompt { system, user: task(brief, terms, last) }
+    let room = PROMPT_MAX.saturating_sub(system.chars().count());
+    Prompt { system, user: task(brief, terms, last, room) }
 }
 
 /// The examples that the model is shown, as values.
@@ -105,12 +123,24 @@ fn without_descriptions(schema: &mut Value) {
     }
 }
 
-fn task(brief: &Brief, terms: &Terms, last: Option<&Round>) -> String {
-    let mut text = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
+/// What depends on the request, in so many characters.
+fn task(brief: &Brief, terms: &Terms, last: Option<&Round>, room: usize) -> String {
+    const CLOSING: &str = "\nWrite the blueprint for this request.\n";
+    let mut head = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
     if !brief.documents.is_empty() {
-        describe(brief, &mut text);
+        describe(brief, &mut head);
     }
-    if brief.wants_input {
+    let mut text = String::new();
+    if let Some(input) = &brief.input {
+        let documents =
+            if brief.documents.is_empty() { "" } else { ", with room for `documents`, which the program adds" };
+        let _ = write!(
+            text,
+            "\nThe user supplies this at /request (long texts and lists are cut):\n{}\n`request` is a schema that it fits{documents}.\n",
+            cut(&sketch(input, 0).to_string(), INPUT_MAX)
+        );
+    }
+    if brief.asks_for_input() {
         let documents = if brief.documents.is_empty() { "" } else { ", without `documents`, which the program adds" };
         let _ = write!(
             text,
@@ -123,11 +153,32 @@ fn task(brief: &Brief, terms: &Terms, last: Option<&Round>) -> String {
         "\nLimits may be at most {} commits, {} tokens, {} of running time.\n",
         caps.commits, caps.tokens, caps.wall
     );
-    if let Some(last) = last {
-        complain(last, &mut text);
+    let taken: usize = [head.as_str(), &text, CLOSING].iter().map(|part| part.chars().count()).sum();
+    let left = room.saturating_sub(taken);
+    // Once there is a draft, it says more about what is to be done than how the documents begin.
+    let excerpts = excerpts(brief, if last.is_some() { left / 5 } else { left });
+    let left = left.saturating_sub(excerpts.chars().count());
+    let complaint = last.map(|last| complaint(last, left)).unwrap_or_default();
+    [head.as_str(), &excerpts, &text, &complaint, CLOSING].concat()
+}
+
+/// A value whose long texts and lists are cut: what one must know of it to write its schema.
+fn sketch(value: &Value, depth: usize) -> Value {
+    match value {
+        Value::String(text) => cut(text, SKETCH_TEXT_MAX).into(),
+        Value::Array(_) | Value::Object(_) if depth == SKETCH_DEPTH_MAX => "[cut]".into(),
+        Value::Array(items) => {
+            let few = items.iter().take(SKETCH_ITEMS_MAX).map(|item| sketch(item, depth + 1));
+            let more = items.len().checked_sub(SKETCH_ITEMS_MAX + 1).map(|more| format!("[{} more]", more + 1).into());
+            few.chain(more).collect()
+        }
+        Value::Object(members) => members
+            .iter()
+            .take(SKETCH_MEMBERS_MAX)
+            .map(|(name, value)| (cut(name, SKETCH_TEXT_MAX), sketch(value, depth + 1)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
-    text.push_str("\nWrite the blueprint for this request.\n");
-    text
 }
 
 fn describe(brief: &Brief, text: &mut String) {
@@ -140,28 +191,48 @@ fn describe(brief: &Brief, text: &mut String) {
         brief.documents.len(),
         json!({"type": "array", "items": {"type": "object", "properties": {"title": {"type": "string"}, "text": {"type": "string"}}}})
     );
-    for document in brief.documents.iter().take(DOCUMENTS_MAX) {
-        let excerpt = one_line(&document.text, EXCERPT_MAX);
-        let chars = document.text.chars().count();
-        let _ = writeln!(text, "- {} ({chars} characters): {excerpt}", one_line(&document.title, 80));
-    }
 }
 
-fn complain(last: &Round, text: &mut String) {
-    if last.draft.is_empty() {
-        text.push_str("\nYour last answer could not be read.\n");
-    } else {
-        let _ = write!(text, "\nYour last answer was:\n{}\n", cut(last.draft.trim(), DRAFT_MAX));
-    }
-    let errors = last.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-    text.push_str(match errors {
-        0 => "\nIt can be used. Better would be to heed this, if it is right:\n",
-        _ => "\nIt was refused. What is wrong with it:\n",
+/// How documents begin, as many as there is room for.
+fn excerpts(brief: &Brief, max: usize) -> String {
+    let lines = brief.documents.iter().take(DOCUMENTS_MAX).map(|document| {
+        let excerpt = one_line(&document.text, EXCERPT_MAX);
+        let chars = document.text.chars().count();
+        format!("- {} ({chars} characters): {excerpt}\n", one_line(&document.title, 80))
     });
-    for finding in last.findings.iter().take(FINDINGS_MAX) {
-        let _ = writeln!(text, "- {}", told(finding));
+    fitting(lines, max)
+}
+
+/// The last draft and what is wrong with it, in so many characters. Findings take half of them at most, the draft has
+/// the rest.
+fn complaint(last: &Round, max: usize) -> String {
+    const AGAIN: &str = "Write the whole blueprint again, mended.\n";
+    let verdict = match last.findings.iter().any(|finding| finding.severity == Severity::Error) {
+        false => "\nIt can be used. Better would be to heed this, if it is right:\n",
+        true => "\nIt was refused. What is wrong with it:\n",
+    };
+    let lead =
+        if last.draft.is_empty() { "\nYour last answer could not be read.\n" } else { "\nYour last answer was:\n" };
+    let left = max.saturating_sub([lead, verdict, AGAIN, "\n"].iter().map(|part| part.chars().count()).sum());
+    let lines = last.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", told(finding)));
+    let findings = fitting(lines, left / 2);
+    let mut draft = cut(last.draft.trim(), left.saturating_sub(findings.chars().count()));
+    if !draft.is_empty() {
+        draft.push('\n');
     }
-    text.push_str("Write the whole blueprint again, mended.\n");
+    [lead, &draft, verdict, &findings, AGAIN].concat()
+}
+
+/// The first of these lines, as many as have room in so many characters.
+fn fitting(lines: impl Iterator<Item = String>, max: usize) -> String {
+    let mut text = String::new();
+    let mut left = max;
+    for line in lines {
+        let Some(rest) = left.checked_sub(line.chars().count()) else { break };
+        left = rest;
+        text.push_str(&line);
+    }
+    text
 }
 
 /// A finding on one line: `line 3, /rules/0/run [undeclared_worker]: … Did you mean …?`
@@ -172,12 +243,14 @@ fn told(finding: &Diagnostic) -> String {
     format!("{line}{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
 }
 
-/// As much of a text as the model is told, with a sign where it was cut.
+/// So many characters of a text, with a sign where it was cut.
 fn cut(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => format!("{} [cut]", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+    const SIGN: &str = " [cut]";
+    if text.char_indices().nth(max).is_none() {
+        return text.to_owned();
     }
+    let end = text.char_indices().nth(max.saturating_sub(SIGN.len())).map_or(0, |(end, _)| end);
+    format!("{}{SIGN}", text.get(..end).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -185,6 +258,7 @@ mod tests {
     use super::*;
     use crate::architect::Document;
     use crate::architect::review::review;
+    use crate::config::Architect;
 
     #[test]
     fn the_example_is_one_that_would_be_accepted() {
@@ -197,16 +271,45 @@ mod tests {
     #[test]
     fn the_whole_prompt_leaves_room_for_an_answer_in_a_small_context() {
         let document = Document { title: "t".repeat(200), text: "word ".repeat(1000) };
-        let mut brief = Brief { request: "Answer.".into(), documents: Vec::new(), wants_input: true };
+        let mut brief = Brief { request: "Answer.".into(), wants_input: true, ..Brief::default() };
         let chars = |brief: &Brief| {
             let prompt = of(brief, &Terms::default(), None);
             prompt.system.chars().count() + prompt.user.chars().count()
         };
-        // Three characters a token is what JSON and English make of it with the models at hand.
         assert!(chars(&brief) < 9_500, "{}", chars(&brief));
         brief.documents = vec![document; 100];
         brief.request = "word ".repeat(4000);
-        assert!(chars(&brief) < 20_000, "{}", chars(&brief));
+        assert!(chars(&brief) <= PROMPT_MAX, "{}", chars(&brief));
+    }
+
+    #[test]
+    fn a_repair_has_room_in_it_too_however_much_went_wrong() {
+        let reply_tokens = Architect::default().reply_tokens as usize;
+        let round = |draft: usize, findings: usize| {
+            let long = "m".repeat(400);
+            let finding = Diagnostic::new("bad_condition", &format!("/{long}"), long.clone(), "h".repeat(400));
+            let prompt = Prompt { system: String::new(), user: String::new() };
+            Round { prompt, draft: "d".repeat(draft), findings: vec![finding; findings], failure: None, usage: None }
+        };
+        let long = Brief {
+            request: "word ".repeat(4000),
+            documents: vec![Document { title: "t".repeat(200), text: "word ".repeat(1000) }; 100],
+            input: Some((0..50).map(|number| (format!("member{number}"), Value::from("v".repeat(500)))).collect()),
+            wants_input: true,
+        };
+        for brief in [&Brief { request: "Answer.".into(), ..Brief::default() }, &long] {
+            for round in [round(20_000, 20), round(20_000, 1), round(0, 20)] {
+                let Prompt { system, user } = of(brief, &Terms::default(), Some(&round));
+                let tokens = (system.chars().count() + user.chars().count()).div_ceil(3) + reply_tokens;
+                assert!(tokens <= 8192, "{tokens} tokens");
+                assert!(user.ends_with("mended.\n\nWrite the blueprint for this request.\n"), "{user}");
+                assert!(user.contains("[bad_condition]"), "at least one finding is told: {user}");
+                assert!(round.draft.is_empty() || user.contains(&"d".repeat(500)), "the draft is told: {user}");
+            }
+        }
+        // What a model writes that keeps to the task is told whole.
+        let user = of(&Brief::default(), &Terms::default(), Some(&round(3500, 3))).user;
+        assert!(user.contains(&"d".repeat(3500)), "{user}");
     }
 
     #[test]

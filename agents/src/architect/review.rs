@@ -3,7 +3,7 @@
 //! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
 //! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
 
-use patchboard_kernel::blueprint::{Blueprint, Duration};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::Timestamp;
@@ -14,9 +14,9 @@ use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::Failure;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Brief, Caps, Design, Round, Terms, form};
+use super::{Brief, Caps, Design, Round, Terms, form, with_documents};
 use crate::llm::reply::unfence;
 use crate::one_line;
 use crate::ordered::Ordered;
@@ -26,13 +26,14 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     (
         "not_for_architects",
         Severity::Error,
-        "Something only people may write into a blueprint: programs, scripts, models.",
+        "Something only people may write into a blueprint: programs, scripts, models, rules that are set off by hand.",
     ),
     ("no_answer", Severity::Error, "The model wrote nothing, or was cut off."),
     ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
+    ("no_start", Severity::Error, "No rule has the trigger `start`: no worker would ever be the first."),
     ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
     ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
-    ("capped", Severity::Warning, "A limit was lowered to what the operator allows."),
+    ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
 ];
 
 /// The most bytes of an answer; the rest is not read.
@@ -110,7 +111,11 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
             help,
         )]);
     }
-    let (value, capped) = cap(source.value().clone(), &blueprint, &terms.caps);
+    let mut value = source.value().clone();
+    if let Some(members) = value.as_object_mut() {
+        members.insert("limits".to_owned(), serde_json::to_value(&blueprint.limits).unwrap_or_default());
+    }
+    let (value, capped) = cap(value, &blueprint, &terms.caps);
     let yaml = format!(
         "# Made by the architect, for: {}\n{}",
         one_line(&brief.request, COMMENT_MAX),
@@ -180,9 +185,17 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
             }
         }
     }
-    if value["workers"].is_object() && value["rules"].as_array().is_none_or(Vec::is_empty) {
+    let rules = value["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (index, _) in rules.iter().enumerate().filter(|(_, rule)| rule["trigger"] == "manual") {
+        let what = "nobody is there to set off a rule by hand";
+        refuse(&format!("/rules/{index}/trigger"), what, "Use `start`, an operation on a path, or `after`.");
+    }
+    if value["workers"].is_object() && rules.is_empty() {
         let help = "Add rules, the first with `trigger: start`.";
         findings.push(Diagnostic::at(source, "no_rules", "/rules", "nothing would ever wake a worker", help));
+    } else if !rules.is_empty() && !rules.iter().any(|rule| rule["trigger"] == "start") {
+        let (what, help) = ("no rule begins the work", "Give the first rule `trigger: start`.");
+        findings.push(Diagnostic::at(source, "no_start", "/rules", what, help));
     }
 }
 
@@ -200,29 +213,26 @@ fn reads_documents(blueprint: &Blueprint) -> bool {
 
 /// What the board will be given at `/request`, with the documents put in, if it fits.
 fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Option<Value>, Vec<Diagnostic>> {
-    const HELP: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
-                        {title, text}, for which `request` must leave room.";
+    const WRITTEN: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
+                           {title, text}, for which `request` must leave room.";
+    const GIVEN: &str = "What the user supplies is as it is: `request` must be a schema that it fits, with room for \
+                         `documents`, a list of {title, text}, if there are any.";
+    let (place, help) = if brief.asks_for_input() { ("/input", WRITTEN) } else { ("/request", GIVEN) };
     let bad = |violations: Vec<Violation>| -> Vec<Diagnostic> {
         let found = |violation: Violation| {
-            let pointer = format!("/input{}", violation.pointer);
-            Diagnostic::new("bad_input", &pointer, one_line(&violation.message, 300), HELP)
+            let pointer = format!("{place}{}", violation.pointer);
+            let said = one_line(&violation.message, 300);
+            let message = if brief.asks_for_input() { said } else { format!("what the user supplies: {said}") };
+            Diagnostic::new("bad_input", &pointer, message, help)
         };
         violations.into_iter().map(found).collect()
     };
-    let mut request = input.unwrap_or(Value::Null);
-    if !brief.documents.is_empty() {
-        if request.is_null() {
-            request = Value::Object(Map::new());
-        }
-        match request.as_object_mut() {
-            Some(members) => drop(members.insert("documents".to_owned(), json!(brief.documents))),
-            None => {
-                let message = "`input` is no object, so that documents have no place in it";
-                return Err(vec![Diagnostic::new("bad_input", "/input", message, HELP)]);
-            }
-        }
-    }
-    if brief.wants_input {
+    let supplied = if brief.asks_for_input() { input } else { brief.input.clone() };
+    let Some(request) = with_documents(supplied.unwrap_or(Value::Null), &brief.documents) else {
+        let message = "the board's request is no object, so that documents have no place in it";
+        return Err(vec![Diagnostic::new("bad_input", place, message, help)]);
+    };
+    if brief.wants_input || brief.input.is_some() {
         // The kernel itself says whether a board can be made of it.
         let genesis = Genesis {
             board: "draft".into(),
@@ -236,15 +246,18 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
         return match Board::create(genesis, &Own) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),
-            Err(other) => Err(vec![Diagnostic::new("bad_input", "/input", other.to_string(), HELP)]),
+            Err(other) => Err(vec![Diagnostic::new("bad_input", place, other.to_string(), help)]),
         };
     }
     if !brief.documents.is_empty()
         && let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats)
     {
-        let violations = schema.violations(&json!({"documents": brief.documents}), VIOLATIONS_MAX);
-        let about = |violation: &Violation| violation.pointer.starts_with("/documents");
-        let violations: Vec<Violation> = violations.into_iter().filter(about).collect();
+        // What is wrong without documents, too, is what the user will supply beside them; unless it can be no object.
+        let without = schema.violations(&json!({}), VIOLATIONS_MAX);
+        let is_no_object = |one: &Violation| one.pointer.is_empty() && one.rule.as_deref() == Some("type");
+        let mut violations = schema.violations(&request, VIOLATIONS_MAX);
+        let is_old = |one: &Violation| without.iter().any(|old| (&old.pointer, &old.rule) == (&one.pointer, &one.rule));
+        violations.retain(|violation| is_no_object(violation) || !is_old(violation));
         if !violations.is_empty() {
             return Err(bad(violations));
         }
@@ -252,53 +265,70 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     Ok(None)
 }
 
-/// The blueprint with its limits spelled out and none above the caps, and what was lowered.
+/// Who says how much a limit may be at most.
+#[derive(Clone, Copy)]
+enum Says {
+    Operator,
+    Board,
+}
+
+/// The blueprint with no limit above the caps, and what was lowered.
 fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
     let mut lowered = Vec::new();
-    let mut lower = |pointer: &str, to: String| {
-        let message = format!("{pointer} was lowered to {to}, the most that the operator allows");
-        let help = "The operator's caps stand in patchboard.toml, under [architect].";
-        lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", pointer, message, help) });
-    };
-    let mut set = |pointer: &str, member: &str, to: Value| {
-        if let Some(members) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
-            members.insert(member.to_owned(), to);
+    // Below an object, whose limits are made if it has none.
+    let mut lower = |at: &str, below: &str, name: &str, to: Value, says: Says| {
+        let Some(mut members) = value.pointer_mut(at).and_then(Value::as_object_mut) else { return };
+        let mut pointer = format!("{at}/{name}");
+        if !below.is_empty() {
+            let inner = members.entry(below).or_insert_with(|| json!({}));
+            let Some(inner) = inner.as_object_mut() else { return };
+            members = inner;
+            pointer = format!("{at}/{below}/{name}");
         }
+        let text = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
+        members.insert(name.to_owned(), to);
+        let (most, help) = match says {
+            Says::Operator => (
+                "the most that the operator allows",
+                "The operator's caps stand in patchboard.toml, under [architect].",
+            ),
+            Says::Board => {
+                ("the limit of the whole board", "The board's own limits stand in the blueprint, under `limits`.")
+            }
+        };
+        let message = format!("{pointer} was lowered to {text}, {most}");
+        lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", &pointer, message, help) });
     };
     let limits = &read.limits;
-    set("", "limits", serde_json::to_value(limits).unwrap_or_default());
     for (name, given, most) in [
         ("commits", limits.commits, caps.commits),
         ("tokens", limits.tokens, caps.tokens),
         ("state_bytes", limits.state_bytes, caps.state_bytes),
     ] {
         if given > most {
-            set("/limits", name, most.into());
-            lower(&format!("/limits/{name}"), most.to_string());
+            lower("", "limits", name, most.into(), Says::Operator);
         }
     }
     if limits.wall > caps.wall {
-        set("/limits", "wall", caps.wall.to_string().into());
-        lower("/limits/wall", caps.wall.to_string());
+        lower("", "limits", "wall", caps.wall.to_string().into(), Says::Operator);
     }
     if read.concurrency > caps.concurrency {
-        set("", "concurrency", caps.concurrency.into());
-        lower("/concurrency", caps.concurrency.to_string());
+        lower("", "", "concurrency", caps.concurrency.into(), Says::Operator);
     }
+    let says = |is_boards: bool| if is_boards { Says::Board } else { Says::Operator };
     let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
-    for (name, worker) in &read.workers {
-        let at = format!("{}/limits", child("/workers", name.as_str()));
+    let (of_tokens, of_wall) = (says(limits.tokens < caps.tokens), says(limits.wall < caps.wall));
+    // A person has no tokens, and the time to agree is the grant's.
+    for (name, worker) in read.workers.iter().filter(|(_, worker)| worker.agent != AgentKind::Human) {
+        let at = child("/workers", name.as_str());
         if worker.limits.tokens.is_some_and(|given| given > tokens) {
-            set(&at, "tokens", tokens.into());
-            lower(&format!("{at}/tokens"), tokens.to_string());
+            lower(&at, "limits", "tokens", tokens.into(), of_tokens);
         }
         if u64::from(worker.limits.reply_tokens) > tokens {
-            set(&at, "reply_tokens", tokens.into());
-            lower(&format!("{at}/reply_tokens"), tokens.to_string());
+            lower(&at, "limits", "reply_tokens", tokens.into(), of_tokens);
         }
         if worker.limits.timeout > wall {
-            set(&at, "timeout", wall.to_string().into());
-            lower(&format!("{at}/timeout"), wall.to_string());
+            lower(&at, "limits", "timeout", wall.to_string().into(), of_wall);
         }
     }
     (value, lowered)

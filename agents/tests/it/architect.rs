@@ -189,6 +189,27 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
 }
 
 #[tokio::test]
+async fn a_blueprint_that_nothing_begins_is_refused() {
+    let terms = Terms { repairs: 0, ..Terms::default() };
+    for (trigger, found) in [
+        (json!({"op": "add", "path": "/answer"}), vec!["no_start"]),
+        (json!({"signal": "go"}), vec!["no_start"]),
+        (json!("manual"), vec!["not_for_architects", "no_start"]),
+    ] {
+        let (made, _) = ask(&brief(), &terms, &[ok(with("/rules/0/trigger", trigger.clone()))]).await;
+        assert_eq!(codes(made.expect_err("refused").rounds()), [found], "{trigger}");
+    }
+    let both = json!([
+        {"name": "begin", "trigger": "start", "run": "writer"},
+        {"name": "again", "trigger": "manual", "run": "writer"},
+    ]);
+    let (made, _) = ask(&brief(), &terms, &[ok(with("/rules", both))]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["not_for_architects"]]);
+    let (made, _) = ask(&brief(), &terms, &[ok(with("/rules", json!([])))]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["no_rules"]]);
+}
+
+#[tokio::test]
 async fn limits_are_finite_and_within_the_caps() {
     let caps = Caps { commits: 50, tokens: 9000, wall: "5m".parse().expect("a time"), ..Caps::default() };
     let terms = Terms { repairs: 0, caps };
@@ -220,6 +241,28 @@ async fn limits_are_finite_and_within_the_caps() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
+    let mut tight: Value = serde_json::from_str(&with("/limits", json!({"tokens": 500, "wall": "2d"}))).expect("JSON");
+    tight["workers"]["boss"] = json!({"agent": "human", "role": "Agrees."});
+    tight["workers"]["writer"]["writes"][0]["approval"] = json!({"by": "boss"});
+    let caps = Caps { wall: "30s".parse().expect("a time"), ..Caps::default() };
+    let (made, _) = ask(&brief(), &Terms { repairs: 0, caps }, &[ok(tight.to_string())]).await;
+    let design = made.expect("a blueprint");
+    let written = Source::read("b", &design.yaml).expect("YAML");
+    // The worker had no limits of its own.
+    assert_eq!(written.value()["workers"]["writer"]["limits"], json!({"reply_tokens": 500, "timeout": "30s"}));
+    assert_eq!(written.value()["workers"]["boss"].get("limits"), None);
+    let told: Vec<(&str, bool)> = design
+        .findings
+        .iter()
+        .filter(|finding| finding.code == "capped")
+        .map(|finding| (finding.pointer.as_str(), finding.message.contains("operator")))
+        .collect();
+    let (tokens, timeout) = ("/workers/writer/limits/reply_tokens", "/workers/writer/limits/timeout");
+    assert_eq!(told, [("/limits/wall", true), (tokens, false), (timeout, true)]);
+}
+
+#[tokio::test]
 async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
     let documents = vec![Document { title: "Owls".into(), text: "They see in the dark. ".repeat(50) }];
     let brief = Brief { documents, wants_input: true, ..brief() };
@@ -247,6 +290,57 @@ async fn documents_are_put_in_by_the_program_and_must_have_room_and_a_reader() {
         let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, std::slice::from_ref(&answer)).await;
         assert_eq!(codes(made.expect_err("refused").rounds())[0], [code], "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_yet() {
+    let documents = vec![Document { title: "Owls".into(), text: "They sleep by day.".into() }];
+    let brief = Brief { documents, ..brief() };
+    let topic = json!({"type": "string"});
+    let closed = |properties: Value| {
+        let schema = json!({
+            "type": "object", "required": ["topic"], "additionalProperties": false, "properties": properties,
+        });
+        with("/request", schema)
+    };
+    for (answer, found) in [
+        (closed(json!({"topic": topic})), vec!["bad_input"]),
+        (closed(json!({"topic": topic, "documents": {"type": "string"}})), vec!["bad_input"]),
+        (closed(json!({"topic": topic, "documents": {"type": "array"}})), vec![]),
+        (with("/request", json!({"type": "object", "maxProperties": 0})), vec!["bad_input"]),
+        (with("/request", json!({"type": "string"})), vec!["bad_input"]),
+        (notes().to_string(), vec![]),
+    ] {
+        let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.clone())]).await;
+        let found_here = made.map_or_else(|refusal| codes(refusal.rounds())[0].join(" "), |_| String::new());
+        assert_eq!(found_here, found.join(" "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_user_supplies_is_told_and_must_fit() {
+    let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
+    let brief = Brief { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
+    let (made, prompts) = ask(&brief, &Terms::default(), &[ok(asks_for_number), ok(notes().to_string())]).await;
+    let design = made.expect("a blueprint");
+    assert_eq!(codes(&design.rounds), [vec!["bad_input"], vec![]]);
+    assert_eq!(design.input, brief.input);
+    let user = &prompts[0].user;
+    assert!(user.contains("{\"list\":[1,2,3,\"[2 more]\"],\"topic\":\"owls owls"), "{user}");
+    assert!(user.chars().count() < 3000 && !user.contains("one more member, input"), "{user}");
+    assert!(prompts[1].user.contains("/request/topic [bad_input]: what the user supplies:"), "{}", prompts[1].user);
+
+    // What the model writes beside it is not asked for and changes nothing.
+    let documents = vec![Document { title: "Owls".into(), text: "They sleep.".into() }];
+    let brief = Brief { input: Some(json!({"topic": "owls"})), documents, wants_input: true, ..brief };
+    let mut answer = notes();
+    answer["input"] = json!({"topic": 3});
+    let (made, _) = ask(&brief, &Terms::default(), &[ok(answer.to_string())]).await;
+    let given = json!({"topic": "owls", "documents": brief.documents});
+    assert_eq!(made.expect("a blueprint").input, Some(given));
+    let brief = Brief { input: Some(json!("owls")), ..brief };
+    let (made, _) = ask(&brief, &Terms { repairs: 0, ..Terms::default() }, &[ok(answer.to_string())]).await;
+    assert_eq!(codes(made.expect_err("refused").rounds()), [["bad_input"]]);
 }
 
 #[tokio::test]
@@ -294,6 +388,12 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
         let (made, prompts) = ask(&brief(), &Terms::default(), &[ok(bad), fail(code)]).await;
         let refusal = made.expect_err("failed");
         assert_eq!((refusal.code(), prompts.len()), ("architect_failed", 2));
+        let told = refusal.last_told().expect("a round");
+        assert_eq!(
+            (told.draft.is_empty(), told.findings[0].code),
+            (false, "undeclared_worker"),
+            "what was paid is shown"
+        );
     }
 }
 

@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_agents::architect::{Design, Spent};
-use serde_json::{Value, json};
 
-use crate::diagnostics;
 use crate::drafting::{self, DraftArguments, Word};
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
-use crate::seating::ModelArguments;
+use crate::seating::{ModelArguments, quoted};
 
 /// Have a model write a blueprint for a request
 ///
@@ -26,7 +23,8 @@ Examples:
   patchboard architect 'Compare the two reports and list where they differ' --documents a.txt b.txt -o compare.yaml
   patchboard architect @task.txt --model-url http://127.0.0.1:8080/v1 --model qwen2.5 --approve -o task.yaml
 
-Exit codes: 0 done · 1 the model could not be asked · 2 wrong usage, no blueprint, or you did not agree
+Exit codes: 0 done · 1 the model could not be asked, or writing failed in the end
+            2 wrong usage, no blueprint, or you did not agree
             5 --approve, and nobody is at the terminal")]
 pub(crate) struct Arguments {
     /// The task, in your words; or @FILE
@@ -34,41 +32,34 @@ pub(crate) struct Arguments {
     request: String,
     #[command(flatten)]
     draft: DraftArguments,
+    /// Write over a file that exists
+    #[arg(long, requires = "out", help_heading = "Architect")]
+    force: bool,
     #[command(flatten)]
     models: ModelArguments,
 }
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
-    let brief = arguments.draft.brief(&arguments.request, false)?;
+    arguments.draft.can_write(false, arguments.force)?;
+    let terms = arguments.draft.terms(&arguments.models, config)?;
+    let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     drafting::warn(&design, &name, output);
-    let word = if arguments.draft.approve { drafting::ask_person(&design, output)? } else { Word::Agreed };
+    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
     if word == Word::Denied {
         return Err(drafting::denied());
     }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, path, output)?;
+        drafting::save(&design, &brief, path, output)?;
     }
-    if output.is_json() {
-        output.json(&as_json(&design))?;
-    } else if arguments.draft.out.is_none() {
-        output.text(&design.yaml)?;
+    if output.is_json() || arguments.draft.out.is_none() {
+        drafting::hand_over(&design, output)?;
     }
     if word == Word::Nobody {
-        output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `patchboard run {name}`"));
+        let again = format!("patchboard run {}{}", quoted(&name), arguments.draft.repeated());
+        output.complaint(&format!("nobody is at the terminal to agree: read {name}, then `{again}`"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Done)
-}
-
-/// `{"blueprint", "input", "rounds", "usage", "findings"}`.
-pub(crate) fn as_json(design: &Design) -> Value {
-    json!({
-        "blueprint": design.blueprint,
-        "input": design.input,
-        "rounds": drafting::rounds_json(&design.rounds),
-        "usage": drafting::spent_json(&Spent::of(&design.rounds)),
-        "findings": design.findings.iter().map(diagnostics::json).collect::<Vec<_>>(),
-    })
 }

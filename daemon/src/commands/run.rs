@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::Design;
+use patchboard_agents::architect::{Brief, Design};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::mode::{Component, Mode};
@@ -17,7 +17,7 @@ use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, short};
-use crate::seating::SeatArguments;
+use crate::seating::{SeatArguments, Seating, quoted};
 
 /// The most bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -39,14 +39,16 @@ const REQUEST_DEPTH_MAX: usize = 64;
 Examples:
   patchboard run review.yaml --request '{\"question\": \"Which came first?\"}'
   patchboard run review.yaml --request @task.json --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  patchboard run compare.yaml --request @task.json --documents a.txt b.txt
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
   patchboard run review.yaml --request @task.json --ablate patch,slicing
   patchboard run review.yaml --request @task.json --system plain
   patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
 
-Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
-            4 nothing left to do, not done · 5 paused")]
+Exit codes: 0 done · 1 failed · 2 wrong usage, refused blueprint, or you did not agree to it
+            3 stopped by a breaker or a limit · 4 nothing left to do, not done
+            5 paused, or --approve and nobody is at the terminal")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON
     #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
@@ -61,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
     /// For comparison: leave out parts of PatchBoard for language models, as in `--ablate patch,feedback`
-    #[arg(long, value_name = "PART,…", value_delimiter = ',', conflicts_with = "system", help_heading = "Comparisons")]
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', help_heading = "Comparisons")]
     ablate: Vec<Part>,
     /// For comparison: run the same workers and rules as a blackboard that checks nothing
     #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
@@ -86,7 +88,7 @@ enum Part {
 }
 
 /// What a board runs as.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
     /// All of it
     Patchboard,
@@ -114,45 +116,67 @@ impl Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    // The default, spelled out, goes with what is left out of it.
+    if !arguments.ablate.is_empty() && arguments.system != System::Patchboard {
+        return Err(Failure::refused(
+            "usage",
+            "--ablate leaves parts out of PatchBoard, and --system names another one",
+        )
+        .help("give one of the two"));
+    }
     let Some(task) = &arguments.architect else {
         arguments.draft.belongs_to_an_architect()?;
         return run_file(arguments, data_dir, config, output).await;
     };
+    arguments.draft.can_write(arguments.request.is_none(), arguments.seats.is_forced())?;
+    arguments.seats.can_record()?;
+    drive::can_keep_boards(data_dir)?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
-    let brief = arguments.draft.brief(task, request.is_none())?;
+    let wants_input = request.is_none();
+    let terms = arguments.draft.terms(arguments.seats.models(), config)?;
+    let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
+    let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
+    if word == Word::Denied {
+        return Err(drafting::denied());
+    }
     if let Some(path) = &arguments.draft.out {
-        drafting::save(&design, path, output)?;
+        drafting::save(&design, &brief, path, output)?;
     }
-    if arguments.draft.approve {
-        match drafting::ask_person(&design, output)? {
-            Word::Agreed => {}
-            Word::Denied => return Err(drafting::denied()),
-            Word::Nobody => return nobody(arguments, &design, output),
-        }
+    if word == Word::Nobody {
+        return nobody(arguments, &design, &brief, output);
     }
-    let request = match request {
-        Some(request) => drafting::with_documents(request, &brief)?,
-        None => design.input.clone().unwrap_or(Value::Null),
-    };
+    let request = design.input.clone().unwrap_or(Value::Null);
     let designed = drafting::designed(&design);
-    start(arguments, data_dir, config, design.blueprint, request, Some(designed), output).await
+    let seating = match arguments.seats.seat(&design.blueprint, config) {
+        Ok(seating) => seating,
+        Err(failure) => {
+            if arguments.draft.out.is_none() {
+                drafting::hand_over(&design, output)?;
+            }
+            return Err(failure);
+        }
+    };
+    start(arguments, data_dir, &seating, design.blueprint, request, Some(designed), output).await
 }
 
 /// Ends where a blueprint waits for a word and nobody is at the terminal.
-fn nobody(arguments: &Arguments, design: &Design, output: Output) -> Outcome {
-    if output.is_json() {
-        output.json(&super::architect::as_json(design))?;
-    } else if arguments.draft.out.is_none() {
-        output.text(&design.yaml)?;
+fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, output: Output) -> Outcome {
+    if output.is_json() || arguments.draft.out.is_none() {
+        drafting::hand_over(design, output)?;
     }
-    let name = arguments.draft.out.as_ref().map_or_else(|| "BLUEPRINT".to_owned(), |path| path.display().to_string());
-    let input = design.input.as_ref().map(|input| format!(" --request '{}'", short(&json_line(input), 200)));
-    output.complaint(&format!(
-        "nobody is at the terminal to agree: read the blueprint, then `patchboard run {name}{}`",
-        input.unwrap_or_default()
-    ));
+    let out = arguments.draft.out.as_deref();
+    let name = out.map_or_else(|| "BLUEPRINT".to_owned(), |path| quoted(&path.display().to_string()));
+    let request = match (&arguments.request, out, drafting::written_input(design, brief)) {
+        (Some(given), ..) => Some(given.clone()),
+        (None, Some(path), Some(_)) => Some(format!("@{}", drafting::request_path(path).display())),
+        (None, None, Some(input)) => Some(json_line(&input)),
+        (None, _, None) => None,
+    };
+    let request = request.map(|request| format!(" --request {}", quoted(&request))).unwrap_or_default();
+    let again = format!("patchboard run {name}{request}{}{}", arguments.draft.repeated(), arguments.seats.repeated());
+    output.complaint(&format!("nobody is at the terminal to agree: read the blueprint, then `{again}`"));
     Ok(Exit::Waiting)
 }
 
@@ -165,24 +189,25 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
         return Err(Failure::refused("no_rules", message).help(help));
     }
     let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
+    let request = arguments.draft.with_documents(request, blueprint.limits.state_bytes)?;
     if arguments.request.is_none() {
-        demands_no_request(&blueprint)?;
+        demands_no_request(&blueprint, &request)?;
     }
-    start(arguments, data_dir, config, blueprint, request, None, output).await
+    let seating = arguments.seats.seat(&blueprint, config)?;
+    start(arguments, data_dir, &seating, blueprint, request, None, output).await
 }
 
 /// Makes the board and goes along with it.
 async fn start(
     arguments: &Arguments,
     data_dir: &Path,
-    config: Option<&Path>,
+    seating: &Seating,
     blueprint: Blueprint,
     request: Value,
     designed: Option<Designed>,
     output: Output,
 ) -> Outcome {
-    let seating = arguments.seats.seat(&blueprint, config)?;
-    let runtime = drive::start(data_dir, &seating).await?;
+    let runtime = drive::start(data_dir, seating).await?;
     let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed };
     let board = match runtime.create_with(blueprint, request, founding).await {
         Ok(board) => board,
@@ -193,14 +218,14 @@ async fn start(
     };
     let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
     output.note(&format!("board {}", board.id()));
-    drive::to_the_end(runtime, board, None, &again, &seating, output).await
+    drive::to_the_end(runtime, board, None, &again, seating, output).await
 }
 
-/// Refuses to go on without a request if the blueprint demands one.
-fn demands_no_request(blueprint: &Blueprint) -> Result<(), Failure> {
+/// Refuses to go on without a request, or with documents alone, if the blueprint demands one.
+fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Failure> {
     // A schema that cannot be compiled is told where the board is made.
     let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats) else { return Ok(()) };
-    let violations = schema.violations(&Value::Null, VIOLATIONS_MAX);
+    let violations = schema.violations(request, VIOLATIONS_MAX);
     if violations.is_empty() {
         return Ok(());
     }

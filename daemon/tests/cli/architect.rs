@@ -95,6 +95,25 @@ fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
 }
 
 #[test]
+fn a_repair_that_fails_hides_neither_draft_nor_findings() {
+    let sandbox = Sandbox::new();
+    for json in [false, true] {
+        let refused = Act::Say(400, "", r#"{"error": {"message": "no"}}"#.into());
+        let model = Endpoint::new(vec![Act::answer(&broken(), 1000, 100), refused]);
+        let format = if json { "json" } else { "text" };
+        let ran = run(&sandbox, &model, &["architect", "x", "--output", format]).exits(1);
+        if json {
+            let error = ran.error();
+            assert_eq!((&error["code"], &error["draft"]), (&json!("architect_failed"), &json!(broken())));
+            assert_eq!(error["findings"][0]["code"], "undeclared_worker");
+        } else {
+            let told = ran.stderr;
+            assert!(told.contains("the last draft:\n{") && told.contains("error[undeclared_worker]"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
     let sandbox = Sandbox::new();
     sandbox.write("owl.txt", "Owls sleep by day.");
@@ -131,6 +150,26 @@ fn a_run_designs_its_blueprint_and_the_board_pays_for_it() {
 }
 
 #[test]
+fn a_request_that_does_not_fit_is_the_models_to_mend() {
+    let sandbox = Sandbox::new();
+    let misfit = blueprint().to_string().replace("question", "asked");
+    let model = saying(vec![misfit, blueprint().to_string(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "Answer.", "--request", r#"{"question": "Why?"}"#, "--output", "json"];
+    let result = run(&sandbox, &model, &arguments).exits(0).json();
+    assert_eq!(result["state"]["request"], json!({"question": "Why?"}));
+    let told = |number: usize| model.bodies()[number]["messages"][1]["content"].as_str().unwrap_or_default().to_owned();
+    assert!(told(0).contains(r#"{"question":"Why?"}"#), "{}", told(0));
+    assert!(told(1).contains("[bad_input]"), "{}", told(1));
+
+    sandbox.write("owl.txt", "Owls sleep by day.");
+    for request in ["3", r#"{"documents": []}"#] {
+        let arguments = ["run", "--architect", "x", "--request", request, "--documents", "owl.txt", "--output", "json"];
+        assert_eq!(run(&sandbox, &model, &arguments).exits(2).error()["code"], "bad_request");
+    }
+    assert_eq!(model.bodies().len(), 3, "nobody was asked");
+}
+
+#[test]
 fn a_boards_budget_includes_what_its_blueprint_cost() {
     let sandbox = Sandbox::new();
     let mut dear: Value = serde_json::from_str(&with_input()).expect("JSON");
@@ -155,6 +194,123 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
         std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
     }
     assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout, "");
+}
+
+#[test]
+fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told() {
+    let sandbox = Sandbox::new();
+    let mut answer = blueprint();
+    let question = format!("Do `owls` sleep? {} It's the end", "So? ".repeat(100));
+    answer["input"] = json!({"question": question});
+    sandbox.write("an owl.txt", "Owls sleep by day.");
+    let model = saying(vec![answer.to_string(), answer.to_string(), PATCH.to_owned()]);
+    let arguments = ["run", "--architect", "x", "--approve", "--documents", "an owl.txt"];
+    // Without -o everything is in what is told, quoted for a shell.
+    let told = run(&sandbox, &model, &arguments).exits(5).stderr;
+    let quoted = json!({"question": question}).to_string().replace('\'', r"'\''");
+    assert!(
+        told.contains(&format!("patchboard run BLUEPRINT --request '{quoted}' --documents 'an owl.txt'")),
+        "{told}"
+    );
+
+    let told = run(&sandbox, &model, &[&arguments[..], &["-o", "owls.yaml"]].concat()).exits(5).stderr;
+    let again = "patchboard run owls.yaml --request @owls.request.json --documents 'an owl.txt' --model-url";
+    assert!(told.contains(again), "{told}");
+    let kept = std::fs::read_to_string(sandbox.path().join("owls.request.json")).expect("it was written");
+    assert_eq!(serde_json::from_str::<Value>(&kept).expect("JSON"), json!({"question": question}));
+    let arguments =
+        ["run", "owls.yaml", "--request", "@owls.request.json", "--documents", "an owl.txt", "--output", "json"];
+    let state = run(&sandbox, &model, &arguments).exits(0).json()["state"].clone();
+    let documents = json!([{"title": "an owl.txt", "text": "Owls sleep by day."}]);
+    assert_eq!(state["request"], json!({"question": question, "documents": documents}));
+
+    // A request that is there is not written over either.
+    std::fs::remove_file(sandbox.path().join("owls.yaml")).expect("it was written");
+    let arguments = ["run", "--architect", "x", "-o", "owls.yaml", "--output", "json"];
+    assert_eq!(run(&sandbox, &model, &arguments).exits(2).error()["code"], "output_exists");
+    assert_eq!(model.bodies().len(), 3, "nobody was asked");
+}
+
+#[test]
+fn documents_are_bounded_in_sum_before_anybody_is_asked() {
+    let sandbox = Sandbox::new();
+    let model = saying(vec![with_input()]);
+    // Each byte has six in JSON.
+    sandbox.write("a.txt", "\u{1}".repeat(4 * 1024 * 1024));
+    let documents = ["--documents", "a.txt", "a.txt", "a.txt", "--output", "json"];
+    for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
+        let error = run(&sandbox, &model, &[command, &documents].concat()).exits(2).error();
+        assert_eq!(error["code"], "bad_request", "{error}");
+    }
+    assert_eq!(model.bodies().len(), 0, "nobody was asked");
+}
+
+#[test]
+fn a_file_is_run_with_documents_and_they_replace_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("owl.txt", "Owls sleep by day.");
+    sandbox.write("owls.yaml", blueprint().to_string());
+    let model = saying(vec![PATCH.to_owned()]);
+    let go = |request: &[&str]| {
+        let flags = ["--documents", "owl.txt", "--output", "json"];
+        run(&sandbox, &model, &[&["run", "owls.yaml"][..], request, &flags].concat())
+    };
+    let state = go(&["--request", r#"{"question": "Why?"}"#]).exits(0).json()["state"].clone();
+    let documents = json!([{"title": "owl.txt", "text": "Owls sleep by day."}]);
+    assert_eq!(state["request"], json!({"question": "Why?", "documents": documents}));
+    for request in [&["--request", r#"{"question": "Why?", "documents": ["mine"]}"#][..], &["--request", "[]"], &[]] {
+        assert_eq!(go(request).exits(2).error()["code"], "bad_request", "{request:?}");
+    }
+    let mut small = blueprint();
+    small["limits"] = json!({"state_bytes": 60});
+    sandbox.write("owls.yaml", small.to_string());
+    let told = go(&["--request", r#"{"question": "Why?"}"#]).exits(2).error();
+    assert!(told["message"].as_str().is_some_and(|message| message.contains("60 bytes")), "{told}");
+
+    small["limits"] = json!({});
+    small["request"] = json!({"type": "object", "properties": {"documents": {"type": "array"}}});
+    sandbox.write("owls.yaml", small.to_string());
+    assert_eq!(go(&[]).exits(0).json()["state"]["request"], json!({"documents": documents}));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_anybody_is_asked() {
+    let sandbox = Sandbox::new();
+    let model = saying(vec![with_input()]);
+    sandbox.write("old.yaml", "mine");
+    let run_it = |more: &[&str]| run(&sandbox, &model, &[&["run", "--architect", "x"][..], more].concat());
+    for (ran, code) in [
+        (run(&sandbox, &model, &["architect", "x", "-o", "none/x.yaml", "--output", "json"]), "output_failed"),
+        (run(&sandbox, &model, &["architect", "x", "-o", "old.yaml", "--output", "json"]), "output_exists"),
+        (run(&sandbox, &model, &["architect", "x", "-o", ".", "--force", "--output", "json"]), "output_failed"),
+        (run_it(&["-o", "none/x.yaml", "--output", "json"]), "output_failed"),
+        (run_it(&["-o", "old.yaml", "--output", "json"]), "output_exists"),
+        (run_it(&["--record", "none/x.cassette", "--output", "json"]), "cassette_io"),
+        (run_it(&["--record", "old.yaml", "--output", "json"]), "cassette_exists"),
+    ] {
+        assert_eq!(ran.exits(2).error()["code"], code);
+    }
+    let lost = run_it(&["--data-dir", "old.yaml", "--output", "json"]);
+    assert_ne!(lost.code, 0, "{}", lost.stderr);
+    assert_eq!(model.bodies().len(), 0, "nobody was asked");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("old.yaml")).expect("it is there"), "mine");
+    run(&sandbox, &model, &["architect", "x", "-o", "old.yaml", "--force"]).exits(0);
+    sandbox.run(&["check", "old.yaml"]).exits(0);
+}
+
+#[test]
+fn what_cannot_be_written_in_the_end_is_printed() {
+    for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
+        let sandbox = Sandbox::new();
+        let path = sandbox.path().join("owls.yaml");
+        let model = Endpoint::serving(move |_| {
+            std::fs::create_dir(&path).expect("a directory in its place");
+            Act::answer(&with_input(), 1000, 100)
+        });
+        let ran = run(&sandbox, &model, &[command, &["-o", "owls.yaml"]].concat()).exits(1);
+        assert!(ran.stdout.contains("\nname: owls\n"), "{}", ran.stdout);
+        assert!(ran.stderr.contains("error[output_failed]"), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -52,6 +52,11 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
         (&["--ablate", "patch"], json!({"system": "patchboard", "ablate": ["patch"]}), Some("without patch")),
         (&["--ablate", "schema"], json!({"system": "patchboard", "ablate": ["schema"]}), Some("without schema")),
         (
+            &["--system", "patchboard", "--ablate", "patch"],
+            json!({"system": "patchboard", "ablate": ["patch"]}),
+            Some("without patch"),
+        ),
+        (
             &["--ablate", "contracts"],
             json!({"system": "patchboard", "ablate": ["contracts"]}),
             Some("without contracts"),
@@ -107,6 +112,7 @@ fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_tea
         run(wrong).exits(2);
     }
     let help = sandbox.run(&["run", "--help"]).exits(0).stdout;
+    assert!(help.contains("did not agree") && help.contains("nobody is at the terminal"), "{help}");
     for part in ["patch:", "schema:", "contracts:", "slicing:", "feedback:", "plain:", "structured:"] {
         assert!(help.contains(part), "{part} is not in:\n{help}");
     }
