@@ -342,11 +342,13 @@ impl Chat {
     /// What an exchange that came to nothing is called.
     fn name(&self, error: &HttpFailure) -> Failure {
         let code = match error {
-            HttpFailure::Connect(_) | HttpFailure::Broken(_) => FailureCode::Unreachable,
-            HttpFailure::Form(_) => FailureCode::Protocol,
+            HttpFailure::Connect(_) => FailureCode::Unreachable,
+            // It reached the model, or may have: it stays charged.
+            HttpFailure::Broken(_) | HttpFailure::Form(_) => FailureCode::Protocol,
+            HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
             HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
             HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-            HttpFailure::Status { status: 408 | 500.., .. } => FailureCode::Unreachable,
+            HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
             HttpFailure::Status { .. } => FailureCode::Refused,
         };
         let asked = match error {
@@ -429,8 +431,9 @@ fn is_passing(failure: &HttpFailure) -> bool {
     match failure {
         HttpFailure::Connect(_) => true,
         HttpFailure::Status { status: 429, body, .. } => !is_quota(body),
-        HttpFailure::Status { status, .. } => *status == 408 || *status >= 500,
         // The request arrived, so it may have been paid for.
+        HttpFailure::Status { status: 408 | 504, .. } => false,
+        HttpFailure::Status { status, .. } => *status >= 500,
         HttpFailure::Broken(_) | HttpFailure::Form(_) => false,
     }
 }
