@@ -220,6 +220,10 @@ impl Scheduler {
         waits: impl Fn(&Open) -> bool,
         admits: impl Fn(&Branch) -> bool,
     ) -> Option<Next> {
+        // One that waited for a person has left its place, and others may be in all of them.
+        if self.open.values().filter(|open| open.calling).count() >= concurrency as usize {
+            return None;
+        }
         let again = self.open.values().find(|open| !open.calling && open.asked.is_none() && !waits(open));
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });

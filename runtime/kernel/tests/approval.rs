@@ -257,3 +257,19 @@ fn questions_have_a_limit() {
     assert_eq!(refused(&played.direct("clerk", &pay(64).to_string())), (Stage::Approval, Code::ApprovalLimit));
     played.holds();
 }
+
+#[test]
+fn who_comes_back_from_a_person_waits_for_a_place() {
+    let mut played = office(json!({"attempts": 2}));
+    played.signal();
+    assert!(matches!(played.answer(pay(5), None), Outcome::AwaitingApproval { .. }));
+    let of = question(&played);
+    // Another invocation of the clerk takes the one place.
+    played.signal();
+    assert_eq!(played.calls.len(), 1);
+    assert!(matches!(answer(&mut played, of, "boss", false), Outcome::Rejected { .. }));
+    assert_eq!(played.calls.len(), 1, "one call at a time");
+    played.answer(json!([]), None);
+    assert_eq!((played.calls.len(), played.calls[0].2.as_str()), (1, "clerk"), "its second attempt");
+    played.holds();
+}
