@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use jsonptr::PointerBuf;
 use patchboard_kernel::board::{BoardError, Pending};
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::mode::Mode;
@@ -19,7 +20,7 @@ use crate::archive::moment;
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::grouped;
-use crate::output::{Output, json_pretty, one_line, short};
+use crate::output::{Output, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::seating::Seating;
 
@@ -42,12 +43,13 @@ pub(crate) async fn take_up(
     data_dir: &Path,
     seating: &Seating,
     board: &BoardId,
-    is_forced: bool,
+    how: TakeUp,
 ) -> Result<(Runtime, BoardHandle), Failure> {
     let runtime = start(data_dir, seating).await?;
-    let taken = match is_forced {
-        true => runtime.seize(board).await,
-        false => runtime.resume(board).await,
+    let taken = match how {
+        TakeUp::Plainly => runtime.resume(board).await,
+        TakeUp::Forced => runtime.seize(board).await,
+        TakeUp::Paused => runtime.resume_paused(board).await,
     };
     match taken {
         Ok(board) => Ok((runtime, board)),
@@ -56,6 +58,20 @@ pub(crate) async fn take_up(
             Err(failure(error))
         }
     }
+}
+
+/// Characters of a value that is there now, in a question to a person.
+const THERE_MAX: usize = 400;
+
+/// How a board of the journal is taken up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakeUp {
+    /// It goes on.
+    Plainly,
+    /// It goes on, even if another process seems to run it.
+    Forced,
+    /// It is paused, and calls nobody.
+    Paused,
 }
 
 /// What a run came to.
@@ -230,7 +246,7 @@ impl CameTo<'_> {
 
     fn question(&self, seq: Seq, question: &Pending) -> String {
         let commands = format!("patchboard approve {0} {seq}, or: patchboard deny {0} {seq} --reason TEXT", self.board);
-        format!("{}\n  {commands}\n", question_text(seq, question))
+        format!("{}\n  {commands}\n", question_text(seq, question, self.state))
     }
 
     fn json(&self) -> Value {
@@ -283,16 +299,31 @@ impl CameTo<'_> {
 }
 
 /// A question to a person, as people read it.
-pub(crate) fn question_text(seq: Seq, question: &Pending) -> String {
-    let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", short(intent, 300)));
+pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> String {
+    let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", one_line(intent)));
+    let shown = question.expand.iter().map(|place| one_line(place)).collect::<Vec<_>>().join(", ");
+    let shown = if shown.is_empty() { shown } else { format!("\n  and asks to be shown: {shown}") };
+    let now: Vec<String> =
+        there_now(&question.patch, state).map(|(place, value)| format!("  now {place}: {value}")).collect();
+    let now = if now.is_empty() { String::new() } else { format!("\n{}", now.join("\n")) };
     format!(
-        "{} asks {} to agree, until {}{}\n{}",
+        "{} asks {} to agree, until {}{}{shown}\n{}{now}",
         one_line(question.by.worker.as_str()),
         one_line(question.approver.as_str()),
         moment(question.expires),
         intent.unwrap_or_default(),
         indented(&json_pretty(&question.patch), seq)
     )
+}
+
+/// The places that a patch takes values from, or takes away, with what is there now.
+fn there_now<'a>(patch: &'a Value, state: &'a State) -> impl Iterator<Item = (String, String)> + 'a {
+    let ops = patch.as_array().into_iter().flatten();
+    let places = ops.flat_map(|op| [&op["path"], &op["from"]]).filter_map(Value::as_str);
+    places.filter_map(|place| {
+        let there = state.root().get(&PointerBuf::parse(place).ok()?)?.to_value();
+        Some((one_line(place), short(&json_line(&there), THERE_MAX)))
+    })
 }
 
 /// The same as JSON.
@@ -305,6 +336,7 @@ pub(crate) fn question_json(seq: Seq, question: &Pending) -> Value {
         "digest": question.digest,
         "patch": question.patch,
         "intent": question.intent,
+        "expand": question.expand,
     })
 }
 

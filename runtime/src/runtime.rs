@@ -256,7 +256,15 @@ impl Runtime {
     /// [`JournalError::Owned`] if another process runs it; [`JournalError::NotFound`];
     /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are no board; storage.
     pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, false).await
+        self.take_over(board, false, false).await
+    }
+
+    /// Like [`Runtime::resume`], but the board is paused before anything else: nobody is called until it is resumed.
+    ///
+    /// # Errors
+    /// As [`Runtime::resume`].
+    pub async fn resume_paused(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+        self.take_over(board, false, true).await
     }
 
     /// Like [`Runtime::resume`], also if another process seems to run the board. That one can write no more.
@@ -264,10 +272,10 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::resume`], but never [`JournalError::Owned`].
     pub async fn seize(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, true).await
+        self.take_over(board, true, false).await
     }
 
-    async fn take_over(&self, board: &BoardId, force: bool) -> Result<BoardHandle, RuntimeError> {
+    async fn take_over(&self, board: &BoardId, force: bool, is_held: bool) -> Result<BoardHandle, RuntimeError> {
         match self.boards.get(board) {
             // It was given up and is on its way out.
             Some(published) if published.is_gone() => self.close_board(published).await,
@@ -278,7 +286,7 @@ impl Runtime {
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
         let claim = journal.claim(board, force)?;
         let published = Arc::new(Published::new(board.clone(), &self.context.options));
-        let beginning = Beginning::Recover;
+        let beginning = Beginning::Recover { is_held };
         self.open(Arguments { context: Arc::clone(&self.context), published, blueprint, beginning, claim }).await
     }
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::board::{Outcome as Decided, Pending};
+use patchboard_kernel::board::{Board, Outcome as Decided, Pending};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
 use serde_json::json;
 
 use crate::archive::Archive;
 use crate::cli::BoardArgument;
-use crate::drive::{self, question_json, question_text};
+use crate::drive::{self, TakeUp, question_json, question_text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::seating::SeatArguments;
@@ -20,7 +20,7 @@ use crate::seating::SeatArguments;
 pub(crate) struct Question {
     #[command(flatten)]
     board: BoardArgument,
-    /// The question: the seq of its `approval` record; may be left out if only one stands
+    /// The question: the seq of its `approval` record. Without it the questions that stand are shown
     #[arg(value_name = "SEQ")]
     seq: Option<u64>,
     /// Why, in your words; the worker is told, and the journal keeps it
@@ -42,7 +42,8 @@ pub(crate) struct Question {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard approve last
+  patchboard approve last                                           (shows what is asked, and answers nothing)
+  patchboard approve last 17
   patchboard approve last 17 --reason 'checked with accounting'
   patchboard approve last 17 --no-run --output json")]
 pub(crate) struct Approve {
@@ -56,7 +57,7 @@ pub(crate) struct Approve {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard deny last --reason 'too expensive'
+  patchboard deny last 17 --reason 'too expensive'
   patchboard deny last 17 --no-run")]
 pub(crate) struct Deny {
     #[command(flatten)]
@@ -80,20 +81,17 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
     let summary = archive.find(&asked.board.board)?;
     let records = archive.records_to_go_on(&summary)?;
     let recovered = archive.board(&summary, None)?;
-    let (seq, question) = chosen(recovered.pending(), asked.seq)?;
+    let (seq, question) = chosen(&recovered, asked.seq, output)?;
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(archive);
-    output.note(&question_text(seq, &question));
+    output.note(&question_text(seq, &question, recovered.state()));
     let seating = asked.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, false).await?;
+    let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     let answer =
         Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason: asked.reason.clone() };
     let given = async {
-        if asked.no_run {
-            // A paused board records the answer and calls nobody.
-            board.pause().await?;
-        }
         let outcome = board.answer(answer).await?;
         if !asked.no_run && board.snapshot().paused {
             board.resume().await?;
@@ -135,19 +133,23 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
 }
 
 /// The question that is meant.
-fn chosen(pending: &std::collections::BTreeMap<Seq, Pending>, seq: Option<u64>) -> Result<(Seq, Pending), Failure> {
+/// The question of that number, which has not to be guessed: what stands now may be another than the person has read.
+fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pending), Failure> {
+    let pending = board.pending();
     let standing = || {
         let questions: Vec<_> = pending.iter().map(|(seq, question)| question_json(*seq, question)).collect();
         json!(questions)
     };
     let numbers = || pending.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let found = match (seq, pending.len()) {
-        (Some(seq), _) => pending.get_key_value(&Seq(seq)),
-        (None, 1) => pending.first_key_value(),
-        (None, 0) => None,
-        (None, _) => {
-            let message = format!("several questions stand: {}", numbers());
-            let failure = Failure::refused("which_question", message).help("name one by its number");
+    let found = match seq {
+        Some(seq) => pending.get_key_value(&Seq(seq)),
+        None if pending.is_empty() => None,
+        None => {
+            for (seq, question) in pending.iter() {
+                output.note(&question_text(*seq, question, board.state()));
+            }
+            let failure = Failure::refused("which_question", format!("what stands: {}", numbers()));
+            let failure = failure.help(format!("answer one by its number: {}", numbers()));
             return Err(failure.detail("questions", standing()));
         }
     };

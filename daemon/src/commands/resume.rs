@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::archive::Archive;
 use crate::cli::BoardArgument;
-use crate::drive::{self, CameTo};
+use crate::drive::{self, CameTo, TakeUp};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::progress::Totals;
@@ -58,7 +58,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     drop(archive);
     let seating = arguments.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, arguments.force_takeover).await?;
+    let how = if arguments.force_takeover { TakeUp::Forced } else { TakeUp::Plainly };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     if board.snapshot().paused {
         board.resume().await.map_err(drive::failure)?;
     }

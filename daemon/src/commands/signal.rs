@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::run::json_argument;
 use crate::archive::Archive;
 use crate::cli::BoardArgument;
-use crate::drive;
+use crate::drive::{self, TakeUp};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
 use crate::seating::SeatArguments;
@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let seating = arguments.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, false).await?;
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, TakeUp::Plainly).await?;
     let sent = async {
         if arguments.no_run {
             // A paused board records the signal and calls nobody.

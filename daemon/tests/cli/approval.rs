@@ -16,6 +16,25 @@ fn asked() -> (Sandbox, Ran) {
     (sandbox, ran)
 }
 
+/// The number of the question that a run ended with.
+fn asked_under(ran: &Value) -> String {
+    ran["questions"][0]["seq"].to_string()
+}
+
+#[test]
+fn without_a_number_the_questions_are_shown_and_nothing_is_answered() {
+    let (sandbox, ran) = asked();
+    let seq = asked_under(&ran.exits(5).json());
+    for command in ["approve", "deny"] {
+        let shown = sandbox.run(&[command, "last"]).exits(2);
+        assert!(shown.stderr.contains("writer asks boss to agree") && shown.stderr.contains(&seq), "{}", shown.stderr);
+        let told = sandbox.run(&["--output", "json", command, "last"]).exits(2).error();
+        assert_eq!((&told["code"], &told["questions"][0]["seq"].to_string()), (&json!("which_question"), &seq));
+    }
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(!log.contains("boss agrees") && !log.contains("does not agree"), "nobody has answered: {log}");
+}
+
 #[test]
 fn a_board_waits_for_an_answer_and_goes_on_with_it() {
     let (sandbox, ran) = asked();
@@ -49,15 +68,17 @@ fn a_board_waits_for_an_answer_and_goes_on_with_it() {
 #[test]
 fn a_denial_is_told_to_the_worker_who_asks_again() {
     let (sandbox, ran) = asked();
-    ran.exits(5);
-    let denied =
-        sandbox.run(&["--output", "json", "deny", "last", "--reason", "too short", "--no-run"]).exits(0).json();
+    let ran = ran.exits(5).json();
+    let denied = sandbox
+        .run(&["--output", "json", "deny", "last", &asked_under(&ran), "--reason", "too short", "--no-run"])
+        .exits(0)
+        .json();
     assert_eq!(denied["outcome"], "rejected");
     let view = sandbox.run(&["view", "last", "writer"]).exits(0).stdout;
     assert!(view.contains("approval/denied") && view.contains("boss does not agree: too short"), "{view}");
     // The script says the same once more, and the question stands again.
     let ran = sandbox.run(&["--output", "json", "resume", "last"]).exits(5).json();
     assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1));
-    let denied = sandbox.run(&["--output", "json", "deny", "last"]).exits(4).json();
+    let denied = sandbox.run(&["--output", "json", "deny", "last", &asked_under(&ran)]).exits(4).json();
     assert_eq!(denied["cause"], "gave_up", "that was the last attempt");
 }

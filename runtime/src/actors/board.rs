@@ -126,7 +126,7 @@ impl State {
             if may_pass(&cause) && !self.is_melting { self.failures.next_restart(Instant::now()) } else { None };
         if let Some(pause) = pause {
             tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
-            let restart = move || Message::Restart(Beginning::Recover);
+            let restart = move || Message::Restart(Beginning::Recover { is_held: false });
             drop(myself.send_after(pause, restart));
         } else if is_crash && !self.is_melting {
             tracing::error!(%board, reason, "the board's actors failed too often; the board ends");

@@ -40,7 +40,10 @@ pub(crate) enum Beginning {
     /// It was just made and is durable; this is to be done.
     Created(Box<Board>, Vec<Effect>),
     /// From the journal.
-    Recover,
+    Recover {
+        /// Whether it is paused before anything is called.
+        is_held: bool,
+    },
     /// From the journal, only to end it.
     MeltDown,
 }
@@ -129,6 +132,7 @@ impl State {
         breaker: ActorRef<breaker::Message>,
     ) -> Result<(), RuntimeError> {
         let melts = matches!(beginning, Beginning::MeltDown);
+        let is_held = matches!(beginning, Beginning::Recover { is_held: true });
         let policy = self.context.options.snapshots;
         match beginning {
             Beginning::Created(board, effects) => {
@@ -137,7 +141,7 @@ impl State {
                 running.hand_on(effects);
                 self.published.running();
             }
-            Beginning::Recover | Beginning::MeltDown => {
+            Beginning::Recover { is_held: _ } | Beginning::MeltDown => {
                 // What became durable just before a crash was shown to nobody. Its readers see that the next record's
                 // number does not follow, and read what is missing.
                 let recovered = recover(&self.context, self.published.board()).await?;
@@ -146,6 +150,9 @@ impl State {
                 let epoch = board.epoch() + 1;
                 self.running = Some(Running { board, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
+                if is_held {
+                    self.decide(Input::Pause).await?;
+                }
                 self.decide(Input::TakeOver { epoch, writer }).await?;
                 if melts {
                     self.decide(Input::Meltdown).await?;
