@@ -97,7 +97,10 @@ impl Runner {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = call.timeout.as_secs_f64();
-                Err(failure(FailureCode::Timeout, format!("no answer from the program within {limit} s")))
+                Err(failure(
+                    FailureCode::Timeout,
+                    format!("no answer from the program within {limit} s, waiting for its other calls included"),
+                ))
             }
         }
     }

@@ -53,20 +53,21 @@ class Game:
         self.name, self.played = None, []
         self.env.load(str(path))
         self.now = self.env.reset()
-        self.done = False
+        self.done = self.idle = False
         self.name = name
 
     def step(self, action):
         # The game's own spelling may have spaces at its ends.
         known = {command.strip(): command for command in self.now["admissible_commands"]}
-        if action not in known:
-            raise Refusal(f"{action!r} is not among the actions that the game admits after {self.played}")
-        self.now, _, self.done = self.env.step(known[action])
         self.played.append(action)
+        self.idle = action not in known
+        # A board that checks nothing may choose what the game does not admit: it is a step, as in the game itself.
+        if not self.idle:
+            self.now, _, self.done = self.env.step(known[action])
 
     @property
     def observation(self):
-        return self.now["feedback"].strip()
+        return NOTHING if self.idle else self.now["feedback"].strip()
 
     @property
     def admissible(self):

@@ -7,7 +7,7 @@
 //!
 //! What follows when the process is gone, the seat says with `restart`. `fresh`: the next call starts a fresh process;
 //! the program finds out from what it is shown what it has to do again. `fail`: the next call is refused, on this board
-//! for good. `replay` is not here (DECISIONS.md, 27).
+//! for good. `replay` is not here (DECISIONS.md, 31).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -7,7 +7,7 @@ use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::ledger::{Account, Ledger, Usage};
-use patchboard_kernel::record::{Architect, Body, Budget, Record};
+use patchboard_kernel::record::{Architect, Body, Budget, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
 use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
@@ -91,6 +91,14 @@ struct Retries {
     tokens: u64,
 }
 
+/// A call that was made.
+struct Asked {
+    worker: WorkerName,
+    prompt: Digest,
+    reserved: u64,
+    is_retry: bool,
+}
+
 /// What the ledger of the board does not say.
 #[derive(Default)]
 struct Details {
@@ -134,7 +142,7 @@ impl Parts {
 impl Details {
     fn of(archive: &Archive, records: &[Record]) -> Result<Self, Failure> {
         let mut details = Self::default();
-        let mut asked: BTreeMap<(InvocationId, u32), Digest> = BTreeMap::new();
+        let mut asked: BTreeMap<(InvocationId, u32), Asked> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
         for body in records.iter().filter_map(|record| record.body().ok()) {
             match &body {
@@ -143,26 +151,36 @@ impl Details {
                     details.answered.add(created.architect.as_ref().map(|one| one.usage).unwrap_or_default());
                 }
                 Body::Invoked(invoked) => {
-                    asked.insert((invoked.invocation, invoked.attempt), invoked.prompt);
-                    if invoked.attempt > 1 {
-                        details.retries.entry(invoked.worker.clone()).or_default().calls += 1;
+                    // The attempt before was lost, unless something came of it.
+                    let before = asked.remove(&(invoked.invocation, invoked.attempt.saturating_sub(1)));
+                    details.unanswered(before);
+                    let Invoked { worker, prompt, reserved, attempt, .. } = invoked;
+                    let is_retry = *attempt > 1;
+                    if is_retry {
+                        details.retries.entry(worker.clone()).or_default().calls += 1;
                     }
+                    let now = Asked { worker: worker.clone(), prompt: *prompt, reserved: *reserved, is_retry };
+                    asked.insert((invoked.invocation, invoked.attempt), now);
+                }
+                Body::Ended(ended) if ended.is_final() => {
+                    std::mem::take(&mut asked).into_values().for_each(|one| details.unanswered(Some(one)));
                 }
                 Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
                 Body::Budget(budget) => details.shortfalls.push(budget.clone()),
                 _ => {}
             }
             let Some(by) = author(&body) else { continue };
-            let (Some(usage), Some(attempt)) = (by.usage, &by.attempt) else { continue };
+            let Some(attempt) = &by.attempt else { continue };
+            let call = asked.remove(&(attempt.invocation, attempt.number));
+            let Some(usage) = by.usage else {
+                details.unanswered(call);
+                continue;
+            };
             details.answered.add(usage);
             if attempt.number > 1 {
-                let retries = details.retries.entry(by.worker.clone()).or_default();
-                retries.tokens = retries.tokens.saturating_add(usage.total());
+                details.retried(&by.worker, usage.total());
             }
-            let Some(prompt) = asked.remove(&(attempt.invocation, attempt.number)) else { continue };
-            if usage.prompt == 0 {
-                continue;
-            }
+            let Some(Asked { prompt, .. }) = call.filter(|_| usage.prompt > 0) else { continue };
             let parts = match known.get(&prompt) {
                 Some(parts) => *parts,
                 None => {
@@ -175,6 +193,18 @@ impl Details {
             details.prompts.add(parts, usage.prompt);
         }
         Ok(details)
+    }
+
+    /// A call that nothing came of stays charged at what was reserved for it.
+    fn unanswered(&mut self, call: Option<Asked>) {
+        if let Some(call) = call.filter(|call| call.is_retry) {
+            self.retried(&call.worker, call.reserved);
+        }
+    }
+
+    fn retried(&mut self, worker: &WorkerName, tokens: u64) {
+        let retries = self.retries.entry(worker.clone()).or_default();
+        retries.tokens = retries.tokens.saturating_add(tokens);
     }
 
     fn retries_of(&self, worker: &WorkerName) -> Retries {

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
+use jsonptr::PointerBuf;
+use patchboard_agents::llm::schema::{self, Level};
 use patchboard_kernel::view::Item;
 use serde_json::json;
 
@@ -51,6 +53,18 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let board = archive.board(&summary, arguments.at)?;
+    for place in &arguments.expand {
+        let there = PointerBuf::parse(place.as_str()).map(|pointer| board.state().root().get(&pointer).is_some());
+        let refuse = |code, message: &str| {
+            Failure::refused(code, format!("{message}: {}", one_line(place)))
+                .help("name a place as `state` shows it, like /claims/3")
+        };
+        match there {
+            Ok(true) => {}
+            Ok(false) => return Err(refuse("path_not_found", "there is nothing to be shown")),
+            Err(_) => return Err(refuse("bad_pointer", "this is no JSON Pointer")),
+        }
+    }
     let view = board.explained_preview(&arguments.worker.as_str().into(), &arguments.expand).ok_or_else(|| {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))
@@ -58,12 +72,12 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             .detail("workers", json!(workers))
     })?;
     if arguments.schema {
-        let form = board.previewed_form(&arguments.worker.as_str().into(), &view);
-        let schema = form.map(|form| form.schema).ok_or_else(|| {
-            Failure::refused("no_schema", "its contract has too many grants for a schema of their own")
-                .help("such a worker's replies are held to the operations of its grants only")
+        let shown = board.previewed_values(&arguments.worker.as_str().into(), &view);
+        let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
+            Failure::refused("no_schema", "its replies are messages, which no schema describes")
+                .help("docs/modes.md tells how such a board works")
         })?;
-        output.json(&schema)?;
+        output.json(&schema.1)?;
     } else if output.is_json() {
         output.json(&json!({
             "board": summary.id,
@@ -71,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "version": board.version(),
             "hash": view.hash(),
             "text": view.text,
-            "freshness": board.blueprint().workers.get(arguments.worker.as_str()).map(|worker| worker.freshness),
+            "freshness": board.plan().seats.get(arguments.worker.as_str()).map(|seat| seat.worker.freshness),
             "reads": view.reads,
             "members": view.members,
             "summarised": view.summarised.pointers(),

@@ -75,6 +75,16 @@ fn a_view_shows_what_the_worker_may_read_and_nothing_else() {
 }
 
 #[test]
+fn a_view_is_asked_for_places_that_are_there() {
+    let sandbox = finished();
+    for (place, code) in [("x", "bad_pointer"), ("/zzz", "path_not_found")] {
+        let refused = sandbox.run(&["view", "last", "checker", "--expand", place, "--output", "json"]).exits(2);
+        assert_eq!(refused.error()["code"], code);
+    }
+    sandbox.run(&["view", "last", "checker", "--expand", "/notes/0"]).exits(0);
+}
+
+#[test]
 fn what_a_proposal_rests_on_is_shown_by_the_view_and_by_why() {
     let sandbox = Sandbox::new();
     let blueprint = r#"

@@ -419,3 +419,20 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     sandbox.run(&["resume", "last"]).exits(0);
     assert_eq!(sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json(), cost);
 }
+
+#[test]
+fn a_retry_that_nobody_answers_is_charged_as_one() {
+    let sandbox = Sandbox::new();
+    let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
+    let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
+    let head = head.replace("agent: script", "agent: llm\n    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}");
+    sandbox.write("model.yaml", format!("{head}  checker:\n{rest}"));
+    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let model = ["--model-url", &endpoint.url, "--model", "m"];
+    sandbox.run(&[&["run", "model.yaml", "--request", REQUEST, "-q"][..], &model].concat()).exits(4);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    let (spent, retries) = (&cost["tokens"]["spent"], &cost["tokens"]["retries"]);
+    assert_eq!((&retries["calls"], cost["tokens"]["calls"].as_u64()), (&json!(1), Some(2)), "{cost}");
+    let half = spent.as_u64().expect("a number") / 2;
+    assert!(half > 40 && retries["tokens"] == half, "both were charged at their reservations: {cost}");
+}

@@ -85,6 +85,17 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
         for check in ["replay", "verify"] {
             sandbox.run(&[check, "last"]).exits(0);
         }
+        // What the worker's replies are held to is what was sent to the model.
+        let schema = sandbox.run(&["view", "last", "writer", "--schema", "--output", "json"]);
+        let is_whole = arguments == ["--ablate", "patch"] || arguments == ["--system", "structured"];
+        match arguments {
+            ["--system", "plain"] => assert_eq!(schema.exits(2).error()["code"], "no_schema"),
+            _ => assert_eq!(
+                schema.exits(0).json() == json!({"type": "object"}),
+                is_whole || arguments.len() == 4,
+                "{mode}"
+            ),
+        }
     }
 }
 

@@ -11,8 +11,9 @@
 //!
 //! It lacks some of what is granted: names that are empty or hold quotation marks, backslashes or control characters;
 //! all but one of the ways in which an operation can be written (`-` to append, `replace` to write over a member); copies
-//! of what was not shown; moves whose target is another place once the value is gone; and what [`Schema::fragment`] does
-//! not show of containers whose type the schema leaves open. It has more than is granted where names are free, as one of
+//! of what was not shown; moves whose target is another place once the value is gone; places inside of what the same patch
+//! makes; `test`, unless nothing else guards freshness; an intent that is not demanded, and more than eight places to be
+//! shown; and what [`Schema::fragment`] does not show of containers whose type the schema leaves open. It has more than is granted where names are free, as one of
 //! them may be there already, and where a worker may write and not read.
 
 mod demands;

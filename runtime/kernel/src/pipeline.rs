@@ -137,8 +137,13 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
     Ok(Made { state: candidate.into_state(), changes })
 }
 
-/// Checks schema and invariants of a state that no patch made: the initial one.
+/// Checks size, schema and invariants of a state that no patch made: the initial one.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
+    let (bytes, limits) = (state.root().bytes(), limits(plan));
+    if bytes > limits.bytes {
+        let message = format!("the document begins with {bytes} bytes, at most {} are allowed", limits.bytes);
+        return vec![Violation::new(Code::ResultTooLarge, "", message)];
+    }
     let violations = plan.schema.tree_violations(state.root(), VIOLATIONS_MAX);
     if violations.is_empty() { invariant::check_whole(&plan.invariants, state.root()) } else { violations }
 }

@@ -5,13 +5,14 @@ mod played;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use patchboard_kernel::board::{Board, Genesis, Input, Outcome};
+use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
+use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
 use played::Played;
 use serde_json::{Value, json};
@@ -300,6 +301,28 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
         "the same worker by another rule"
     );
     played.holds();
+}
+
+#[test]
+fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
+    let blueprint = json!({
+        "blueprint": 1, "name": "large", "state": {"schema": {}}, "workers": {}, "limits": {"state_bytes": 100},
+    });
+    let create = |text: &str| {
+        let genesis = Genesis {
+            board: "large".into(),
+            blueprint: serde_json::from_value(blueprint.clone()).expect("a blueprint"),
+            mode: Mode::default(),
+            architect: None,
+            request: json!(text),
+            salt: Salt::ZERO,
+            at: Timestamp(0),
+        };
+        Board::create(genesis, &Own).map(|_| ())
+    };
+    assert_eq!(create("short"), Ok(()));
+    let Err(BoardError::BadRequest(violations)) = create(&"long".repeat(50)) else { panic!("it is too large") };
+    assert_eq!(violations[0].code, Code::ResultTooLarge);
 }
 
 #[test]

@@ -28,7 +28,6 @@ use serde_json::{Map, Value};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
-use crate::form::Form;
 use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
@@ -345,11 +344,11 @@ impl Board {
         self.preview_by(worker, expand, view::explain)
     }
 
-    /// The form that a reply to such a view would be held to; none where it would be too long.
-    pub fn previewed_form(&self, worker: &WorkerName, view: &View) -> Option<Form> {
+    /// What an agent would be handed with such a view; none if there is no such worker.
+    pub fn previewed_values(&self, worker: &WorkerName, view: &View) -> Option<Shown> {
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
         let basis = Basis { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
-        Form::of(&Shown::new(Arc::clone(&self.plan), worker.clone(), Arc::new(basis), view.may_expand)?)
+        Shown::new(Arc::clone(&self.plan), worker.clone(), Arc::new(basis), view.may_expand)
     }
 
     fn preview_by(
