@@ -34,7 +34,8 @@ pub struct Call {
     pub prompt: Arc<Prompt>,
     /// The same as values.
     pub shown: Arc<Shown>,
-    /// How many attempts this worker had before this one on this board; cassettes are keyed by it too.
+    /// How many attempts this worker had before this one on this board, without those lost with a process or that reached
+    /// nobody: a script's next reply, and whether a program can have state to lose.
     pub occurrence: u32,
     /// The time it has.
     pub timeout: Duration,

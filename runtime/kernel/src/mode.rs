@@ -118,8 +118,10 @@ impl Mode {
             return worker;
         }
         let interface = self.interface(&worker);
-        // Who cannot copy has to write out at most what it would be shown.
-        let mut chars = in_chars(&worker);
+        let is_copy = |op: &GrantOp| matches!(op, GrantOp::Copy | GrantOp::Move);
+        let could_copy = worker.writes.iter().any(|grant| grant.ops.iter().any(is_copy));
+        // Who cannot copy any more has to write out at most what a patch could have named.
+        let copied = if could_copy { in_chars(&worker) } else { 0 };
         if !self.has(Component::Slicing) {
             worker.reads = vec!["/*".to_owned()];
             worker.view.budget = UNSLICED_CHARS;
@@ -128,10 +130,8 @@ impl Mode {
         if self.is_baseline() {
             worker.freshness = Freshness::None;
         }
-        if interface == Interface::Whole {
-            chars = in_chars(&worker);
-        }
         if interface != Interface::Patch {
+            let chars = if interface == Interface::Whole { in_chars(&worker) } else { copied };
             let more = (chars / CHARS_PER_TOKEN).min(MORE_TOKENS_MAX);
             worker.limits.reply_tokens = worker.limits.reply_tokens.saturating_add(more);
             for grant in &mut worker.writes {

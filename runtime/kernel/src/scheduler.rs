@@ -166,7 +166,7 @@ pub struct Scheduler {
     last: InvocationId,
     /// Invocations ever scheduled, by worker.
     scheduled: BTreeMap<WorkerName, u32>,
-    /// Attempts ever made, by worker, without those lost with a process.
+    /// Attempts ever made, by worker, without those lost with a process or that reached nobody.
     attempts: BTreeMap<WorkerName, u32>,
     /// Rules that have completed an invocation.
     completed: BTreeSet<RuleName>,
@@ -207,7 +207,7 @@ impl Scheduler {
         self.scheduled.get(worker).copied().unwrap_or(0)
     }
 
-    /// Attempts of a worker that were ever made, without those lost with a process.
+    /// Attempts of a worker that were ever made, without those lost with a process or that reached nobody.
     pub fn attempts_of(&self, worker: &WorkerName) -> u32 {
         self.attempts.get(worker).copied().unwrap_or(0)
     }
@@ -321,8 +321,15 @@ impl Scheduler {
 
     /// Counts the current attempt as lost: as far as its worker's agent is concerned, it was never made.
     pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
-        let Some(open) = self.open.get_mut(&invocation) else { return };
-        open.lost += 1;
+        self.unmake_attempt(invocation);
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.lost += 1;
+        }
+    }
+
+    /// The current attempt reached nobody: to its worker's agent it was never made.
+    pub(crate) fn unmake_attempt(&mut self, invocation: InvocationId) {
+        let Some(open) = self.open.get(&invocation) else { return };
         if let Some(attempts) = self.attempts.get_mut(&open.queued.branch.worker) {
             *attempts = attempts.saturating_sub(1);
         }

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
@@ -300,6 +301,24 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
         matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }),
         "the same worker by another rule"
     );
+    played.holds();
+}
+
+#[test]
+fn a_call_that_reached_nobody_is_none_to_the_agent() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({"attempts": 5}))},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    played.signal();
+    let mut occurrences = Vec::new();
+    for code in [FailureCode::Unreachable, FailureCode::Timeout, FailureCode::Unreachable] {
+        occurrences.push(played.board.scheduler().attempts_of(&"w".into()) - 1);
+        let (invocation, attempt, ..) = played.calls.remove(0);
+        played.give(Input::AgentFailed { invocation, attempt, code, message: String::new(), usage: None });
+    }
+    occurrences.push(played.board.scheduler().attempts_of(&"w".into()) - 1);
+    assert_eq!(occurrences, [0, 0, 1, 1]);
     played.holds();
 }
 

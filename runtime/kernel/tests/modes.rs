@@ -92,7 +92,8 @@ const FORBIDDEN: [(Component, &str, Stage, Code); 4] = [
 
 #[test]
 fn each_part_refuses_what_it_is_there_for_and_nobody_else_does() {
-    for left_out in [None, Some(Component::Contracts), Some(Component::Schema), Some(Component::Feedback)] {
+    let others = [Component::Contracts, Component::Schema, Component::Feedback, Component::Slicing].map(Some);
+    for left_out in std::iter::once(None).chain(others) {
         for (part, reply, stage, code) in FORBIDDEN {
             let mut played = board(Mode::without(left_out));
             let expected = (left_out != Some(part)).then_some((stage, code));
@@ -273,6 +274,14 @@ fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
     assert_eq!(tokens(&Mode::default()), 100);
     for mode in [Mode::Plain {}, Mode::Structured {}, Mode::without([Component::Patch])] {
         assert_eq!(tokens(&mode), 2100, "{mode}");
+    }
+    members["workers"]["writer"]["writes"][1]["ops"] = json!(["add"]);
+    for (mode, expected) in
+        [(Mode::Plain {}, 100), (Mode::Structured {}, 100), (Mode::without([Component::Patch]), 2100)]
+    {
+        let played = Played::in_mode(mode.clone(), members.clone());
+        let seat = &played.board.plan().seats["writer"];
+        assert_eq!(seat.worker.limits.reply_tokens, expected, "{mode}: who writes values writes no more of them");
     }
 }
 

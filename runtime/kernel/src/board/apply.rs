@@ -90,8 +90,13 @@ impl Board {
             }
             Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
             Body::Failed(failed) => {
-                if let (FailureCode::Lost, Some(attempt)) = (failed.code, &failed.by.attempt) {
-                    self.scheduler.lose_attempt(attempt.invocation);
+                let invocation = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
+                match (failed.code, invocation) {
+                    (FailureCode::Lost, Some(invocation)) => self.scheduler.lose_attempt(invocation),
+                    (FailureCode::NotConfigured | FailureCode::Unreachable, Some(invocation)) => {
+                        self.scheduler.unmake_attempt(invocation);
+                    }
+                    _ => {}
                 }
                 let finish = if failed.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
                 let branch = self.finish(&failed.by, at, finish)?;

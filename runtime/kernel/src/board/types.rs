@@ -275,7 +275,7 @@ pub enum Effect {
         shown: Arc<Shown>,
         /// The time it has, in milliseconds.
         timeout_ms: u64,
-        /// How many attempts the worker had before this one on this board.
+        /// How many attempts the worker had before this one on this board, without those that reached nobody.
         occurrence: u32,
     },
     /// Stop a call that is under way; its answer will be refused.
