@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
-use crate::sandbox::{NOTES, Sandbox};
+use crate::sandbox::{Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
@@ -26,11 +26,8 @@ impl Held {
         let sandbox = Sandbox::new();
         let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#;
         sandbox.write("reply.json", reply);
-        let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
-        let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
-        let head = head.replace("agent: script", "agent: command\n    limits: {timeout: 60s}");
         let program = "    program: [sh, -c, 'while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
-        sandbox.write("held.yaml", format!("{head}{program}  checker:\n{rest}"));
+        sandbox.write("held.yaml", notes_by("command", &format!("    limits: {{timeout: 60s}}\n{program}")));
         let arguments = ["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"];
         let mut child = sandbox
             .command(&arguments)
@@ -372,10 +369,7 @@ fn a_reader_that_goes_away_ends_a_listing_quietly() {
 #[test]
 fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so() {
     let sandbox = Sandbox::new();
-    let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
-    let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
-    let head = head.replace("agent: script", "agent: llm\n    limits: {reply_tokens: 40, timeout: 60s}");
-    sandbox.write("model.yaml", format!("{head}  checker:\n{rest}"));
+    sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 60s}\n"));
     let reply = r#"{"patch": [{"op": "add", "path": "/notes/-", "value": {"text": "said", "status": "draft"}}]}"#;
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}});
     let endpoint = Endpoint::new(vec![Act::Hang, Act::complete(reply, "stop", usage)]);
@@ -423,10 +417,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
 #[test]
 fn a_retry_that_nobody_answers_is_charged_as_one() {
     let sandbox = Sandbox::new();
-    let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
-    let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
-    let head = head.replace("agent: script", "agent: llm\n    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}");
-    sandbox.write("model.yaml", format!("{head}  checker:\n{rest}"));
+    sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}\n"));
     let endpoint = Endpoint::new(vec![Act::Hang]);
     let model = ["--model-url", &endpoint.url, "--model", "m"];
     sandbox.run(&[&["run", "model.yaml", "--request", REQUEST, "-q"][..], &model].concat()).exits(4);

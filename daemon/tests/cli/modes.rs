@@ -3,11 +3,11 @@
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
-use crate::sandbox::{NOTES, Sandbox};
+use crate::sandbox::{Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
-/// A chat endpoint that knows the four ways of being asked, and answers the writer of [`NOTES`] in each.
+/// A chat endpoint that knows the four ways of being asked, and answers the writer in each.
 fn endpoint() -> Endpoint {
     Endpoint::serving(|request| Act::answer(&reply(request), 100, 10))
 }
@@ -34,13 +34,10 @@ fn reply(request: &Value) -> String {
     }
 }
 
-/// A directory with [`NOTES`], written by a model and checked by a script.
+/// A directory with the notes, written by a model and checked by a script.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
-    let (before, rest) = NOTES.split_once("    script:\n").expect("the writer has a script");
-    let (_, after) = rest.split_once("  checker:").expect("the checker follows");
-    let blueprint = format!("{before}  checker:{after}").replacen("agent: script", "agent: llm", 1);
-    sandbox.write("model.yaml", blueprint);
+    sandbox.write("model.yaml", notes_by("llm", ""));
     sandbox
 }
 

@@ -11,6 +11,14 @@ use tempfile::TempDir;
 /// A blueprint without a model: one worker writes a note, first wrongly, and another checks it.
 pub(crate) const NOTES: &str = include_str!("notes.yaml");
 
+/// The same with another agent as the writer, and these further lines of its seat.
+pub(crate) fn notes_by(agent: &str, seat: &str) -> String {
+    let (head, rest) = NOTES.split_once("    script:\n").expect("the writer comes first");
+    let (_, rest) = rest.split_once("  checker:\n").expect("the checker comes next");
+    let head = head.replacen("agent: script", &format!("agent: {agent}"), 1);
+    format!("{head}{seat}  checker:\n{rest}")
+}
+
 /// A directory with a blueprint `notes.yaml`.
 pub(crate) struct Sandbox {
     directory: TempDir,
