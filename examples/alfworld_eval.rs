@@ -23,7 +23,7 @@ use patchboard_examples::eval::play::{self, Played};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
 use patchboard_examples::eval::suite::{self, Flags, Task};
-use patchboard_kernel::record::Body;
+use patchboard_kernel::record::{Body, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -113,9 +113,38 @@ impl Goal {
     }
 }
 
+/// What the game's program has told of the game. The document is no witness: on a board that checks nothing, anybody may
+/// have written it.
+#[derive(Default)]
+struct World {
+    history: Vec<Value>,
+    status: Value,
+    goal: Value,
+}
+
+impl World {
+    fn of(records: &[Record]) -> Self {
+        let mut world = Self::default();
+        for body in records.iter().filter_map(|record| record.body().ok()) {
+            let Body::Committed(committed) = body else { continue };
+            if committed.by.worker.as_str() != "environment" {
+                continue;
+            }
+            for op in committed.patch.as_array().into_iter().flatten() {
+                match op["path"].as_str() {
+                    Some("/history/-") => world.history.push(op["value"].clone()),
+                    Some("/status") => world.status = op["value"].clone(),
+                    Some("/goal") => world.goal = op["value"].clone(),
+                    _ => {}
+                }
+            }
+        }
+        world
+    }
+}
+
 fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
-    let state = played.state.root().to_value();
-    let history = state["history"].as_array().cloned().unwrap_or_default();
+    let World { history, status, goal: told } = World::of(&played.records);
     let had_effect = |step: &&Value| step["effect"] == true;
     let actions: Vec<&str> = history.iter().filter(had_effect).filter_map(|step| step["action"].as_str()).collect();
     let refused = played.records.iter().filter_map(|record| record.body().ok()).filter(|body| match body {
@@ -127,7 +156,7 @@ fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
     });
     let refused = refused.count();
     let goal = Goal::of(&task.name);
-    let is_won = state["status"] == "won";
+    let is_won = status == "won";
     let conditions = goal.as_ref().map_or(1, Goal::conditions);
     let reached = if is_won { conditions } else { goal.map_or(0, |goal| goal.reached(&actions)).min(conditions) };
     let measures = vec![
@@ -138,10 +167,7 @@ fn measure(task: &Task, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
         ("actions", (history.len() + refused) as f64),
         ("admissible", actions.len() as f64),
     ];
-    (
-        measures,
-        json!({"goal": state["goal"], "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}),
-    )
+    (measures, json!({"goal": told, "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}))
 }
 
 /// The games in turn from each type.
