@@ -2,8 +2,9 @@
 //!
 //! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and what its view showed
 //! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
-//! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what that part would
-//! say: without contracts or validation there are operations only, without patches an object, of messages nothing. The kernel judges every reply again, whether a server honoured the schema or not.
+//! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what
+//! that part would say: without contracts or validation there are operations only, without patches an object, of messages
+//! nothing. The kernel judges every reply again, whether a server honoured the schema or not.
 
 use std::collections::BTreeSet;
 
