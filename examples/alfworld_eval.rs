@@ -210,8 +210,7 @@ fn report(runs: &[Run]) -> String {
     let rows: Vec<Vec<String>> = report::by_system(runs)
         .into_iter()
         .map(|(system, runs)| {
-            let sum = |name: &str| runs.iter().map(|run| run.measure(name)).sum::<f64>() as usize;
-            let each = |of: &dyn Fn(&Run) -> f64| runs.iter().map(|run| of(run)).collect::<Vec<_>>();
+            let sum = |name: &str| report::sum(&runs, name);
             let tokens: u64 = runs.iter().map(|run| run.tokens()).sum();
             let per = |count: usize| match count {
                 0 => "–".to_owned(),
@@ -222,12 +221,12 @@ fn report(runs: &[Run]) -> String {
                 report::share(sum("won"), runs.len()),
                 report::share(sum("reached"), sum("conditions")),
                 report::share(sum("admissible"), sum("actions")),
-                report::mean(&each(&|run| run.measure("steps")), 1),
-                report::mean(&each(&|run| run.tokens() as f64), 0),
+                report::mean_of(&runs, |run| run.measure("steps"), 1),
+                report::mean_of(&runs, |run| run.tokens() as f64, 0),
                 per(sum("steps")),
                 per(sum("won")),
                 report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
-                report::mean(&each(&|run| run.seconds), 0),
+                report::mean_of(&runs, |run| run.seconds, 0),
             ]
         })
         .collect();

@@ -140,8 +140,7 @@ fn report(runs: &[Run]) -> String {
     let rows: Vec<Vec<String>> = report::by_system(runs)
         .into_iter()
         .map(|(system, runs)| {
-            let sum = |name: &str| runs.iter().map(|run| run.measure(name)).sum::<f64>() as usize;
-            let each = |of: &dyn Fn(&Run) -> f64| runs.iter().map(|run| of(run)).collect::<Vec<_>>();
+            let sum = |name: &str| report::sum(&runs, name);
             vec![
                 system.to_owned(),
                 report::share(sum("answered"), runs.len()),
@@ -149,9 +148,9 @@ fn report(runs: &[Run]) -> String {
                 report::share(sum("covered"), sum("needed")),
                 report::share(sum("precise"), sum("verified")),
                 report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
-                report::mean(&each(&|run| run.attempts.len() as f64), 1),
-                report::mean(&each(&|run| run.tokens() as f64), 0),
-                report::mean(&each(&|run| run.seconds), 0),
+                report::mean_of(&runs, |run| run.attempts.len() as f64, 1),
+                report::mean_of(&runs, |run| run.tokens() as f64, 0),
+                report::mean_of(&runs, |run| run.seconds, 0),
             ]
         })
         .collect();

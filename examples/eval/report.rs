@@ -52,6 +52,16 @@ pub fn mean(values: &[f64], decimals: usize) -> String {
     }
 }
 
+/// The sum of a measure that counts.
+pub fn sum(runs: &[&Run], measure: &str) -> usize {
+    runs.iter().map(|run| run.measure(measure)).sum::<f64>() as usize
+}
+
+/// [`mean`] of something of each run.
+pub fn mean_of(runs: &[&Run], of: impl Fn(&Run) -> f64, decimals: usize) -> String {
+    mean(&runs.iter().map(|run| of(run)).collect::<Vec<_>>(), decimals)
+}
+
 /// How each system differs from the first in a measure, paired by task and seed.
 pub fn differences(runs: &[Run], first: &str, of: impl Fn(&Run) -> f64, decimals: usize) -> Vec<Vec<String>> {
     let systems = by_system(runs);
