@@ -172,12 +172,7 @@ impl Fixed {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
             grants: render::grants(&worker.writes, interface, fragment, Detail::Full),
-            reminder: match interface {
-                Interface::Patch => render::reminder(&worker.writes),
-                Interface::Whole => render::WHOLE_REMINDER.to_owned(),
-                Interface::Merge => render::MERGE_REMINDER.to_owned(),
-                Interface::Message => render::MESSAGE_REMINDER.to_owned(),
-            },
+            reminder: render::reminder(&worker.writes, interface),
             unit: worker.view.unit,
             interface,
             beginning: String::new(),

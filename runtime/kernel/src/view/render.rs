@@ -21,13 +21,6 @@ pub(super) const EXPAND_HINT: &str =
 
 /// What an object lacks.
 pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays as it is.\n";
-/// The last line where the whole object is asked for.
-pub(super) const WHOLE_REMINDER: &str = "Now answer with the whole object as it should be.\n";
-/// The last line where members are asked for.
-pub(super) const MERGE_REMINDER: &str = "Now answer with a JSON object of what you set.\n";
-/// The last line where a message is asked for.
-pub(super) const MESSAGE_REMINDER: &str = "Now write your message.\n";
-
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
 /// Characters of the reminder, line feed included.
@@ -121,14 +114,34 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
 }
 
 /// The last line: where the worker may write, once more in few words, because small models keep best what comes last.
-pub(super) fn reminder(grants: &[WriteGrant]) -> String {
+pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
     let of_grant = |grant: &WriteGrant| {
-        let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
-        format!("{} at {}", ops.join(" or "), text::name(&grant.path))
+        let path = text::name(&grant.path);
+        match interface {
+            Interface::Patch => {
+                let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
+                format!("{} at {path}", ops.join(" or "))
+            }
+            Interface::Message => format!("{path}: VALUE"),
+            Interface::Whole | Interface::Merge => path,
+        }
     };
     let places = grants.iter().map(of_grant).collect::<Vec<_>>().join("; ");
-    let line = format!("Now answer with your patch: {places}.\n");
-    if grants.is_empty() || text::chars(&line) > REMINDER_MAX { "Now answer.\n".to_owned() } else { line }
+    let (full, short) = match interface {
+        Interface::Patch => (format!("your patch: {places}"), "Now answer"),
+        Interface::Whole => (
+            format!("the whole object, with what you change at {places}"),
+            "Now answer with the whole object as it should be",
+        ),
+        Interface::Merge => {
+            (format!("a JSON object of what you set: {places}"), "Now answer with a JSON object of what you set")
+        }
+        Interface::Message => {
+            (format!("your message, with a line for what you set: {places}"), "Now write your message")
+        }
+    };
+    let line = format!("Now answer with {full}.\n");
+    if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{short}.\n") } else { line }
 }
 
 /// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first.
