@@ -22,7 +22,7 @@ use patchboard_agents::config::Program;
 use patchboard_examples::eval::play::{self, Played};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Task};
+use patchboard_examples::eval::suite::{self, Flags, Subject, Task};
 use patchboard_kernel::record::{Body, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -202,7 +202,9 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let environment = Program::new(program.iter().map(|part| part.display().to_string()).collect());
     let task = |game: &Game| Task { name: game.game.clone(), request: json!({"game": game.game}) };
     let tasks: Vec<Task> = games.iter().map(task).collect();
-    let results = suite::run(&arguments.flags, &blueprint, Some(&environment), &tasks, measure).await?;
+    // A blueprint for a game needs the game's program, which architects may not seat.
+    let subject = Subject { blueprint: &blueprint, environment: Some(&environment), words: None };
+    let results = suite::run(&arguments.flags, &subject, &tasks, measure).await?;
     Ok(report(results.runs()))
 }
 

@@ -30,7 +30,26 @@ fn instance(schema: &Value) -> Value {
     }
 }
 
-/// An endpoint that answers by the schema of its request; without one, in the way of messages or not at all.
+/// A blueprint as an architect may write it.
+fn blueprint() -> Value {
+    json!({
+        "blueprint": 1, "name": "answers", "description": "Answers a question.", "request": {"type": "object"},
+        "state": {
+            "schema": {"type": "object", "properties": {"request": true, "answer": {"type": "string"}}},
+            "initial": {},
+        },
+        "workers": {"answerer": {
+            "agent": "llm", "role": "Answer at /answer.", "reads": ["/request"],
+            "writes": [{"path": "/answer", "ops": ["add"]}],
+        }},
+        "rules": [{"name": "begin", "trigger": "start", "run": "answerer"}],
+        "invariants": [],
+        "done": {"when": "has(state.answer)"},
+    })
+}
+
+/// An endpoint that answers by the schema of its request; without one, in the way of messages or not at all. It writes a
+/// blueprint for who built something, and none that can be accepted for anything else.
 fn endpoint() -> Endpoint {
     Endpoint::serving(|request| {
         let schema = &request["response_format"]["json_schema"]["schema"];
@@ -38,7 +57,9 @@ fn endpoint() -> Endpoint {
         let (system, view) = (told(0), told(1));
         let plan = json!({"object": "lamp", "receptacle": "lamp", "status": "look", "subgoal": "Light it."});
         let (place, value) = if view.contains("/plan: add") { ("plan", plan) } else { ("action", json!("use lamp")) };
-        let reply = if system.contains("RFC 7396") {
+        let reply = if system.contains("You are an architect") && view.contains("Who built it?") {
+            blueprint().to_string()
+        } else if system.contains("RFC 7396") {
             json!({place: value}).to_string()
         } else if system.contains("/place: value") {
             format!("I know what to do.\n/{place}: {value}")
@@ -111,6 +132,36 @@ fn hotpot_eval_asks_each_question_of_each_system_once_and_measures_the_answers()
     let again = text(&hotpot(&model.url, &[]));
     assert_eq!(row(&again, "patchboard")[..4], ours[..4]);
     assert!(model.requests().len() > asked);
+}
+
+#[test]
+fn a_blueprint_that_the_model_writes_is_compared_with_the_shipped_one() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let (file, out) = (directory.path().join("questions.json"), directory.path().join("out"));
+    let question = |question: &str| {
+        json!({
+            "question": question, "answer": "x",
+            "context": {"title": ["The tower"], "sentences": [["Ann built the tower."]]},
+            "supporting_facts": {"title": ["The tower"], "sent_id": [0]},
+        })
+    };
+    fs::write(&file, json!([question("Who built it?"), question("When?")]).to_string()).expect("a file can be written");
+    let file = file.display().to_string();
+    let model = endpoint();
+    let systems = [file.as_str(), "--count", "2", "--systems", "patchboard,generated"];
+    let report = text(&run(env!("CARGO_BIN_EXE_hotpot_eval"), &out, &model.url, &systems));
+    assert!(row(&report, "patchboard")[1].starts_with("2 of 2,"), "{report}");
+    assert!(row(&report, "generated")[1].starts_with("1 of 2,"), "{report}");
+    assert!(report.contains("| undesigned (no_blueprint) |"), "{report}");
+    let runs = fs::read_to_string(out.join("runs.jsonl")).expect("results are kept");
+    let mut runs = runs.lines().map(|line| serde_json::from_str::<Value>(line).expect("a run"));
+    let generated = runs.find(|run| run["system"] == "generated").expect("a run");
+    let workers: Vec<&Value> =
+        generated["attempts"].as_array().into_iter().flatten().map(|one| &one["worker"]).collect();
+    assert_eq!(workers, ["(architect)", "answerer"], "what the architect takes is counted, too");
+    // One draft and three repairs.
+    let refused = runs.filter(|run| run["system"] == "generated").map(|run| run["attempts"].as_array().map(Vec::len));
+    assert_eq!(refused.collect::<Vec<_>>(), [Some(4)]);
 }
 
 #[test]

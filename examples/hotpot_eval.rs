@@ -20,9 +20,13 @@ use clap::Parser;
 use patchboard_examples::eval::play::{self, Played};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Task};
+use patchboard_examples::eval::suite::{self, Flags, Subject, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// What a model is asked that is to write a blueprint.
+const WORDS: &str = "Answer the question /request/question from the documents in /request/documents, each of which has a \
+    title and a list of sentences. The answer is as short as possible, and goes as a text to /answer.";
 
 /// Evaluate the evidence review on HotpotQA questions
 #[derive(Parser, Debug)]
@@ -89,7 +93,8 @@ impl Question {
         let (claims, verified) = (texts("claims"), texts("verified"));
         let count = |list: &[String], of: &BTreeSet<&str>| list.iter().filter(|one| of.contains(one.as_str())).count();
         let covered = needed.iter().filter(|one| verified.iter().any(|verified| verified == *one)).count();
-        let answer = state["answer"]["text"].as_str();
+        // A blueprint that a model wrote was asked for a text.
+        let answer = state["answer"]["text"].as_str().or(state["answer"].as_str());
         let is_answered = answer.is_some_and(|answer| normalised(answer) == normalised(&self.answer));
         let measures = vec![
             ("answered", f64::from(u8::from(is_answered))),
@@ -132,7 +137,8 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         let number: usize = task.name.parse().unwrap_or(1);
         questions[number - 1].measure(played)
     };
-    let results = suite::run(&arguments.flags, &blueprint, None, &tasks, measure).await?;
+    let subject = Subject { blueprint: &blueprint, environment: None, words: Some(WORDS) };
+    let results = suite::run(&arguments.flags, &subject, &tasks, measure).await?;
     Ok(report(results.runs()))
 }
 

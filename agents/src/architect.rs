@@ -15,10 +15,13 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Answer, Failure};
+use patchboard_runtime::runtime::Designed;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::review::Accepted;
+use crate::config::Architect;
+use crate::llm::{Asked, Chat};
 
 pub mod form;
 pub mod prompt;
@@ -178,6 +181,15 @@ pub struct Design {
     pub rounds: Vec<Round>,
 }
 
+impl Design {
+    /// What a board's journal keeps of how its blueprint was made.
+    pub fn designed(&self) -> Designed {
+        let Spent { calls, usage, repairs } = Spent::of(&self.rounds);
+        let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
+        Designed { calls, usage, repairs, prompts }
+    }
+}
+
 /// Why there is no blueprint.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -219,6 +231,14 @@ impl Refusal {
         let rounds = self.rounds();
         rounds.iter().rev().find(|round| !round.draft.is_empty()).or(rounds.last())
     }
+}
+
+/// Puts a prompt to a model as the operator's settings say: what [`design`] may be given to ask with.
+pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms, prompt: &Prompt) -> Answer {
+    let schema = form::schema(terms, brief.asks_for_input());
+    let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
+    let (by, reply_tokens) = ("architect", settings.reply_tokens);
+    chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout }).await
 }
 
 /// Asks for a blueprint until there is one, at most `1 + terms.repairs` times; `tell` hears of every round.

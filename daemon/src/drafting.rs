@@ -6,11 +6,9 @@ use std::io::{BufRead, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::architect::{self, Brief, Design, Document, Refusal, Round, Spent, Terms, design, form, prompt};
-use patchboard_agents::llm::Asked;
+use patchboard_agents::architect::{self, Brief, Design, Document, Refusal, Round, Spent, Terms, design, prompt};
 use patchboard_agents::seats::Inline;
 use patchboard_kernel::lint::{Diagnostic, Severity};
-use patchboard_runtime::runtime::Designed;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -169,13 +167,9 @@ impl DraftArguments {
         })?;
         let settings = &seats.config().architect;
         let terms = self.own(settings.terms());
-        let schema = form::schema(&terms, brief.wants_input && brief.input.is_none());
         let ask = async |prompt: &_| {
             output.note("the architect writes …");
-            let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
-            let reply_tokens = settings.reply_tokens;
-            let by = "architect";
-            chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout }).await
+            architect::ask(chat, settings, brief, &terms, prompt).await
         };
         let made = design(brief, &terms, ask, |round| tell(round, output)).await;
         made.map_err(|refusal| refused(&refusal, output))
@@ -366,13 +360,6 @@ pub(crate) fn try_writing(path: &Path) -> std::io::Result<()> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
-}
-
-/// What a board's journal keeps of how its blueprint was made.
-pub(crate) fn designed(design: &Design) -> Designed {
-    let Spent { calls, usage, repairs } = Spent::of(&design.rounds);
-    let prompts = design.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
-    Designed { calls, usage, repairs, prompts }
 }
 
 /// Refuses a request in which documents have no place.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use patchboard_agents::architect::{self, Brief, Refusal, Round};
 use patchboard_agents::config::{Config, Environment, Model, Program};
 use patchboard_agents::llm::install_tls_provider;
 use patchboard_agents::seats::{Inline, Seats};
@@ -24,6 +25,12 @@ use serde_json::Value;
 
 use super::results::Attempt;
 
+/// How the architect is named among the workers.
+pub const ARCHITECT: &str = "(architect)";
+
+/// The stage at which a blueprint is refused.
+const DRAFT: &str = "blueprint";
+
 /// Who plays.
 #[derive(Clone)]
 pub struct Player {
@@ -37,9 +44,18 @@ pub struct Player {
     pub limit: Duration,
 }
 
+/// Where a board's blueprint comes from.
+#[derive(Clone, Copy)]
+pub enum Origin<'a> {
+    /// It was written by hand.
+    Fixed(&'a Blueprint),
+    /// The model writes it, for a request in these words.
+    Generated(&'a str),
+}
+
 /// What a board came to.
 pub struct Played {
-    /// The board.
+    /// The board; empty if the model wrote no blueprint that one can be made of.
     pub board: String,
     /// How it ended, and why; `timeout` if it was given up.
     pub end: (String, String),
@@ -49,7 +65,7 @@ pub struct Played {
     pub state: State,
     /// Whether that breaks the blueprint's schema or invariants.
     pub is_invalid: bool,
-    /// Attempts of language models, in the order of the journal.
+    /// Attempts of language models, the architect's first, then in the order of the journal.
     pub attempts: Vec<Attempt>,
     /// Its records.
     pub records: Vec<Record>,
@@ -71,18 +87,35 @@ impl Player {
     ///
     /// # Errors
     /// The board cannot be made, or its journal not be written.
-    pub async fn play(&self, blueprint: &Blueprint, request: Value, data: &Path) -> Result<Played, Box<dyn Error>> {
+    pub async fn play(&self, origin: Origin<'_>, request: Value, data: &Path) -> Result<Played, Box<dyn Error>> {
         let mut config = Config { any_model: Some(self.model.clone()), ..Config::default() };
         config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));
         let seats = Seats::new(config, &Environment::of_process(), Inline::Refused);
-        if let Some(problem) = seats.check(blueprint).first() {
+        let begun = Instant::now();
+        let mut founding = Founding { mode: self.mode.clone(), ..Founding::default() };
+        let (blueprint, mut attempts) = match origin {
+            Origin::Fixed(blueprint) => (blueprint.clone(), Vec::new()),
+            Origin::Generated(words) => {
+                let brief = Brief { request: words.to_owned(), input: Some(request.clone()), ..Brief::default() };
+                let settings = &seats.config().architect;
+                let (chat, terms) = (seats.architect()?, settings.terms());
+                let ask = async |prompt: &_| architect::ask(chat, settings, &brief, &terms, prompt).await;
+                match architect::design(&brief, &terms, ask, |_| ()).await {
+                    Ok(design) => {
+                        founding.designed = Some(design.designed());
+                        let drafts = drafts(&design.rounds);
+                        (design.blueprint, drafts)
+                    }
+                    Err(refusal) => return Ok(undesigned(&refusal, begun.elapsed())),
+                }
+            }
+        };
+        if let Some(problem) = seats.check(&blueprint).first() {
             return Err(problem.to_string().into());
         }
         let journal = Arc::new(SqliteJournal::open(data)?);
         let options = Options::new(Arc::new(seats));
         let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
-        let begun = Instant::now();
-        let founding = Founding { mode: self.mode.clone(), ..Founding::default() };
         let board = runtime.create_with(blueprint.clone(), request, founding).await?;
         let end = match tokio::time::timeout(self.limit, board.ended()).await {
             Ok(ended) => {
@@ -98,11 +131,40 @@ impl Player {
         let snapshot = board.snapshot();
         let records = journal.records(board.id(), None, usize::MAX)?;
         runtime.shutdown().await;
-        let is_invalid = is_invalid(blueprint, &snapshot.state)?;
-        let attempts = attempts(blueprint, &records);
+        let is_invalid = is_invalid(&blueprint, &snapshot.state)?;
+        attempts.extend(self::attempts(&blueprint, &records));
         let (board, state) = (snapshot.board.to_string(), snapshot.state.clone());
         Ok(Played { board, end, seconds, state, is_invalid, attempts, records })
     }
+}
+
+/// What there is where the architect came to nothing: what it cost, and no board.
+fn undesigned(refusal: &Refusal, took: Duration) -> Played {
+    Played {
+        board: String::new(),
+        end: ("undesigned".to_owned(), refusal.code().to_owned()),
+        seconds: took.as_secs_f64(),
+        state: State::new(&Value::Null, &Hasher::new(&Salt::ZERO)),
+        is_invalid: false,
+        attempts: drafts(refusal.rounds()),
+        records: Vec::new(),
+    }
+}
+
+/// The calls of an architect, as attempts of a worker.
+fn drafts(rounds: &[Round]) -> Vec<Attempt> {
+    let draft = |(number, round): (u32, &Round)| {
+        let usage = round.usage.unwrap_or_default();
+        let (prompt, completion, cached) = (usage.prompt, usage.completion, usage.cached);
+        let finding = || round.findings.first().map(|finding| format!("{DRAFT}/{}", finding.code));
+        let (outcome, code) = match &round.failure {
+            Some(failure) => ("failed", Some(failure.code.to_string())),
+            None if round.is_accepted() => ("committed", None),
+            None => ("rejected", finding()),
+        };
+        Attempt { worker: ARCHITECT.into(), number, outcome: outcome.into(), code, prompt, completion, cached }
+    };
+    (1..).zip(rounds).map(draft).collect()
 }
 
 /// Whether a document breaks the blueprint's schema or invariants, whatever held it to them. Members whose names begin

@@ -12,7 +12,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::mode::{Component, Mode};
 use serde_json::Value;
 
-use super::play::{Played, Player, model};
+use super::play::{Origin, Played, Player, model};
 use super::results::{Key, Results, Run};
 
 /// What every evaluation is told.
@@ -42,6 +42,16 @@ pub struct Flags {
     /// Print the report of what is there, and run nothing
     #[arg(long)]
     pub report: bool,
+}
+
+/// What all tasks of an evaluation are done with.
+pub struct Subject<'a> {
+    /// The shipped blueprint.
+    pub blueprint: &'a Blueprint,
+    /// The program of its seat `environment`, if it has one.
+    pub environment: Option<&'a Program>,
+    /// What a model is asked that is to write a blueprint for a task, in words; `None` if none can be written that would do.
+    pub words: Option<&'a str>,
 }
 
 /// One task.
@@ -75,6 +85,8 @@ pub enum System {
     PatchboardGeneric,
     /// All of it; replies are held to nothing
     PatchboardFree,
+    /// All of it, with a blueprint that the model writes for each task
+    Generated,
     /// Replies are whole objects
     WithoutPatch,
     /// What a commit makes is not validated
@@ -107,7 +119,7 @@ impl System {
 
     fn mode(self) -> Mode {
         match self {
-            Self::Patchboard | Self::PatchboardGeneric | Self::PatchboardFree => Mode::default(),
+            Self::Patchboard | Self::PatchboardGeneric | Self::PatchboardFree | Self::Generated => Mode::default(),
             Self::WithoutPatch => Mode::without([Component::Patch]),
             Self::WithoutSchema => Mode::without([Component::Schema]),
             Self::WithoutContracts => Mode::without([Component::Contracts]),
@@ -122,11 +134,10 @@ impl System {
 /// Runs what was not run yet; all results.
 ///
 /// # Errors
-/// Files, or a server that does not answer.
+/// Files, a server that does not answer, or a system that cannot do these tasks.
 pub async fn run(
     flags: &Flags,
-    blueprint: &Blueprint,
-    environment: Option<&Program>,
+    subject: &Subject<'_>,
     tasks: &[Task],
     measure: impl Fn(&Task, &Played) -> (Vec<(&'static str, f64)>, Value),
 ) -> Result<Results, Box<dyn Error>> {
@@ -135,6 +146,14 @@ pub async fn run(
     if flags.report {
         return Ok(results);
     }
+    let origin = |system: System| match (system, subject.words) {
+        (System::Generated, Some(words)) => Ok(Origin::Generated(words)),
+        (System::Generated, None) => {
+            Err("no model can write a blueprint for these tasks: leave out --systems generated")
+        }
+        _ => Ok(Origin::Fixed(subject.blueprint)),
+    };
+    flags.systems.iter().try_for_each(|system| origin(*system).map(drop))?;
     let mut keys = Vec::new();
     for seed in &flags.seeds {
         for (nth, task) in tasks.iter().enumerate() {
@@ -156,9 +175,9 @@ pub async fn run(
         let mut model = model(&flags.model_url, &flags.model, key.seed);
         model.structured = system.structured();
         let limit = Duration::from_secs(flags.limit);
-        let player = Player { model, mode: system.mode(), environment: environment.cloned(), limit };
+        let player = Player { model, mode: system.mode(), environment: subject.environment.cloned(), limit };
         let task = &tasks[nth];
-        let played = player.play(blueprint, task.request.clone(), &flags.out.join("boards")).await?;
+        let played = player.play(origin(system)?, task.request.clone(), &flags.out.join("boards")).await?;
         let is_deaf = |attempt: &super::results::Attempt| attempt.code.as_deref() == Some("unreachable");
         if !played.attempts.is_empty() && played.attempts.iter().all(is_deaf) {
             return Err(format!("{} does not answer; start it and repeat the command", flags.model_url).into());

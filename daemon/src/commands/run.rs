@@ -148,7 +148,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         return nobody(arguments, &design, &brief, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
-    let designed = drafting::designed(&design);
+    let designed = design.designed();
     let seating = match arguments.seats.seat(&design.blueprint, config) {
         Ok(seating) => seating,
         Err(failure) => {
