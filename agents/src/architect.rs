@@ -258,7 +258,7 @@ pub async fn design(
     let mut rounds: Vec<Round> = Vec::new();
     let mut kept: Option<Accepted> = None;
     for left in (0..=terms.repairs.min(REPAIRS_MAX)).rev() {
-        let prompt = prompt::of(brief, terms, rounds.last());
+        let prompt = prompt::of(brief, terms, &rounds);
         let answer = ask(&prompt).await;
         let (round, accepted) = judge(brief, terms, prompt, answer);
         tell(&round);

@@ -81,14 +81,16 @@ Rules that decide whether it works:
 10. No programs, scripts, models or files: only what is named above."#;
 
 /// What to say to get a blueprint for this brief; after a round, its draft and findings, too.
-pub fn of(brief: &Brief, terms: &Terms, last: Option<&Round>) -> Prompt {
+///
+/// A model that wrote the same draft again is not shown it a third time: small ones copy what they see.
+pub fn of(brief: &Brief, terms: &Terms, rounds: &[Round]) -> Prompt {
     let mut system = format!("{INSTRUCTIONS}\n\nA blueprint that works:\n");
     for example in examples() {
         system.push_str(&Ordered::new(&example, form::ORDER).json());
         system.push('\n');
     }
     let room = PROMPT_MAX.saturating_sub(system.chars().count());
-    Prompt { system, user: task(brief, terms, last, room) }
+    Prompt { system, user: task(brief, terms, rounds, room) }
 }
 
 /// The examples that the model is shown, as values.
@@ -124,7 +126,7 @@ fn without_descriptions(schema: &mut Value) {
 }
 
 /// What depends on the request, in so many characters.
-fn task(brief: &Brief, terms: &Terms, last: Option<&Round>, room: usize) -> String {
+fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
     const CLOSING: &str = "\nWrite the blueprint for this request.\n";
     let mut head = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
     if !brief.documents.is_empty() {
@@ -156,9 +158,13 @@ fn task(brief: &Brief, terms: &Terms, last: Option<&Round>, room: usize) -> Stri
     let taken: usize = [head.as_str(), &text, CLOSING].iter().map(|part| part.chars().count()).sum();
     let left = room.saturating_sub(taken);
     // Once there is a draft, it says more about what is to be done than how the documents begin.
-    let excerpts = excerpts(brief, if last.is_some() { left / 5 } else { left });
+    let excerpts = excerpts(brief, if rounds.is_empty() { left } else { left / 5 });
     let left = left.saturating_sub(excerpts.chars().count());
-    let complaint = last.map(|last| complaint(last, left)).unwrap_or_default();
+    let complaint = match rounds {
+        [] => String::new(),
+        [.., before, last] if before.draft == last.draft && !last.draft.is_empty() => repeated(last, left),
+        [.., last] => complaint(last, left),
+    };
     [head.as_str(), &excerpts, &text, &complaint, CLOSING].concat()
 }
 
@@ -214,13 +220,25 @@ fn complaint(last: &Round, max: usize) -> String {
     let lead =
         if last.draft.is_empty() { "\nYour last answer could not be read.\n" } else { "\nYour last answer was:\n" };
     let left = max.saturating_sub([lead, verdict, AGAIN, "\n"].iter().map(|part| part.chars().count()).sum());
-    let lines = last.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", told(finding)));
-    let findings = fitting(lines, left / 2);
+    let findings = findings(last, left / 2, |finding| line_of(finding) + &told(finding));
     let mut draft = cut(last.draft.trim(), left.saturating_sub(findings.chars().count()));
     if !draft.is_empty() {
         draft.push('\n');
     }
     [lead, &draft, verdict, &findings, AGAIN].concat()
+}
+
+/// What was wrong with a draft that came twice, which is not shown again.
+fn repeated(last: &Round, max: usize) -> String {
+    const LEAD: &str = "\nYour last two answers were the same, and wrong in this:\n";
+    const ANEW: &str = "Write another one that is different there.\n";
+    let left = max.saturating_sub([LEAD, ANEW].iter().map(|part| part.chars().count()).sum());
+    [LEAD, &findings(last, left, told), ANEW].concat()
+}
+
+/// The findings of a round, a line each, as many as have room.
+fn findings(round: &Round, max: usize, told: impl Fn(&Diagnostic) -> String) -> String {
+    fitting(round.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", told(finding))), max)
 }
 
 /// The first of these lines, as many as have room in so many characters.
@@ -235,12 +253,16 @@ fn fitting(lines: impl Iterator<Item = String>, max: usize) -> String {
     text
 }
 
-/// A finding on one line: `line 3, /rules/0/run [undeclared_worker]: … Did you mean …?`
+/// Where in the draft a finding is.
+fn line_of(finding: &Diagnostic) -> String {
+    finding.position.map(|position| format!("line {}, ", position.line)).unwrap_or_default()
+}
+
+/// A finding on one line: `/rules/0/run [undeclared_worker]: … Did you mean …?`
 fn told(finding: &Diagnostic) -> String {
-    let line = finding.position.map(|position| format!("line {}, ", position.line)).unwrap_or_default();
     let place = if finding.pointer.is_empty() { "the whole" } else { &finding.pointer };
     let (message, help) = (one_line(&finding.message, FINDING_MAX), one_line(&finding.help, FINDING_MAX));
-    format!("{line}{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
+    format!("{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
 }
 
 /// So many characters of a text, with a sign where it was cut.
@@ -273,7 +295,7 @@ mod tests {
         let document = Document { title: "t".repeat(200), text: "word ".repeat(1000) };
         let mut brief = Brief { request: "Answer.".into(), wants_input: true, ..Brief::default() };
         let chars = |brief: &Brief| {
-            let prompt = of(brief, &Terms::default(), None);
+            let prompt = of(brief, &Terms::default(), &[]);
             prompt.system.chars().count() + prompt.user.chars().count()
         };
         assert!(chars(&brief) < 9_500, "{}", chars(&brief));
@@ -299,7 +321,7 @@ mod tests {
         };
         for brief in [&Brief { request: "Answer.".into(), ..Brief::default() }, &long] {
             for round in [round(20_000, 20), round(20_000, 1), round(0, 20)] {
-                let Prompt { system, user } = of(brief, &Terms::default(), Some(&round));
+                let Prompt { system, user } = of(brief, &Terms::default(), std::slice::from_ref(&round));
                 let tokens = (system.chars().count() + user.chars().count()).div_ceil(3) + reply_tokens;
                 assert!(tokens <= 8192, "{tokens} tokens");
                 assert!(user.ends_with("mended.\n\nWrite the blueprint for this request.\n"), "{user}");
@@ -308,7 +330,7 @@ mod tests {
             }
         }
         // What a model writes that keeps to the task is told whole.
-        let user = of(&Brief::default(), &Terms::default(), Some(&round(3500, 3))).user;
+        let user = of(&Brief::default(), &Terms::default(), &[round(3500, 3)]).user;
         assert!(user.contains(&"d".repeat(3500)), "{user}");
     }
 
@@ -316,11 +338,24 @@ mod tests {
     fn what_was_wrong_is_told_with_its_place_code_and_mend() {
         let draft = "{\"blueprint\": 1,\n\"workers\": {}}".to_owned();
         let findings = review(&draft, &Brief::default(), &Terms::default()).findings;
-        let prompt = of(&Brief::default(), &Terms::default(), None);
+        let prompt = of(&Brief::default(), &Terms::default(), &[]);
         let round = Round { prompt, draft, findings, failure: None, usage: None };
-        let user = of(&Brief::default(), &Terms::default(), Some(&round)).user;
+        let user = of(&Brief::default(), &Terms::default(), &[round]).user;
         for part in ["Your last answer was:\n{\"blueprint\": 1,", "[missing_field]", "line 1, the whole", "Add it."] {
             assert!(user.contains(part), "{part:?} is not in:\n{user}");
         }
+    }
+
+    #[test]
+    fn a_draft_that_came_twice_is_not_shown_a_third_time() {
+        let draft = "{\"blueprint\": 1}".to_owned();
+        let findings = review(&draft, &Brief::default(), &Terms::default()).findings;
+        let prompt = of(&Brief::default(), &Terms::default(), &[]);
+        let round = Round { prompt, draft: draft.clone(), findings, failure: None, usage: None };
+        let user = |rounds: &[Round]| of(&Brief::default(), &Terms::default(), rounds).user;
+        let twice = user(&[round.clone(), round.clone()]);
+        assert!(!twice.contains(&draft) && twice.contains("[missing_field]"), "{twice}");
+        let other = Round { draft: "{}".into(), ..round.clone() };
+        assert!(user(&[round, other]).contains("Your last answer was:\n{}"));
     }
 }

@@ -101,7 +101,18 @@ impl Check<'_> {
             let pointer = format!("/state/initial{}", violation.pointer);
             let place = if violation.pointer.is_empty() { String::new() } else { format!("`{}`: ", violation.pointer) };
             let message = format!("the initial state breaks the schema: {place}{}", violation.message);
-            self.find("invalid_initial_state", &pointer, message, "Change `state.initial` or `state.schema`.");
+            let help = match violation.rule.as_deref() {
+                Some(least @ ("minItems" | "minLength" | "minProperties")) => {
+                    format!(
+                        "Take `{least}` out of the schema, or begin with enough: what workers add is not there yet."
+                    )
+                }
+                Some("required") => {
+                    "Take it out of `required` if a worker adds it later, or put it into `state.initial`.".to_owned()
+                }
+                _ => "Change `state.initial` or `state.schema`.".to_owned(),
+            };
+            self.find("invalid_initial_state", &pointer, message, help);
         }
     }
 
@@ -140,6 +151,13 @@ impl Check<'_> {
                 let known = variables.join(", ");
                 let (finding, help) = match code {
                     "cel_not_boolean" => ("not_boolean", "Compare the value with something, or negate it.".to_owned()),
+                    "cel_unknown_variable" if Expr::compile(text, &[variables, &["self"]].concat()).is_ok() => {
+                        let cure = match pointer.starts_with("/invariants/") {
+                            true => "Give the invariant a `for`, the path of what `self` is to be, or",
+                            false => "Only invariants with a `for` have `self`:",
+                        };
+                        ("bad_condition", format!("{cure} name the place as `state.…`."))
+                    }
                     "cel_unknown_variable" => ("bad_condition", format!("The variables here are {known}.")),
                     "cel_too_long" | "cel_too_complex" => {
                         ("bad_condition", "Make it shorter; split an invariant into several.".to_owned())

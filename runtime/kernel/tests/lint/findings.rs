@@ -189,6 +189,7 @@ const FIXTURES: &[Fixture] = &[
     ),
     change("invalid_initial_state", &[("initial: {claims: []}", "initial: {claims: [{text: 1}]}")]),
     change("invalid_initial_state", &[("initial: {claims: []}", "initial: {}")]),
+    change("invalid_initial_state", &[("claims: {type: array, items", "claims: {type: array, minItems: 1, items")]),
     change("invalid_initial_state", &[(END, "done: {when: has(state.answer)}\nlimits: {state_bytes: 4, depth: 1}\n")]),
     change("bad_condition", &[("when: value.text != \"\"", "when: value.text !=")]),
     change(
@@ -196,6 +197,8 @@ const FIXTURES: &[Fixture] = &[
         &[("when: value.text != \"\"", "when: |\n      value.text != \"\"\n        && claims.size() > 0")],
     ),
     change("bad_condition", &[("has(state.answer)", "has(value.answer)")]),
+    change("bad_condition", &[("has(state.answer)", "state.claims != self")]),
+    change("bad_condition", &[("for: /claims/*, expr", "expr")]),
     // Loops over what is no list.
     change("bad_condition", &[("when: value.text != \"\"", "when: value.all(k, k != \"\")")]),
     change(
