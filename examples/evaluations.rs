@@ -61,7 +61,7 @@ fn endpoint() -> Endpoint {
             blueprint().to_string()
         } else if system.contains("RFC 7396") {
             json!({place: value}).to_string()
-        } else if system.contains("/place: value") {
+        } else if system.contains("one blackboard that everybody reads") {
             format!("I know what to do.\n/{place}: {value}")
         } else if schema.is_null() {
             "I do not know.".to_owned()

@@ -26,7 +26,7 @@ fn reply(request: &Value) -> String {
     } else if system.contains("RFC 7396") {
         assert_eq!(*kind, json!({"type": "object"}));
         json!({"/notes/-": note}).to_string()
-    } else if system.contains("/place: value") {
+    } else if system.contains("one blackboard that everybody reads") {
         assert_eq!(*kind, Value::Null, "words have no schema");
         format!("Here is a note.\n/notes/-: {note}")
     } else {

@@ -301,8 +301,9 @@ fn a_message_may_set_what_takes_several_lines_and_what_is_broken_sets_nothing() 
 #[test]
 fn a_plain_blackboard_keeps_messages_and_what_their_lines_set() {
     let mut played = board(Mode::Plain {});
-    assert!(played.instructions().contains("/place: value"), "{}", played.instructions());
-    let message = "I count one note.\n- **/count: 1**\n/notes/-: milk, eggs\n`/plan: {\"goal\":\"h\"}`\n/nowhere/9/x";
+    assert!(played.instructions().contains("\nset /plan: "), "{}", played.instructions());
+    let message =
+        "I count one note.\n- **set /count: 1**\n/notes/-: milk, eggs\n`/plan: {\"goal\":\"h\"}`\n/nowhere/9/x";
     assert_eq!(refusal(&mut played, message), None);
     let now = document(&played);
     assert_eq!((&now["count"], &now["notes"]), (&json!(1), &json!(["milk, eggs"])));
@@ -310,9 +311,9 @@ fn a_plain_blackboard_keeps_messages_and_what_their_lines_set() {
     assert_eq!(now["$messages"], json!([{"from": "writer", "text": message}]));
     // What a program does is told as a message.
     assert_eq!(refusal(&mut played, r#"[{"op":"add","path":"/seen","value":{"room":"kitchen"}}]"#), None);
-    assert_eq!(document(&played)["$messages"][1]["text"], r#"/seen: {"room":"kitchen"}"#);
+    assert_eq!(document(&played)["$messages"][1]["text"], r#"set /seen: {"room":"kitchen"}"#);
     played.signal();
-    for part in ["writer: I count one note.\n  - **/count: 1**", "world: /seen: {\"room\":\"kitchen\"}"] {
+    for part in ["writer: I count one note.\n  - **set /count: 1**", "world: set /seen: {\"room\":\"kitchen\"}"] {
         assert!(played.view().contains(part), "{part:?} is not in:\n{}", played.view());
     }
     // Nobody is woken by words, and no message can be taken away.

@@ -56,7 +56,7 @@ pub(super) fn merge(seat: &Seat, document: &Node, body: &ReplyBody) -> Result<Un
     Ok(derived(difference::between(&before, &after), text))
 }
 
-/// A message, and what its lines of the form `/place: value` set.
+/// A message, and what its lines of the form `set /place: value` set.
 pub(super) fn message(
     seat: &Seat,
     worker: &WorkerName,
@@ -96,10 +96,10 @@ pub(super) fn posted(document: &Node, from: &WorkerName, text: &str) -> Value {
 /// What a patch did, as a message in the words of [`message`].
 pub(super) fn told(ops: &[Op<'_>]) -> String {
     let line = |op: &Op<'_>| match op {
-        Op::Add { path, value } | Op::Replace { path, value } => Some(format!("{path}: {value}")),
-        Op::Remove { path } => Some(format!("{path}: null")),
-        Op::Move { from, path } => Some(format!("{path}: what was at {from}")),
-        Op::Copy { from, path } => Some(format!("{path}: what is at {from}")),
+        Op::Add { path, value } | Op::Replace { path, value } => Some(format!("set {path}: {value}")),
+        Op::Remove { path } => Some(format!("set {path}: null")),
+        Op::Move { from, path } => Some(format!("set {path}: what was at {from}")),
+        Op::Copy { from, path } => Some(format!("set {path}: what is at {from}")),
         Op::Test { .. } => None,
     };
     ops.iter().filter_map(line).collect::<Vec<_>>().join("\n")
@@ -131,7 +131,7 @@ fn unread(refusal: &json::Refusal) -> Violation {
     Violation::new(refusal.code, "", format!("{refusal}; a reply is one JSON object and nothing else"))
 }
 
-/// Lines of the form `/place: value`; a value that is no JSON is a text. Marks around a line are passed over. An array or
+/// Lines of the form `set /place: value`, or without the word; a value that is no JSON is a text. Marks around a line are passed over. An array or
 /// object may go on over further lines; one that is broken sets nothing.
 fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
     let limits = Limits { bytes, depth: DEPTH_MAX };
@@ -169,6 +169,8 @@ fn setting(line: &str) -> Option<(PointerBuf, &str)> {
     let line = line.trim().trim_start_matches("- ").trim_matches(['`', '*', ' ']);
     let (place, value) = line.split_once(':')?;
     let place = place.trim_end_matches(['`', '*']);
+    let place =
+        place.strip_prefix("set ").or_else(|| place.strip_prefix("Set ")).unwrap_or(place).trim_start_matches('`');
     if !place.starts_with('/') || place.contains(char::is_whitespace) {
         return None;
     }

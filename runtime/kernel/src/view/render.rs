@@ -122,7 +122,7 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
                 let ops: Vec<&str> = grant.ops.iter().map(|op| op.as_str()).collect();
                 format!("{} at {path}", ops.join(" or "))
             }
-            Interface::Message => format!("{path}: VALUE"),
+            Interface::Message => format!("set {path}: VALUE"),
             Interface::Whole | Interface::Merge => path,
         }
     };
@@ -136,9 +136,10 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
         Interface::Merge => {
             (format!("a JSON object of what you set: {places}"), "Now answer with a JSON object of what you set")
         }
-        Interface::Message => {
-            (format!("your message, with a line for what you set: {places}"), "Now write your message")
-        }
+        Interface::Message => (
+            format!("your message, with a line for what you set, which begins with its place: {places}"),
+            "Now write your message",
+        ),
     };
     let line = format!("Now answer with {full}.\n");
     if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{short}.\n") } else { line }
