@@ -131,8 +131,8 @@ fn unread(refusal: &json::Refusal) -> Violation {
     Violation::new(refusal.code, "", format!("{refusal}; a reply is one JSON object and nothing else"))
 }
 
-/// Lines of the form `set /place: value`, or without the word; a value that is no JSON is a text. Marks around a line are passed over. An array or
-/// object may go on over further lines; one that is broken sets nothing.
+/// Lines of the form `set /place: value`, or without the word; a value that is no JSON is a text. Marks around a line are
+/// passed over. An array or object may go on over further lines; one that is broken sets nothing.
 fn settings(text: &str, bytes: usize) -> Vec<(PointerBuf, Value)> {
     let limits = Limits { bytes, depth: DEPTH_MAX };
     let mut settings = Vec::new();
