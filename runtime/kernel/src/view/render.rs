@@ -21,6 +21,7 @@ pub(super) const EXPAND_HINT: &str =
 
 /// What an object lacks.
 pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays as it is.\n";
+
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
 /// Characters of the reminder, line feed included.
