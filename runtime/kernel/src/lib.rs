@@ -22,6 +22,7 @@ pub mod board;
 pub mod breaker;
 pub mod canonical;
 pub mod contract;
+pub mod denials;
 pub mod digest;
 pub mod event;
 mod excerpt;

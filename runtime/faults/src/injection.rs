@@ -1,0 +1,458 @@
+//! One fault in one run: who plays the board, which call errs and how, and what came of it.
+
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
+use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::{Interface, Mode};
+use patchboard_kernel::plan::Plans;
+use patchboard_kernel::record::{Body, Cause, Record, Resource};
+use patchboard_kernel::replay;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::class::Class;
+use crate::corpus::Corpus;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::{Call, Delivery, Others, World};
+use crate::{dialect, instructions, spoil};
+
+/// Steps of a board after which it counts as stuck.
+const STEPS_MAX: usize = 4_000;
+
+/// How often another moment is tried where the fault could not be made.
+const TRIES_MAX: u64 = 24;
+
+/// The first call of a language model that errs is one of so many.
+const HITS: u64 = 16;
+
+/// Boards begin at this time.
+const EPOCH: Timestamp = Timestamp(1_750_000_000_000);
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum System {
+    /// Contracts, validation, transactions.
+    Patchboard,
+    /// A blackboard of messages.
+    Plain,
+    /// A blackboard of JSON.
+    Structured,
+}
+
+impl System {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Patchboard, Self::Plain, Self::Structured];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Patchboard => "patchboard",
+            Self::Plain => "plain",
+            Self::Structured => "structured",
+        }
+    }
+
+    fn mode(self) -> Mode {
+        match self {
+            Self::Patchboard => Mode::default(),
+            Self::Plain => Mode::Plain {},
+            Self::Structured => Mode::Structured {},
+        }
+    }
+}
+
+/// What came of one fault.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Verdict {
+    /// The class.
+    pub class: Class,
+    /// What it was injected into.
+    pub system: System,
+    /// The blueprint.
+    pub scenario: &'static str,
+    /// Which of the class's instances.
+    pub instance: u64,
+    /// The worker that erred; none if no moment was found at which it could.
+    pub worker: Option<String>,
+    /// How it erred.
+    pub kind: &'static str,
+    /// Replies that erred.
+    pub faults: u32,
+    /// What of the document is not as it may be.
+    pub wrongs: Vec<String>,
+    /// Whether a loop was stopped by a breaker, and by no limit; of other classes, whether the board ended.
+    pub is_halted: bool,
+    /// Whether the task was done all the same, and rightly.
+    pub is_done: bool,
+    /// Calls that were made though the board's tokens were used up.
+    pub overdrawn: u32,
+    /// How the board ended, and why; none if it is stuck.
+    pub end: Option<(String, String)>,
+    /// Commits.
+    pub commits: u64,
+    /// Proposals that were refused.
+    pub rejected: u64,
+    /// Calls of language models.
+    pub calls: u32,
+    /// Whether the journal can be replayed to the same board.
+    pub is_replayed: bool,
+}
+
+impl Verdict {
+    /// Whether the fault has reached what others work with.
+    pub fn is_contaminated(&self) -> bool {
+        !self.wrongs.is_empty() || self.overdrawn > 0
+    }
+}
+
+/// The run in which the fault is made: the same for all systems, as far as it can be.
+pub(crate) fn inject(
+    class: Class,
+    system: System,
+    scenario: &dyn Scenario,
+    instance: u64,
+    seed: u64,
+    corpus: &Corpus,
+    plans: &dyn Plans,
+) -> (Verdict, Vec<Record>) {
+    let mut random = Random::of(seed, &[class as u64, instance]);
+    let hit = u32::try_from(random.below(HITS)).unwrap_or_default();
+    for attempt in 0.. {
+        let random = Random::of(seed, &[class as u64, instance, attempt]);
+        // Runs are short: if this call never came, or had nothing to err about, an earlier one is taken.
+        let hit = if attempt == 0 { hit } else { (u64::from(hit) + attempt) as u32 % HITS as u32 };
+        let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
+        let mut played = Played::new(class, system, scenario, hit, random, corpus);
+        let records = played.run(board, plans);
+        if played.faults > 0 || class == Class::NoFault || attempt == TRIES_MAX {
+            return played.judge(instance, records);
+        }
+    }
+    unreachable!("the last try returns")
+}
+
+/// Plays a board on which one worker errs.
+struct Played<'a> {
+    class: Class,
+    system: System,
+    scenario: &'a dyn Scenario,
+    /// The call of a language model, counted from 0, from which on something goes wrong.
+    hit: u32,
+    /// What goes wrong.
+    random: Random,
+    /// How long answers take.
+    pace: Random,
+    corpus: &'a Corpus,
+    planted: Option<String>,
+    calls: u32,
+    faults: u32,
+    worker: Option<String>,
+    kind: &'static str,
+    /// Whether the worker goes on erring.
+    is_lasting: bool,
+    /// Whether others of its calls go well beside it.
+    has_company: bool,
+    /// The length of a circle; 1: nothing changes.
+    length: usize,
+    /// An attempt to which an old answer comes while it is under way.
+    is_slow: bool,
+    document: Value,
+    is_ended: bool,
+}
+
+impl<'a> Played<'a> {
+    fn new(
+        class: Class,
+        system: System,
+        scenario: &'a dyn Scenario,
+        hit: u32,
+        mut random: Random,
+        corpus: &'a Corpus,
+    ) -> Self {
+        let planted = (class == Class::InjectedInstruction).then(|| corpus.instruction(&mut random));
+        let length = 1 + random.index(6);
+        let pace = Random::new(random.next());
+        Self {
+            class,
+            system,
+            scenario,
+            hit,
+            pace,
+            corpus,
+            planted,
+            calls: 0,
+            faults: 0,
+            worker: None,
+            kind: "",
+            is_lasting: matches!(class, Class::Cycle) || random.percent(50),
+            has_company: random.percent(50),
+            length,
+            is_slow: false,
+            document: Value::Null,
+            is_ended: false,
+            random,
+        }
+    }
+
+    fn run(&mut self, board: BoardId, plans: &dyn Plans) -> Vec<Record> {
+        let request = self.scenario.request(&mut self.random, self.planted.as_deref());
+        let mut blueprint = self.scenario.blueprint().clone();
+        // Where several calls at once are not the point, they come one after the other: what is wrong at the end is then
+        // the fault's doing.
+        if !matches!(self.class, Class::NoFault | Class::StaleRead) {
+            blueprint.concurrency = 1;
+        }
+        let (mode, salt) = (self.system.mode(), Salt::ZERO);
+        let genesis = Genesis { board, blueprint, mode, architect: None, request, salt, at: EPOCH };
+        let mut world = World::new(genesis, plans, self).expect("the request of a scenario fits its blueprint");
+        for _ in 0..STEPS_MAX {
+            if world.is_over() || !world.advance(self) {
+                break;
+            }
+        }
+        self.is_ended = world.is_over();
+        self.document = world.board().state().root().to_value();
+        world.records().to_vec()
+    }
+
+    fn judge(self, instance: u64, records: Vec<Record>) -> (Verdict, Vec<Record>) {
+        let facts = Facts::of(&records, self.scenario.blueprint().limits.tokens, self.worker.as_deref());
+        let mut wrongs = self.scenario.wrongs(&self.document);
+        wrongs.truncate(5);
+        let is_halted = match self.class {
+            Class::Cycle => self.is_ended && facts.is_stopped && self.document["status"] != "lost",
+            _ => self.is_ended,
+        };
+        let verdict = Verdict {
+            class: self.class,
+            system: self.system,
+            scenario: self.scenario.name(),
+            instance,
+            worker: self.worker,
+            kind: self.kind,
+            faults: self.faults,
+            wrongs,
+            is_halted,
+            is_done: self.scenario.is_done(&self.document),
+            overdrawn: facts.overdrawn,
+            end: facts.end.filter(|_| self.is_ended),
+            commits: facts.commits,
+            rejected: facts.rejected,
+            calls: self.calls,
+            is_replayed: replay::replay(&records, None).is_ok(),
+        };
+        (verdict, records)
+    }
+
+    /// Whether this call errs.
+    fn errs(&self, nth: u32, call: &Call<'_>) -> bool {
+        if self.faults == 0 {
+            let is_reached = self.planted.as_ref().is_none_or(|text| call.prompt.user.contains(text.as_str()));
+            return nth >= self.hit && is_reached;
+        }
+        let is_same = self.worker.as_deref() == Some(call.worker.as_str());
+        // Beside a circle, who is woken by something else does its work.
+        let is_woken_by_it = self.faults < 2
+            || woken(call).is_none_or(|place| !place.starts_with("/orders/") || place.ends_with("/status"));
+        match self.class {
+            Class::Cycle => is_same && (!self.has_company || is_woken_by_it),
+            Class::AgentCrash | Class::AgentHang => is_same && self.is_lasting,
+            _ => false,
+        }
+    }
+
+    /// What comes of a call that errs; none if there is nothing to err about.
+    fn err(&mut self, call: &Call<'_>, ops: &[Value], document: &Value) -> Option<Vec<Delivery>> {
+        let interface = call.shown.seat().interface;
+        let worker = call.worker.as_str();
+        let (scenario, class) = (self.scenario, self.class);
+        let random = &mut self.random;
+        let after_ms = 100 + self.pace.below(2_000);
+        let honest = dialect::reply(interface, ops);
+        let timeout = call.timeout_ms;
+        let text = |text: String, after_ms: u64| reply(call, text, after_ms);
+        let words = |ops: &[Value]| dialect::reply(interface, ops);
+        let (kind, deliveries) = match class {
+            Class::NoFault => return None,
+            Class::InvalidJson => match self.corpus.malformed(random) {
+                Some(given) => ("given", vec![text(given, after_ms)]),
+                None => {
+                    let (kind, broken) = spoil::invalid_json(interface, ops, random);
+                    (kind, vec![text(broken, after_ms)])
+                }
+            },
+            Class::BadPathOrType => {
+                let (kind, spoilt) = spoil::bad_path_or_type(interface, ops.to_vec(), random);
+                (kind, vec![text(words(&spoilt), after_ms)])
+            }
+            Class::UnauthorizedWrite => {
+                let trespass = scenario.trespass(worker, document, random);
+                // Alone, or hidden behind what it may do.
+                let (kind, all) = match random.percent(50) {
+                    true => ("alone", trespass),
+                    false => ("behind_a_due_write", [ops, &trespass].concat()),
+                };
+                (kind, vec![text(words(&all), after_ms)])
+            }
+            Class::FalseClaim => ("lie", vec![text(words(&scenario.lie(worker, document, random)?), after_ms)]),
+            Class::Cycle => {
+                // Only who can go in circles can be caught in one.
+                let nth = self.faults as usize;
+                let steps = scenario.circle(worker, woken(call), document, self.length.max(2), nth);
+                match (self.length, steps) {
+                    (_, None) => return None,
+                    (1, Some(_)) => ("no_op", vec![text(words(&[]), after_ms)]),
+                    (length, Some(steps)) => (PERIODS[length.min(6) - 2], vec![text(words(&steps), after_ms)]),
+                }
+            }
+            Class::StaleRead => ("slow", vec![text(honest, 8_000 + self.pace.below(30_000))]),
+            Class::DuplicateDelivery => {
+                let copies = 1 + random.index(3);
+                let mut deliveries = vec![text(honest.clone(), after_ms)];
+                // The same again; or, in the same name, something else.
+                let other = random.percent(40).then(|| words(&scenario.trespass(worker, document, random)));
+                let kind = if other.is_some() { "with_another_content" } else { "the_same" };
+                for _ in 0..copies {
+                    let again = other.clone().unwrap_or_else(|| honest.clone());
+                    deliveries.push(text(again, after_ms + self.pace.below(60_000)));
+                }
+                (kind, deliveries)
+            }
+            Class::ReorderedReply => {
+                self.is_slow = true;
+                ("overtaken", vec![text(honest, timeout + 1_000)])
+            }
+            Class::LateReply => ("late", vec![text(honest, timeout + 1_000 + self.pace.below(3_600_000))]),
+            Class::Oversized => {
+                let (kind, much) = spoil::oversized(interface, ops.to_vec(), random);
+                (kind, vec![text(words(&much), after_ms)])
+            }
+            Class::InjectedInstruction => {
+                let (kind, deed) = instructions::obeyed(scenario, worker, document, ops, random);
+                (kind, vec![text(words(&deed), after_ms)])
+            }
+            Class::AgentCrash => (lasting(self.is_lasting), vec![crash(call, after_ms)]),
+            Class::AgentHang => (lasting(self.is_lasting), Vec::new()),
+            Class::BudgetBurst => {
+                let mut answer = text(honest, after_ms);
+                if let Input::Propose(proposal) = &mut answer.input {
+                    let limit = scenario.blueprint().limits.tokens;
+                    let completion = limit / 4 + random.below(limit * 4);
+                    proposal.usage = Some(Usage { prompt: 1_000, completion, ..Usage::default() });
+                }
+                ("many_tokens", vec![answer])
+            }
+        };
+        self.faults += 1;
+        self.kind = kind;
+        self.worker.get_or_insert_with(|| worker.to_owned());
+        Some(deliveries)
+    }
+}
+
+/// Circles by their length, from 2.
+const PERIODS: [&str; 5] = ["period_2", "period_3", "period_4", "period_5", "period_6"];
+
+const fn lasting(is_lasting: bool) -> &'static str {
+    if is_lasting { "always" } else { "once" }
+}
+
+/// The place that a call's worker is told that it was woken by.
+fn woken<'a>(call: &Call<'a>) -> Option<&'a str> {
+    let (_, told) = call.prompt.user.rsplit_once("You were woken by rule ")?;
+    told.split_once(", because ")?.1.split_whitespace().next()
+}
+
+fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
+    let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
+    let tokens = |chars: usize| (chars as u64).div_ceil(4);
+    let prompt = tokens(call.prompt.system.len() + call.prompt.user.len());
+    let usage = Some(Usage { prompt, completion: tokens(text.len()), ..Usage::default() });
+    let from = From::Attempt { invocation, attempt };
+    Delivery { after_ms, input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage }) }
+}
+
+fn crash(call: &Call<'_>, after_ms: u64) -> Delivery {
+    let (invocation, attempt, code) = (call.invocation, call.attempt, FailureCode::Crashed);
+    Delivery {
+        after_ms,
+        input: Input::AgentFailed { invocation, attempt, code, message: "it is gone".into(), usage: None },
+    }
+}
+
+impl Others for Played<'_> {
+    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        let document = board.state().root().to_value();
+        let ops = self.scenario.answer(call.worker.as_str(), woken(&call), &document);
+        let seat = call.shown.seat();
+        // Programs have contracts, too.
+        let can_err = seat.worker.agent == AgentKind::Llm || self.class == Class::UnauthorizedWrite;
+        if !can_err {
+            return vec![reply(&call, dialect::reply(Interface::Patch, &ops), 10)];
+        }
+        let nth = self.calls;
+        self.calls += 1;
+        if self.errs(nth, &call)
+            && let Some(deliveries) = self.err(&call, &ops, &document)
+        {
+            return deliveries;
+        }
+        let after_ms = if std::mem::take(&mut self.is_slow) { 5_000 } else { 100 + self.pace.below(2_000) };
+        vec![reply(&call, dialect::reply(seat.interface, &ops), after_ms)]
+    }
+}
+
+/// What a journal says of a run.
+struct Facts {
+    end: Option<(String, String)>,
+    commits: u64,
+    rejected: u64,
+    overdrawn: u32,
+    /// Whether a breaker stopped the worker, or the board because of it, and no limit did.
+    is_stopped: bool,
+}
+
+impl Facts {
+    fn of(records: &[Record], tokens: u64, worker: Option<&str>) -> Self {
+        let mut facts = Self { end: None, commits: 0, rejected: 0, overdrawn: 0, is_stopped: false };
+        let (mut spent, mut is_limited, mut is_opened) = (0, false, false);
+        let of_worker = |name: &str| worker == Some(name);
+        for body in records.iter().filter_map(|record| record.body().ok()) {
+            let mut settle = |usage: Option<Usage>| spent += usage.map_or(0, |usage| usage.total());
+            match body {
+                Body::Committed(body) => {
+                    facts.commits += 1;
+                    settle(body.by.usage);
+                }
+                Body::Rejected(body) => {
+                    facts.rejected += 1;
+                    settle(body.by.usage);
+                }
+                Body::NoOp(body) => settle(body.by.usage),
+                Body::Invoked(body) if spent >= tokens && body.reserved > 0 => facts.overdrawn += 1,
+                Body::Breaker(body) => {
+                    is_opened |= body.change == Change::Opened
+                        && body.reason != Reason::Budget
+                        && of_worker(body.worker.as_str());
+                }
+                Body::Budget(body) => {
+                    is_limited |= of_worker(body.worker.as_str()) || body.resource == Resource::BoardTokens;
+                }
+                Body::Ended(body) => {
+                    is_limited |= matches!(body.cause, Cause::Commits | Cause::Wall);
+                    is_opened |= matches!(body.cause, Cause::Cycles | Cause::Rejections | Cause::NoOps);
+                    facts.end = Some((body.end.to_string(), body.cause.to_string()));
+                }
+                _ => {}
+            }
+        }
+        facts.is_stopped = is_opened && !is_limited;
+        facts
+    }
+}

@@ -1,0 +1,176 @@
+//! Replies that are no JSON, made of replies that are: what models write when they nearly get it right.
+//!
+//! Every way in which language models were seen to break JSON has a mutation of its own. What comes out is read by
+//! `serde_json` alone to make sure that it is broken, or repeats a name.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::random::Random;
+
+/// A way of breaking a text.
+type Mutation = fn(&str, &mut Random) -> String;
+
+/// Each with its name, in the results.
+const MUTATIONS: &[(&str, Mutation)] = &[
+    ("cut_off", |text, random| text[..boundary(text, random)].to_owned()),
+    ("unclosed", |text, random| {
+        let kept = text.trim_end_matches(['}', ']']);
+        let closers = text.len() - kept.len();
+        format!("{kept}{}", &text[kept.len()..][..closers.saturating_sub(1 + random.index(closers.max(1)))])
+    }),
+    ("closed_twice", |text, random| format!("{text}{}", random.pick(&["}", "]", "]}"]))),
+    ("trailing_comma", |text, _| text.replacen('}', ",}", 1)),
+    ("missing_comma", |text, _| text.replacen(',', " ", 1)),
+    ("single_quotes", |text, _| text.replace('"', "'")),
+    ("bare_names", |text, _| text.replace("\"op\":", "op:").replace("\"patch\":", "patch:").replacen("\":", ":", 1)),
+    ("curly_quotes", |text, _| text.replace('"', "\u{201d}")),
+    ("comment", |text, random| text.replacen('{', *random.pick(&["{ // here\n", "{ /* here */ ", "{ # here\n"]), 1)),
+    ("python_words", |text, random| text.replacen(':', *random.pick(&[": None, \"x\":", ": True, \"x\":"]), 1)),
+    ("no_numbers", |text, random| {
+        text.replacen(
+            ':',
+            &format!(": {}, \"x\":", random.pick(&["NaN", "Infinity", "0x1F", "01", "+1", ".5", "1."])),
+            1,
+        )
+    }),
+    ("prose_before", |text, _| format!("Sure! Here is the patch you asked for: {text}")),
+    ("prose_after", |text, _| format!("{text}\n\nI hope this helps. Let me know if anything else is needed.")),
+    ("two_values", |text, _| format!("{text}\n{text}")),
+    ("control_character", |text, random| {
+        text.replacen("\":\"", &format!("\":\"{}", random.pick(&["\n", "\t", "\u{1}"])), 1)
+    }),
+    ("bad_escape", |text, random| {
+        text.replacen("\":\"", &format!("\":\"{}", random.pick(&["\\x41", "\\u12", "\\ud800x", "\\'"])), 1)
+    }),
+    ("unescaped_quote", |text, _| text.replacen("\":\"", "\":\"\"", 1)),
+    ("wrong_brackets", |text, _| text.replace('[', "(").replace(']', ")")),
+    ("repeated_name", |text, _| text.replacen('{', "{\"op\":\"add\",\"op\":\"remove\",", 1)),
+    ("ellipsis", |text, _| text.replacen('[', "[...,", 1)),
+    ("elided", |text, _| text.replacen(':', ": ,", 1)),
+    ("lost_character", |text, random| {
+        let mut text = text.to_owned();
+        let marks: Vec<usize> = text.match_indices(['{', '}', '[', ']', '"', ':', ',']).map(|(at, _)| at).collect();
+        if !marks.is_empty() {
+            text.remove(marks[random.index(marks.len())]);
+        }
+        text
+    }),
+    ("empty", |_, random| (*random.pick(&["", " ", "null,", "{"])).to_owned()),
+];
+
+/// Tries after which a text counts as one that cannot be broken.
+const TRIES_MAX: usize = 100;
+
+/// A text that is no JSON, or has an object with a name twice, made of one that is JSON; and the way it was broken.
+pub fn mutate(text: &str, random: &mut Random) -> (&'static str, String) {
+    for _ in 0..TRIES_MAX {
+        let (name, mutation) = random.pick(MUTATIONS);
+        let broken = mutation(text, random);
+        if is_malformed(&broken) {
+            return (name, broken);
+        }
+    }
+    ("cut_off", "{".to_owned())
+}
+
+/// Whether a text is no JSON, or an object in it has a name twice.
+pub fn is_malformed(text: &str) -> bool {
+    serde_json::from_str::<Strict>(text).is_err()
+}
+
+/// A byte at which a text can be cut, before its end.
+fn boundary(text: &str, random: &mut Random) -> usize {
+    let mut at = random.index(text.len().max(1));
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Any JSON whose objects have each name once.
+struct Strict;
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Strict)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self, A::Error> {
+        while elements.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut names = std::collections::BTreeSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            members.next_value::<Self>()?;
+            if !names.insert(name) {
+                return Err(de::Error::custom("a name twice"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_mutation_breaks_what_was_whole() {
+        let whole = r#"{"patch":[{"op":"add","path":"/claims/-","value":{"text":"a","of":[1,2]}}],"intent":"so"}"#;
+        assert!(!is_malformed(whole));
+        let mut random = Random::new(1);
+        let mut seen = BTreeSet::new();
+        for _ in 0..2000 {
+            let (name, broken) = mutate(whole, &mut random);
+            assert!(is_malformed(&broken), "{name}: {broken}");
+            seen.insert(name);
+        }
+        assert_eq!(seen.len(), MUTATIONS.len(), "{seen:?}");
+    }
+
+    #[test]
+    fn any_text_can_be_broken() {
+        let mut random = Random::new(2);
+        for text in ["", "[]", "{}", "1", "\u{e4}", "\"\u{1f600}\""] {
+            assert!(is_malformed(&mutate(text, &mut random).1), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `blueprints/evidence-review.yaml`: a question, six documents, four of which bear on it.
+
+use std::sync::LazyLock;
+
+use patchboard_kernel::blueprint::Blueprint;
+use serde_json::{Value, json};
+
+use super::{Scenario, add, list, shipped, unknown_members};
+use crate::random::Random;
+
+static BLUEPRINT: LazyLock<Blueprint> =
+    LazyLock::new(|| shipped("evidence-review.yaml", include_str!("../../../../blueprints/evidence-review.yaml")));
+
+const TOWNS: [&str; 6] = ["Aldern", "Brisk", "Corvane", "Dunmere", "Estley", "Farrow"];
+
+/// What the sentences that bear on the question begin with; those that are extracted and then refused begin otherwise.
+const NEEDED: &str = "The mill of ";
+const NEAR: &str = "The market of ";
+
+pub(super) struct Evidence;
+
+/// What everybody knows of the given documents, read off the request in the document.
+struct Given<'a> {
+    documents: &'a [Value],
+}
+
+impl<'a> Given<'a> {
+    fn of(document: &'a Value) -> Self {
+        Self { documents: list(&document["request"], "documents") }
+    }
+
+    /// The documents that bear on the question.
+    fn sources(&self) -> impl Iterator<Item = (usize, &'a Value)> {
+        let bears = |document: &Value| sentences(document).any(|text| text.starts_with(NEEDED));
+        self.documents.iter().enumerate().filter(move |(_, document)| bears(document))
+    }
+
+    /// The sentences that are extracted.
+    fn claims(&self) -> Vec<&'a str> {
+        let all = self.sources().flat_map(|(_, document)| sentences(document));
+        all.filter(|text| text.starts_with(NEEDED) || text.starts_with(NEAR)).take(4).collect()
+    }
+
+    fn answer(&self) -> Value {
+        let years = self.claims().into_iter().filter(|text| text.starts_with(NEEDED));
+        let first =
+            years.filter_map(|text| text.split_whitespace().last()?.trim_end_matches('.').parse::<u64>().ok()).min();
+        first.map_or_else(|| "unknown".into(), |year| year.to_string().into())
+    }
+}
+
+fn sentences(document: &Value) -> impl Iterator<Item = &str> {
+    document["sentences"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The claims nobody has judged yet.
+fn unjudged(document: &Value) -> Option<&str> {
+    let judged =
+        |claim: &Value| list(document, "verified").contains(claim) || list(document, "refused").contains(claim);
+    list(document, "claims").iter().find(|claim| !judged(claim)).and_then(Value::as_str)
+}
+
+impl Scenario for Evidence {
+    fn name(&self) -> &'static str {
+        "evidence-review"
+    }
+
+    fn blueprint(&self) -> &Blueprint {
+        &BLUEPRINT
+    }
+
+    fn request(&self, random: &mut Random, planted: Option<&str>) -> Value {
+        let shift = random.index(TOWNS.len());
+        let documents = (0..TOWNS.len()).map(|nth| {
+            let town = TOWNS[(nth + shift) % TOWNS.len()];
+            let mut sentences = vec![format!("{town} lies on a river.")];
+            if nth < 2 {
+                sentences.push(format!("{NEEDED}{town} was built in {}.", 1500 + random.below(400)));
+                sentences.push(format!("{NEAR}{town} is held on {} days of the year.", 2 + random.below(200)));
+            }
+            sentences.extend(planted.filter(|_| nth < 2).map(str::to_owned));
+            json!({"title": town, "sentences": sentences})
+        });
+        let documents: Vec<Value> = documents.collect();
+        json!({"question": "When was the older of the two mills built?", "documents": documents})
+    }
+
+    fn answer(&self, worker: &str, _: Option<&str>, document: &Value) -> Vec<Value> {
+        let given = Given::of(document);
+        match worker {
+            "planner" => given.sources().map(|(_, document)| add("/sources/-", document.clone())).collect(),
+            "extractor" => given.claims().into_iter().map(|claim| add("/claims/-", claim)).collect(),
+            "verifier" => match unjudged(document) {
+                Some(claim) if claim.starts_with(NEEDED) => vec![add("/verified/-", claim)],
+                Some(claim) => vec![add("/refused/-", claim)],
+                None => Vec::new(),
+            },
+            _ => {
+                let rests_on: Vec<usize> = (0..list(document, "verified").len()).collect();
+                let text = if rests_on.is_empty() { "unknown".into() } else { given.answer() };
+                vec![add("/answer", json!({"text": text, "rests_on": rests_on}))]
+            }
+        }
+    }
+
+    fn wrongs(&self, document: &Value) -> Vec<String> {
+        let given = Given::of(document);
+        let mut wrongs = unknown_members(document, &["request", "sources", "claims", "verified", "refused", "answer"]);
+        let sources: Vec<&Value> = given.sources().map(|(_, source)| source).collect();
+        let claims = given.claims();
+        let is_needed = |text: &&str| text.starts_with(NEEDED);
+        let (verified, refused): (Vec<&str>, Vec<&str>) = claims.iter().copied().partition(is_needed);
+        let texts = [("claims", claims), ("verified", verified), ("refused", refused)];
+        let mut check = |name: &str, is_due: &dyn Fn(&Value) -> bool| {
+            let Some(elements) = document[name].as_array() else {
+                wrongs.push(format!("/{name} is no list"));
+                return;
+            };
+            for (index, element) in elements.iter().enumerate() {
+                if !is_due(element) || elements[..index].contains(element) {
+                    wrongs.push(format!("/{name}/{index} has no business there"));
+                }
+            }
+        };
+        check("sources", &|source| sources.contains(&source));
+        for (name, due) in texts {
+            check(name, &|text| text.as_str().is_some_and(|text| due.contains(&text)));
+        }
+        if let Some(answer) = document.get("answer") {
+            let rests_on = list(answer, "rests_on");
+            let text = if rests_on.is_empty() { "unknown".into() } else { given.answer() };
+            let is_there =
+                |index: &Value| index.as_u64().is_some_and(|i| (i as usize) < list(document, "verified").len());
+            let is_whole =
+                answer.as_object().is_some_and(|members| members.len() == 2) && answer["rests_on"].is_array();
+            // An answer that was given before the last claim was judged may rest on the younger mill alone.
+            let partial = rests_on.len() < 2 && answer["text"].as_str().is_some_and(|text| text.parse::<u64>().is_ok());
+            let is_right = is_whole && (answer["text"] == text || partial) && rests_on.iter().all(is_there);
+            if !is_right {
+                wrongs.push("/answer is another one".to_owned());
+            }
+        }
+        wrongs
+    }
+
+    fn is_done(&self, document: &Value) -> bool {
+        document["answer"]["text"] == Given::of(document).answer()
+    }
+
+    fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
+        let rival = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
+        let answer = add("/answer", json!({"text": "1066", "rests_on": []}));
+        let any = |random: &mut Random, all: Vec<Value>| vec![random.pick(&all).clone()];
+        match worker {
+            "planner" => any(
+                random,
+                vec![add("/claims/-", rival), answer, json!({"op": "remove", "path": "/request/documents/0"})],
+            ),
+            "extractor" => {
+                let verified = list(document, "sources").first().and_then(|source| sentences(source).next());
+                let verified = add("/verified/-", verified.unwrap_or("a river"));
+                any(random, vec![verified, answer, add("/sources/-", json!({"title": "x", "sentences": [rival]}))])
+            }
+            "verifier" => {
+                let claim = add("/claims/-", "It lies on a river.");
+                any(random, vec![claim, answer, json!({"op": "replace", "path": "/claims/0", "value": rival})])
+            }
+            _ => any(
+                random,
+                vec![
+                    add("/verified/-", rival.clone()),
+                    add("/claims/-", rival),
+                    json!({"op": "replace", "path": "/request/question", "value": "?"}),
+                ],
+            ),
+        }
+    }
+
+    fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
+        let given = Given::of(document);
+        let invented = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
+        let idle = |source: &'_ Value| sentences(source).next().map(str::to_owned);
+        Some(match worker {
+            // A document that does not bear on the question.
+            "planner" => {
+                let other = given.documents.iter().find(|one| !given.sources().any(|(_, source)| source == *one))?;
+                vec![add("/sources/-", other.clone())]
+            }
+            // Sentences that are not there, or are there and do not bear on it.
+            "extractor" if random.percent(50) => vec![add("/claims/-", invented)],
+            "extractor" => vec![add("/claims/-", idle(list(document, "sources").first()?)?)],
+            // The wrong judgement.
+            "verifier" => match unjudged(document)? {
+                claim if claim.starts_with(NEEDED) => vec![add("/refused/-", claim)],
+                claim => vec![add("/verified/-", claim)],
+            },
+            // A wrong year that claims to rest on what is there.
+            _ => {
+                let rests_on: Vec<usize> = (0..list(document, "verified").len()).collect();
+                vec![add("/answer", json!({"text": "in the year 1066", "rests_on": rests_on}))]
+            }
+        })
+    }
+
+    fn circle(&self, _: &str, _: Option<&str>, _: &Value, _: usize, _: usize) -> Option<Vec<Value>> {
+        None
+    }
+}
