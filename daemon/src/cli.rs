@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, export, kernel, log, replay, resume, run, signal, state, verify, view, why,
+    answer, architect, boards, check, cost, export, faults, kernel, log, replay, resume, run, signal, state, verify,
+    view, why,
 };
 use crate::output::Format;
 
@@ -86,6 +87,7 @@ pub(crate) enum Command {
     Replay(replay::Arguments),
     Verify(verify::Arguments),
     Export(export::Arguments),
+    Faults(faults::Arguments),
 }
 
 /// Names a board.

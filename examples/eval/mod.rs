@@ -3,5 +3,4 @@
 pub mod play;
 pub mod report;
 pub mod results;
-pub mod stats;
 pub mod suite;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use patchboard_faults::stats::{self, Interval, Share};
+
 use super::results::{Attempt, Run};
-use super::stats::{self, Interval};
 
 /// What bootstraps begin with.
 const SEED: u64 = 1;
@@ -33,13 +34,7 @@ pub fn by_system(runs: &[Run]) -> BTreeMap<&str, Vec<&Run>> {
 
 /// `12 of 60, 20.0 % (11.8 to 31.8)`.
 pub fn share(successes: usize, of: usize) -> String {
-    match stats::wilson(successes, of) {
-        None => "–".to_owned(),
-        Some(Interval { estimate, low, high }) => {
-            let percent = |part: f64| format!("{:.1}", 100.0 * part);
-            format!("{successes} of {of}, {} % ({} to {})", percent(estimate), percent(low), percent(high))
-        }
-    }
+    Share { successes, of }.to_string()
 }
 
 /// `1234 (1100 to 1400)`, of the mean.

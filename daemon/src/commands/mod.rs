@@ -6,6 +6,7 @@ pub(crate) mod boards;
 pub(crate) mod check;
 pub(crate) mod cost;
 pub(crate) mod export;
+pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod replay;

@@ -59,7 +59,7 @@ pub struct Report {
 impl Report {
     fn count(&mut self, verdict: &Verdict, denials: Denials) {
         let cell = self.cells.entry((verdict.class, verdict.system)).or_default();
-        cell.made += usize::from(verdict.faults > 0);
+        cell.made += usize::from(verdict.is_made);
         cell.contaminated += usize::from(verdict.is_contaminated());
         cell.halted += usize::from(verdict.is_halted);
         cell.done += usize::from(verdict.is_done);

@@ -1,5 +1,7 @@
 //! One fault in one run: who plays the board, which call errs and how, and what came of it.
 
+use std::fmt;
+
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
 use patchboard_kernel::breaker::{Change, Reason};
@@ -58,12 +60,23 @@ impl System {
         }
     }
 
+    /// The system of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|system| system.as_str() == name)
+    }
+
     fn mode(self) -> Mode {
         match self {
             Self::Patchboard => Mode::default(),
             Self::Plain => Mode::Plain {},
             Self::Structured => Mode::Structured {},
         }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -82,6 +95,8 @@ pub struct Verdict {
     pub worker: Option<String>,
     /// How it erred.
     pub kind: &'static str,
+    /// Whether a moment was found at which the fault could be made.
+    pub is_made: bool,
     /// Replies that erred.
     pub faults: u32,
     /// What of the document is not as it may be.
@@ -130,7 +145,7 @@ pub(crate) fn inject(
         let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
         let mut played = Played::new(class, system, scenario, hit, random, corpus);
         let records = played.run(board, plans);
-        if played.faults > 0 || class == Class::NoFault || attempt == TRIES_MAX {
+        if played.is_made() || attempt == TRIES_MAX {
             return played.judge(instance, records);
         }
     }
@@ -200,6 +215,15 @@ impl<'a> Played<'a> {
         }
     }
 
+    /// Whether something went wrong that was to go wrong. One step is no circle yet.
+    fn is_made(&self) -> bool {
+        match self.class {
+            Class::NoFault => true,
+            Class::Cycle => self.faults > 1,
+            _ => self.faults > 0,
+        }
+    }
+
     fn run(&mut self, board: BoardId, plans: &dyn Plans) -> Vec<Record> {
         let request = self.scenario.request(&mut self.random, self.planted.as_deref());
         let mut blueprint = self.scenario.blueprint().clone();
@@ -229,6 +253,7 @@ impl<'a> Played<'a> {
             Class::Cycle => self.is_ended && facts.is_stopped && self.document["status"] != "lost",
             _ => self.is_ended,
         };
+        let is_made = self.is_made();
         let verdict = Verdict {
             class: self.class,
             system: self.system,
@@ -236,6 +261,7 @@ impl<'a> Played<'a> {
             instance,
             worker: self.worker,
             kind: self.kind,
+            is_made,
             faults: self.faults,
             wrongs,
             is_halted,

@@ -6,6 +6,7 @@
 //! * [`class`], [`injection`]: a fault in a run, and what came of it.
 //! * [`campaign`]: many of them, and what they came to.
 //! * [`corpus`]: given texts beside our own.
+//! * [`stats`]: intervals for what was counted.
 //! * [`random`]: numbers that follow from a seed.
 
 pub mod campaign;
@@ -18,4 +19,5 @@ pub mod malformed;
 pub mod random;
 pub mod scenario;
 mod spoil;
+pub mod stats;
 pub mod world;

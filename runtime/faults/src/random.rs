@@ -28,9 +28,10 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        let scaled = u128::from(self.next()) * u128::from(end);
+        u64::try_from(scaled >> 64).expect("it is below an end of 64 bits")
     }
 
     /// An index into something of this length, which is not 0.

@@ -6,13 +6,14 @@
 
 mod forgeries;
 mod invariants;
+mod model;
 mod orders;
 mod stored;
 mod world;
 
 use patchboard_kernel::record::Kind;
 
-use self::world::World;
+use self::world::Simulation;
 
 /// Boards per run of the suite, beside the kept seeds.
 const BOARDS: u64 = 200;
@@ -28,15 +29,15 @@ fn seeded_boards_keep_every_invariant() {
     let mut kinds = std::collections::BTreeMap::<Kind, u64>::new();
     let mut snapshots = 0;
     for seed in &seeds {
-        let mut world = World::new(*seed, only.is_some());
+        let mut world = Simulation::new(*seed, only.is_some());
         world.run();
         for record in world.records() {
             *kinds.entry(record.kind).or_default() += 1;
         }
-        let mut again = World::new(*seed, false);
+        let mut again = Simulation::new(*seed, false);
         again.run();
         assert_eq!(world.records(), again.records(), "SEED={seed}: the same inputs gave other bytes");
-        let mut restored = World::restoring(*seed);
+        let mut restored = Simulation::restoring(*seed);
         restored.run();
         assert_eq!(world.records(), restored.records(), "SEED={seed}: a restored board went on otherwise");
         snapshots += restored.stored().taken;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::invariants::Invariants;
 use super::world::{blueprint, tally};
-use crate::random::Random;
+use patchboard_faults::random::Random;
 
 /// The four proposals: an append, two writers of one field, and one that only holds once another was committed.
 fn proposals() -> [(&'static str, Value); 4] {

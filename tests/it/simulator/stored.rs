@@ -10,7 +10,7 @@ use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotError;
 
-use crate::random::Random;
+use patchboard_faults::random::Random;
 
 pub(super) struct Stored {
     seed: u64,

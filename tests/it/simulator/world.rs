@@ -1,46 +1,43 @@
-//! One simulated board: its blueprint, its virtual clock, and the workers that answer its calls.
+//! One simulated board: its blueprint, and the workers that answer its calls; the clock is that of `patchboard_faults`.
 
 use std::collections::BTreeMap;
 
+use patchboard_faults::random::Random;
+use patchboard_faults::world::{Call, Delivery, Others, World};
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Token};
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
+use super::model::Model;
 use super::stored::Stored;
-use crate::random::Random;
 
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 600;
 
-/// A call that was dispatched, and when and how it will be answered.
-struct Pending {
-    due: Timestamp,
-    input: Input,
-    /// Delivered once more after this delay.
-    again: Option<u64>,
-}
-
-pub(super) struct World {
+pub(super) struct Simulation {
     seed: u64,
-    random: Random,
-    trace: bool,
-    board: Board,
-    now: Timestamp,
-    alarm: Option<Timestamp>,
-    /// In the order of their making; the next is the one due first.
-    pending: Vec<Pending>,
-    records: Vec<Record>,
-    invariants: Invariants,
+    world: World,
+    workers: Workers,
     stored: Stored,
     /// Whether the board is replaced now and then by what its snapshot makes of it.
     restores: bool,
+}
+
+/// Whoever answers, and checks what happens.
+struct Workers {
+    random: Random,
+    trace: bool,
+    /// None while the board is being made.
+    invariants: Option<Invariants>,
+    model: Option<Model>,
+    seed: u64,
 }
 
 /// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
@@ -147,7 +144,7 @@ fn mode(seed: u64) -> Mode {
     }
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
         let genesis = Genesis {
@@ -159,23 +156,9 @@ impl World {
             salt: Salt([7; 32]),
             at: Timestamp(1_000_000),
         };
-        let (board, step) = Board::create(genesis, &Own).expect("the request fits");
-        let invariants = Invariants::new(seed, &board);
-        let mut world = Self {
-            seed,
-            random,
-            trace,
-            board,
-            now: Timestamp(1_000_000),
-            alarm: None,
-            pending: Vec::new(),
-            records: Vec::new(),
-            invariants,
-            stored: Stored::new(seed),
-            restores: false,
-        };
-        world.settle(None, step);
-        world
+        let mut workers = Workers { random, trace, invariants: None, model: None, seed };
+        let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
+        Self { seed, world, workers, stored: Stored::new(seed), restores: false }
     }
 
     /// The same board, made again from snapshots at random moments.
@@ -188,84 +171,68 @@ impl World {
     }
 
     pub(super) fn records(&self) -> &[Record] {
-        &self.records
+        self.world.records()
     }
 
     /// Runs until the board has ended and every answer under way has come.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            if self.board.ended().is_some() && self.pending.is_empty() {
+            if self.world.is_over() {
                 break;
             }
             self.disturb();
             self.keep();
-            let next = self.pending.iter().enumerate().min_by_key(|(index, pending)| (pending.due, *index));
-            let next = next.map(|(index, pending)| (index, pending.due));
-            match (next, self.alarm) {
-                (Some((_, due)), Some(alarm)) if alarm < due => self.ring(alarm),
-                (Some((index, due)), _) => self.deliver(index, due),
-                (None, Some(alarm)) => self.ring(alarm),
-                (None, None) if self.board.is_paused() => self.give(Input::Resume),
-                (None, None) => break,
+            if !self.world.advance(&mut self.workers) {
+                if !self.world.board().is_paused() {
+                    break;
+                }
+                self.give(Input::Resume);
             }
         }
-        let ended = self.board.ended();
-        assert!(ended.is_some(), "SEED={}: the board neither ended nor waits for anything", self.seed);
-        self.invariants.at_the_end(&self.board, &self.records);
+        let board = self.world.board();
+        assert!(board.ended().is_some(), "SEED={}: the board neither ended nor waits for anything", self.seed);
+        self.workers.invariants().at_the_end(board, self.world.records());
     }
 
-    fn ring(&mut self, alarm: Timestamp) {
-        self.now = self.now.max(alarm);
-        self.alarm = None;
-        self.give(Input::Tick);
-    }
-
-    fn deliver(&mut self, index: usize, due: Timestamp) {
-        let pending = self.pending.remove(index);
-        self.now = self.now.max(due);
-        if let Some(delay) = pending.again {
-            self.pending.push(Pending { due: self.now.plus_ms(delay), input: pending.input.clone(), again: None });
-        }
-        self.give(pending.input);
+    fn give(&mut self, input: Input) {
+        self.world.give(input, &mut self.workers);
     }
 
     /// Things that happen to a board from outside, now and then.
     fn disturb(&mut self) {
-        if self.random.percent(2) {
+        if self.workers.random.percent(2) {
             self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}) });
         }
-        if self.random.percent(1) {
-            let input = if self.board.is_paused() { Input::Resume } else { Input::Pause };
+        if self.workers.random.percent(1) {
+            let input = if self.world.board().is_paused() { Input::Resume } else { Input::Pause };
             self.give(input);
         }
-        if self.random.percent(1) {
+        if self.workers.random.percent(1) {
             self.crash();
         }
-        if self.random.below(1000) == 0 {
-            let input = if self.random.percent(50) { Input::Cancel } else { Input::Meltdown };
+        if self.workers.random.below(1000) == 0 {
+            let input = if self.workers.random.percent(50) { Input::Cancel } else { Input::Meltdown };
             self.give(input);
         }
-        if self.random.percent(2) {
-            let worker = *self.random.pick(&["planner", "doer", "checker", "nobody"]);
-            let body = self.reply(worker);
-            let token = self.random.percent(50).then(|| Token::from(format!("t{}", self.random.below(4))));
+        if self.workers.random.percent(2) {
+            let workers = &mut self.workers;
+            let worker = *workers.random.pick(&["planner", "doer", "checker", "nobody"]);
+            let reply = workers.reply(worker, self.world.board());
+            let token = workers.random.percent(50).then(|| Token::from(format!("t{}", workers.random.below(4))));
             let from = From::Direct { token, base: None };
-            self.give(Input::Propose(Proposal { from, worker: worker.into(), reply: body, usage: None }));
+            self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None }));
         }
     }
 
     /// The process dies; another rebuilds the board from the journal and takes over. Answers under way are lost, or
     /// come to the new owner.
     fn crash(&mut self) {
-        let recovered = Board::recover(&self.records).expect("the journal is enough");
-        self.invariants.same(&self.board, &recovered);
-        self.stored.same(&recovered, &self.records);
-        self.board = recovered;
-        if self.random.percent(50) {
-            self.pending.clear();
-        }
-        self.alarm = None;
-        let epoch = self.board.epoch() + 1;
+        let recovered = Board::recover(self.world.records()).expect("the journal is enough");
+        self.workers.invariants().same(self.world.board(), &recovered);
+        self.stored.same(&recovered, self.world.records());
+        self.world.replace(recovered);
+        self.world.forget(self.workers.random.percent(50));
+        let epoch = self.world.board().epoch() + 1;
         self.give(Input::TakeOver { epoch, writer: format!("writer-{epoch}") });
     }
 
@@ -274,53 +241,61 @@ impl World {
         if let Some((of, digest)) = self.stored.due_to_name() {
             self.give(Input::Snapshot { of, digest });
         }
-        if let Some(restored) = self.stored.consider(&self.board, &self.records)
+        if let Some(restored) = self.stored.consider(self.world.board(), self.world.records())
             && self.restores
         {
-            self.invariants.same(&self.board, &restored);
-            self.board = restored;
+            self.workers.invariants().same(self.world.board(), &restored);
+            self.world.replace(restored);
         }
     }
+}
 
-    fn give(&mut self, input: Input) {
+impl Others for Workers {
+    fn stepped(&mut self, input: Option<&Input>, step: &Step, board: &Board) {
         if self.trace {
-            eprintln!("{} {input:?}", self.now.0);
-        }
-        let step = self.board.step(self.now, input.clone());
-        self.settle(Some(input), step);
-    }
-
-    fn settle(&mut self, input: Option<Input>, step: Step) {
-        self.records.extend(step.records.iter().cloned());
-        if self.trace {
+            eprintln!("{input:?}");
             for record in &step.records {
                 eprintln!("  {} {}", record.header, record.payload);
             }
         }
-        self.invariants.after_step(input.as_ref(), &step, &self.board);
-        if let Some(Outcome::AwaitingApproval { seq }) = step.outcome {
-            self.consider(seq);
+        let seed = self.seed;
+        self.invariants.get_or_insert_with(|| Invariants::new(seed, board)).after_step(input, step, board);
+        self.model.get_or_insert_with(|| Model::new(seed, board)).after_step(input, step, board);
+    }
+
+    /// Decides how a call will be answered: well, wrongly, late, twice or never.
+    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
+        let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker);
+        if self.random.percent(6) {
+            return Vec::new();
         }
-        for effect in step.effects {
-            match effect {
-                Effect::Call { invocation, attempt, worker, prompt, timeout_ms, .. } => {
-                    self.invariants.seen(&worker, &prompt.user, &self.board.plan().mode);
-                    self.answer(invocation, attempt, &worker, &prompt.user, timeout_ms);
-                }
-                // A cancelled call may answer all the same: the kernel must cope.
-                Effect::Cancel { .. } => {}
-                Effect::WakeAt(at) => self.alarm = Some(at),
-                Effect::Ended(_) => self.alarm = None,
-            }
-        }
+        let after_ms = match self.random.below(10) {
+            0 => call.timeout_ms + self.random.below(5_000),
+            _ => self.random.below(3_000),
+        };
+        let input = if self.random.percent(8) {
+            let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
+            Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
+        } else {
+            let liar = self.random.percent(2);
+            let worker = if liar { "nobody".into() } else { worker.clone() };
+            let reply = match board.plan().seats.get(&worker).map(|seat| seat.interface) {
+                None | Some(Interface::Patch) => self.reply(worker.as_str(), board),
+                Some(interface) => self.reply_without_patch(interface, &call.prompt.user),
+            };
+            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage: None })
+        };
+        let again = self.random.percent(10).then(|| self.random.below(15_000));
+        self.sent(after_ms, input, again)
     }
 
     /// Decides how a person will answer: in time or late, about this or something else, or never.
-    fn consider(&mut self, of: Seq) {
+    fn asked(&mut self, of: Seq, board: &Board) -> Vec<Delivery> {
         if self.random.percent(10) {
-            return;
+            return Vec::new();
         }
-        let question = self.board.pending().get(&of).expect("it was asked");
+        let question = board.pending().get(&of).expect("it was asked");
         let (mut by, mut digest) = (question.approver.clone(), question.digest);
         match self.random.below(10) {
             0 => by = "doer".into(),
@@ -331,33 +306,20 @@ impl World {
         let reason = self.random.percent(50).then(|| "so be it".to_owned());
         let input = Input::Answer { of, by, digest, agrees, reason };
         let again = self.random.percent(20).then(|| self.random.below(5_000));
-        let delay = self.random.below(40_000);
-        self.pending.push(Pending { due: self.now.plus_ms(delay), input, again });
+        let after_ms = self.random.below(40_000);
+        self.sent(after_ms, input, again)
+    }
+}
+
+impl Workers {
+    fn invariants(&self) -> &Invariants {
+        self.invariants.as_ref().expect("the board was made")
     }
 
-    /// Decides how a call will be answered: well, wrongly, late, twice or never.
-    fn answer(&mut self, invocation: InvocationId, attempt: u32, worker: &WorkerName, view: &str, timeout_ms: u64) {
-        if self.random.percent(6) {
-            return;
-        }
-        let delay = match self.random.below(10) {
-            0 => timeout_ms + self.random.below(5_000),
-            _ => self.random.below(3_000),
-        };
-        let input = if self.random.percent(8) {
-            let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
-            Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
-        } else {
-            let liar = self.random.percent(2);
-            let worker = if liar { "nobody".into() } else { worker.clone() };
-            let reply = match self.board.plan().seats.get(&worker).map(|seat| seat.interface) {
-                None | Some(Interface::Patch) => self.reply(worker.as_str()),
-                Some(interface) => self.reply_without_patch(interface, view),
-            };
-            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage: None })
-        };
-        let again = self.random.percent(10).then(|| self.random.below(15_000));
-        self.pending.push(Pending { due: self.now.plus_ms(delay), input, again });
+    /// Something that arrives, and perhaps arrives again.
+    fn sent(&self, after_ms: u64, input: Input, again: Option<u64>) -> Vec<Delivery> {
+        let again = again.map(|later| Delivery { after_ms: after_ms + later, input: input.clone() });
+        again.into_iter().chain([Delivery { after_ms, input }]).collect()
     }
 
     /// What a worker answers that is asked for no patch: well or wrongly.
@@ -401,7 +363,7 @@ impl World {
         }
     }
 
-    fn reply(&mut self, worker: &str) -> ReplyBody {
+    fn reply(&mut self, worker: &str, board: &Board) -> ReplyBody {
         let bad = [
             ReplyBody::Text("I think we should".into()),
             ReplyBody::Text("[{\"op\":\"add\",\"path\":\"/notes/-\",\"value\":1,\"value\":2}]".into()),
@@ -419,7 +381,7 @@ impl World {
         if self.random.percent(25) {
             return self.random.pick(&bad).clone();
         }
-        let tasks = self.board.state().root().child("tasks").map(|tasks| tasks.to_value());
+        let tasks = board.state().root().child("tasks").map(|tasks| tasks.to_value());
         let tasks = tasks.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
         let some = |random: &mut Random| random.below(1 + tasks.len() as u64);
         let index = some(&mut self.random);

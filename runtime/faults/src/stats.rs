@@ -1,5 +1,9 @@
 //! Intervals for what was counted and measured: Wilson's for proportions, the paired bootstrap for the rest.
 
+use std::fmt;
+
+use crate::random::Random;
+
 /// The 0.975 quantile of the normal distribution: intervals are of 95 %.
 const Z: f64 = 1.959_963_984_540_054;
 /// How often a sample is drawn anew.
@@ -14,6 +18,28 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
+}
+
+/// How many of how many, as `12 of 60, 20.0 % (11.8 to 31.8)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Those.
+    pub successes: usize,
+    /// Of so many.
+    pub of: usize,
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { successes, of } = *self;
+        match wilson(successes, of) {
+            None => f.write_str("–"),
+            Some(Interval { estimate, low, high }) => {
+                let [estimate, low, high] = [estimate, low, high].map(|part| 100.0 * part);
+                write!(f, "{successes} of {of}, {estimate:.1} % ({low:.1} to {high:.1})")
+            }
+        }
+    }
 }
 
 /// Wilson's score interval of a proportion; none of nothing.
@@ -40,27 +66,14 @@ pub fn bootstrap(values: &[f64], seed: u64) -> Option<Interval> {
     if values.is_empty() {
         return None;
     }
-    let mut random = SplitMix(seed);
+    let mut random = Random::new(seed);
     let mut means: Vec<f64> = (0..RESAMPLES)
-        .map(|_| (0..values.len()).map(|_| values[random.below(values.len())]).sum::<f64>() / values.len() as f64)
+        .map(|_| (0..values.len()).map(|_| values[random.index(values.len())]).sum::<f64>() / values.len() as f64)
         .collect();
     means.sort_by(f64::total_cmp);
     let at = |quantile: f64| means[((RESAMPLES - 1) as f64 * quantile).round() as usize];
     let estimate = values.iter().sum::<f64>() / values.len() as f64;
     Some(Interval { estimate, low: at(0.025), high: at(0.975) })
-}
-
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * limit as u128) >> 64) as usize
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,311 @@
+//! `patchboard faults`: injects faults into runs of the shipped blueprints and says what became of the documents.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use patchboard_faults::campaign::{Campaign, Cell, Report};
+use patchboard_faults::class::Class;
+use patchboard_faults::corpus::Corpus;
+use patchboard_faults::injection::{System, Verdict};
+use patchboard_faults::stats::Share;
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, json_line, table};
+
+/// The most bytes of a file of given texts.
+const CORPUS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The most files of given texts, and how deep they are looked for.
+const CORPUS_FILES_MAX: usize = 1000;
+const CORPUS_DEPTH_MAX: usize = 4;
+
+/// Inject faults into runs of the shipped blueprints, and count how often they reach what others work with
+///
+/// Scripted workers do the tasks of three blueprints, and one of them errs: its reply is no JSON, writes where it may not,
+/// rests on what has changed, comes twice, never, or too late, and so on. The same faults are injected into PatchBoard and
+/// into two blackboards that check nothing. The document that is left is judged by code of its own, which knows nothing of
+/// contracts and schemas: it must be one that the task leaves without a fault, or leads to.
+///
+/// Time is virtual and everything follows from --seed: the same command prints the same, byte for byte.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A false claim that a worker may write can only be caught by invariants and by workers who check others. What is counted
+for it is how often it stands in the document at the end.
+
+Exit code 1 if PatchBoard let a fault through (other than a false claim), stopped fewer loops than --min-halted, left a
+board stuck, or if a write contract never refused anything, so that nobody knows whether it holds.
+
+Examples:
+  patchboard faults --n 200 --seed 1
+  patchboard faults --n 50 --classes stale_read,cycle --systems patchboard
+  patchboard faults --n 200 --lines faults.jsonl && jq -s 'map(select(.wrongs != []))' faults.jsonl
+  patchboard faults --corpus texts/ --output json")]
+pub(crate) struct Arguments {
+    /// How many faults of each class, into each system
+    #[arg(long = "n", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    instances: u64,
+    /// What everything follows from
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Which faults; no_fault counts what comes of the runs as such
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = Class::ALL)]
+    classes: Vec<Class>,
+    /// What they are injected into: patchboard, plain, structured
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL)]
+    systems: Vec<System>,
+    /// More texts: JSON files of [{"input": TEXT}], what models wrote; of {"NAME": [TEXT]}, instructions to plant
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// Write a line of JSON about every fault into this file, too
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// The least share of loops that a breaker must stop, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = percent)]
+    min_halted: f64,
+    /// Boards that are played at once [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+}
+
+fn class(name: &str) -> Result<Class, String> {
+    let all = || Class::ALL.map(Class::as_str).join(", ");
+    Class::named(name).ok_or_else(|| format!("there is no class of that name; there are {}", all()))
+}
+
+fn system(name: &str) -> Result<System, String> {
+    let all = || System::ALL.map(System::as_str).join(", ");
+    System::named(name).ok_or_else(|| format!("there is no system of that name; there are {}", all()))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "a number from 0 to 100 is needed".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let corpus = arguments.corpus.as_deref().map(read_corpus).transpose()?.unwrap_or_default();
+    if arguments.corpus.is_some() {
+        let (malformed, instructions) = corpus.len();
+        output.note(&format!("given texts: {malformed} that are no JSON, {instructions} instructions"));
+    }
+    let mut lines = arguments.lines.as_deref().map(Lines::create).transpose()?;
+    let threads = arguments.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let campaign = Campaign {
+        instances: arguments.instances,
+        seed: arguments.seed,
+        classes: once_each(&arguments.classes),
+        systems: once_each(&arguments.systems),
+        corpus,
+        threads,
+    };
+    let bar = bar(&campaign, output);
+    let mut failure = None;
+    let report = campaign.run(|verdict| {
+        let told = told(verdict);
+        let written = match (&mut lines, output.is_json()) {
+            (_, true) => output.json(&told),
+            (Some(_), false) | (None, false) => Ok(()),
+        };
+        let written = written.and_then(|()| lines.as_mut().map_or(Ok(()), |lines| lines.add(&told)));
+        failure = failure.take().or(written.err());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if let Some(lines) = lines {
+        lines.close()?;
+    }
+    let shortcomings = shortcomings(&report, arguments.min_halted, &campaign);
+    if output.is_json() {
+        output.json(&summary(&report, &campaign, &shortcomings))?;
+    } else {
+        output.line(&rates(&report, &campaign))?;
+        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", denials(&report)))?;
+    }
+    if shortcomings.is_empty() {
+        return Ok(Exit::Done);
+    }
+    Err(Failure::failed("faults_let_through", shortcomings.join("; "))
+        .help("patchboard faults --lines FILE writes down what came of every fault"))
+}
+
+fn once_each<T: Copy + Ord>(given: &[T]) -> Vec<T> {
+    let mut all = given.to_vec();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn bar(campaign: &Campaign, output: Output) -> ProgressBar {
+    if output.quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} boards, {eta} left");
+    ProgressBar::new(campaign.boards() as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A verdict as a line.
+fn told(verdict: &Verdict) -> Value {
+    let mut line = serde_json::to_value(verdict).unwrap_or_default();
+    line["is_contaminated"] = verdict.is_contaminated().into();
+    line
+}
+
+/// What came of each class in each system.
+fn rates(report: &Report, campaign: &Campaign) -> String {
+    let mut rows = Vec::new();
+    for class in &campaign.classes {
+        for system in &campaign.systems {
+            let Some(cell) = report.cells.get(&(*class, *system)) else { continue };
+            let share = |successes: usize| Share { successes, of: cell.made }.to_string();
+            let first = Some(system) == campaign.systems.first();
+            let name = if first { class.to_string() } else { String::new() };
+            rows.push([name, system.to_string(), share(cell.contaminated), share(cell.halted), share(cell.done)]);
+        }
+    }
+    table(["FAULT", "SYSTEM", "CONTAMINATED", "HALTED", "DONE ALL THE SAME"], rows)
+}
+
+/// What was refused, by worker and stage.
+fn denials(report: &Report) -> String {
+    let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
+    let rows = all.map(|(blueprint, one)| {
+        [
+            (*blueprint).to_owned(),
+            one.worker.to_string(),
+            one.stage.to_string(),
+            one.code.to_string(),
+            one.count.to_string(),
+        ]
+    });
+    table(["BLUEPRINT", "WORKER", "STAGE", "CODE", "TIMES"], rows)
+}
+
+/// In what PatchBoard is not as good as it must be.
+fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<String> {
+    let mut all = Vec::new();
+    for ((class, system), cell) in &report.cells {
+        let Cell { made, contaminated, halted, unreplayed, .. } = *cell;
+        if made < campaign.instances as usize {
+            all.push(format!("only {made} faults of {class} could be made in {}", system.as_str()));
+        }
+        if unreplayed > 0 {
+            all.push(format!("{unreplayed} journals of {class} do not make the same board again"));
+        }
+        if *system != System::Patchboard {
+            continue;
+        }
+        if contaminated > 0 && *class != Class::FalseClaim {
+            all.push(format!("{contaminated} of {made} faults of {class} reached the document"));
+        }
+        let least = if *class == Class::Cycle { min_halted } else { 100.0 };
+        if (halted as f64) < made as f64 * least / 100.0 {
+            all.push(format!("{halted} of {made} boards were halted under {class}, at least {least} % must be"));
+        }
+    }
+    // Too few faults to expect one of every worker.
+    if campaign.classes.contains(&Class::UnauthorizedWrite) && campaign.instances >= 100 {
+        let idle = report.idle_contracts().into_iter().map(|(blueprint, worker)| format!("{worker} of {blueprint}"));
+        let idle: Vec<String> = idle.collect();
+        if !idle.is_empty() {
+            all.push(format!("contracts that refused nothing: {}", idle.join(", ")));
+        }
+    }
+    all
+}
+
+/// The whole as one value.
+fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Value {
+    let rates = report.cells.iter().map(|((class, system), cell)| {
+        json!({
+            "class": class.as_str(), "system": system.as_str(), "made": cell.made, "contaminated": cell.contaminated,
+            "halted": cell.halted, "done": cell.done,
+        })
+    });
+    let denials: serde_json::Map<_, _> = report
+        .denials
+        .iter()
+        .map(|(blueprint, denials)| ((*blueprint).to_owned(), json!(denials.iter().collect::<Vec<_>>())))
+        .collect();
+    json!({
+        "seed": campaign.seed, "instances": campaign.instances, "rates": rates.collect::<Vec<_>>(), "denials": denials,
+        "shortcomings": shortcomings,
+    })
+}
+
+/// A file of lines.
+struct Lines {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Lines {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    fn add(&mut self, value: &Value) -> Result<(), Failure> {
+        writeln!(self.file, "{}", json_line(value)).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn close(mut self) -> Result<(), Failure> {
+        self.file.flush().map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
+}
+
+/// The given texts in a directory and below it.
+fn read_corpus(directory: &Path) -> Result<Corpus, Failure> {
+    let unreadable = |path: &Path, why: &dyn std::fmt::Display| {
+        Failure::refused("corpus_unreadable", format!("{} cannot be read: {why}", path.display()))
+            .help("give a directory of JSON files: [{\"input\": TEXT}], or {\"NAME\": [TEXT]}")
+    };
+    let mut corpus = Corpus::default();
+    let mut files = 0;
+    let mut left = vec![(directory.to_owned(), 0)];
+    while let Some((path, depth)) = left.pop() {
+        let entries = std::fs::read_dir(&path).map_err(|error| unreadable(&path, &error))?;
+        let mut entries: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        entries.sort_unstable();
+        for entry in entries {
+            if entry.is_dir() && depth < CORPUS_DEPTH_MAX {
+                left.push((entry, depth + 1));
+            } else if entry.extension().is_some_and(|extension| extension == "json") && files < CORPUS_FILES_MAX {
+                files += 1;
+                let size = entry.metadata().map_err(|error| unreadable(&entry, &error))?.len();
+                if size > CORPUS_BYTES_MAX {
+                    return Err(unreadable(&entry, &format!("it has more than {CORPUS_BYTES_MAX} bytes")));
+                }
+                let text = std::fs::read_to_string(&entry).map_err(|error| unreadable(&entry, &error))?;
+                let value: Value = serde_json::from_str(&text).map_err(|error| unreadable(&entry, &error))?;
+                take(&value, &mut corpus);
+            }
+        }
+    }
+    if corpus.is_empty() {
+        return Err(unreadable(directory, &"there is no text in it that can be used"));
+    }
+    Ok(corpus)
+}
+
+/// The texts in a file.
+fn take(value: &Value, corpus: &mut Corpus) {
+    for text in value.as_array().into_iter().flatten().filter_map(|one| one["input"].as_str()) {
+        corpus.add_malformed(text);
+    }
+    let lists = value.as_object().into_iter().flatten().filter_map(|(_, list)| list.as_array());
+    for text in lists.flatten().filter_map(Value::as_str) {
+        corpus.add_instruction(text);
+    }
+}

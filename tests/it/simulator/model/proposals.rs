@@ -1,0 +1,207 @@
+//! What becomes of a proposal.
+
+use patchboard_faults::malformed::is_malformed;
+use patchboard_kernel::board::ReplyBody;
+use patchboard_kernel::rejection::Stage;
+use serde_json::{Value, json};
+
+/// What is due.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// A commit that makes this document.
+    Commit(Box<Value>),
+    /// A question to a person.
+    Question,
+    /// Nothing changes.
+    NoOp,
+    /// Nothing changes, and more is shown.
+    More,
+    /// A refusal at one of these stages.
+    Refusal(Vec<Stage>),
+}
+
+/// What an attempt rests on.
+#[derive(Clone, Copy)]
+pub(super) struct Basis<'a> {
+    /// The document at every version from that of the view on.
+    pub(super) versions: &'a [Value],
+    /// The places that the view showed whole.
+    pub(super) reads: &'a [String],
+}
+
+/// The places that a patch writes, appends as the list they append to.
+pub(super) fn written(patch: &Value) -> Vec<String> {
+    let ops = patch.as_array().into_iter().flatten();
+    let writes = ops.filter(|op| op["op"] != "test");
+    let mut places: Vec<String> = writes.filter_map(|op| op["path"].as_str().map(str::to_owned)).collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<Basis<'_>>, asks: bool) -> Expected {
+    let refusal = |stages: &[Stage]| Expected::Refusal(stages.to_vec());
+    let text = reply.text();
+    if is_malformed(&text) {
+        return refusal(&[Stage::Syntax]);
+    }
+    let value: Value = serde_json::from_str(&text).expect("it is well formed");
+    let (patch, expand) = match value {
+        Value::Array(_) => (value, Vec::new()),
+        Value::Object(mut members) => {
+            let expand = match members.remove("expand") {
+                None => Vec::new(),
+                Some(Value::Array(places)) => places,
+                Some(_) => return refusal(&[Stage::Syntax]),
+            };
+            match members.remove("patch") {
+                Some(patch @ Value::Array(_)) => (patch, expand),
+                None if !expand.is_empty() => (json!([]), expand),
+                _ => return refusal(&[Stage::Syntax]),
+            }
+        }
+        _ => return refusal(&[Stage::Syntax]),
+    };
+    if !["planner", "doer", "checker"].contains(&worker) {
+        return refusal(&[Stage::Syntax, Stage::Authorization]);
+    }
+    let ops = patch.as_array().cloned().unwrap_or_default();
+    let mut candidate = now.clone();
+    let mut is_applied = true;
+    for op in &ops {
+        if !may(worker, op, now) {
+            // What a place cannot be is told of at once, what it may not be as soon.
+            return refusal(&[Stage::Authorization, Stage::Syntax]);
+        }
+        is_applied &= apply(&mut candidate, op);
+    }
+    for place in expand.iter() {
+        let place = place.as_str().unwrap_or_default();
+        // Lists can be asked for by those who may read in them.
+        let is_there = now.pointer(place).is_some();
+        let is_readable = place.starts_with("/tasks");
+        if !is_there || !is_readable || basis.is_none() {
+            return refusal(&[Stage::Syntax, Stage::Authorization, Stage::Freshness, Stage::Application]);
+        }
+    }
+    if let Some(basis) = basis
+        && !ops.is_empty()
+        && is_stale(basis, worker, &ops)
+    {
+        return refusal(&[Stage::Freshness]);
+    }
+    if !is_applied {
+        // A target that is not there any more was there when the view was taken.
+        return refusal(&[Stage::Application]);
+    }
+    if !fits(&candidate) {
+        return refusal(&[Stage::Schema]);
+    }
+    let tasks = |document: &Value| document["tasks"].as_array().cloned().unwrap_or_default();
+    let is_broken = |task: &Value| task["checked"] == true && task["status"] != "done";
+    if tasks(&candidate).iter().any(is_broken) || tasks(&candidate).len() < tasks(now).len() {
+        return refusal(&[Stage::Invariant]);
+    }
+    let is_note = |op: &Value| op["path"] == "/notes/-";
+    match (candidate == *now, expand.is_empty()) {
+        (true, true) => Expected::NoOp,
+        (true, false) => Expected::More,
+        (false, _) if asks && ops.iter().any(is_note) => Expected::Question,
+        (false, _) => Expected::Commit(Box::new(candidate)),
+    }
+}
+
+/// Whether a worker's contract lets it do this.
+fn may(worker: &str, op: &Value, now: &Value) -> bool {
+    let path = op["path"].as_str().unwrap_or_default();
+    let of_task = |field: &str| {
+        let parts: Vec<&str> = path.split('/').collect();
+        matches!(parts.as_slice(), ["", "tasks", index, last] if index.parse::<u64>().is_ok() && *last == field)
+    };
+    let _ = now;
+    match (worker, op["op"].as_str()) {
+        ("planner", Some("add")) => {
+            path == "/tasks/-" && op["value"].get("status").is_none_or(|status| status == "open")
+        }
+        ("doer", Some("replace")) => of_task("status"),
+        ("doer", Some("add")) => path == "/notes/-",
+        ("checker", Some("replace")) => of_task("checked"),
+        _ => false,
+    }
+}
+
+/// Does an operation; false if it cannot be done.
+fn apply(document: &mut Value, op: &Value) -> bool {
+    let path = op["path"].as_str().unwrap_or_default();
+    match path.strip_suffix("/-") {
+        Some(list) => match document.pointer_mut(list) {
+            Some(Value::Array(elements)) => {
+                elements.push(op["value"].clone());
+                true
+            }
+            _ => false,
+        },
+        None => match document.pointer_mut(path) {
+            Some(place) => {
+                *place = op["value"].clone();
+                true
+            }
+            None => false,
+        },
+    }
+}
+
+/// Whether something that was shown, or is written, has changed since the view, or was never shown.
+fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
+    let [first, later @ ..] = basis.versions else { return false };
+    // Changed and changed back is changed twice.
+    let has_changed = |place: &str| {
+        let mut before = first.pointer(place);
+        later.iter().any(|version| {
+            let now = version.pointer(place);
+            is_lost(std::mem::replace(&mut before, now), now)
+        })
+    };
+    if basis.reads.iter().any(|place| has_changed(place)) {
+        return true;
+    }
+    ops.iter().filter_map(|op| op["path"].as_str()).filter(|path| !path.ends_with("/-")).any(|target| {
+        let is_within = |read: &String| target == read || target.starts_with(&format!("{read}/"));
+        let was_shown = basis.reads.iter().any(is_within);
+        let may_read = match worker {
+            "planner" => true,
+            "doer" => target.ends_with("/status"),
+            _ => target.ends_with("/status"),
+        };
+        let came = first.pointer(target).is_none() && later.iter().any(|version| version.pointer(target).is_some());
+        has_changed(target) || came || (first.pointer(target).is_some() && may_read && !was_shown)
+    })
+}
+
+/// Whether something of a value is not there any more, or another. What came to it changes nothing of what was there.
+fn is_lost(before: Option<&Value>, now: Option<&Value>) -> bool {
+    match (before, now) {
+        (Some(Value::Array(before)), Some(Value::Array(now))) => {
+            (0..before.len()).any(|index| is_lost(before.get(index), now.get(index)))
+        }
+        (Some(Value::Object(before)), Some(Value::Object(now))) => {
+            before.iter().any(|(name, value)| is_lost(Some(value), now.get(name)))
+        }
+        (before, now) => before.is_some() && before != now,
+    }
+}
+
+/// Whether a document fits the schema.
+fn fits(document: &Value) -> bool {
+    let is_note = |note: &Value| note.as_str().is_some_and(|note| note.chars().count() <= 40);
+    let is_task = |task: &Value| {
+        task.as_object().is_some_and(|members| members.len() == 3)
+            && task["title"].is_string()
+            && ["open", "doing", "done"].iter().any(|status| task["status"] == *status)
+            && task["checked"].is_boolean()
+    };
+    let all = |list: &str, is_good: &dyn Fn(&Value) -> bool| {
+        document[list].as_array().is_some_and(|elements| elements.iter().all(is_good))
+    };
+    all("notes", &is_note) && all("tasks", &is_task) && document["tasks"].as_array().is_some_and(|all| all.len() <= 5)
+}
