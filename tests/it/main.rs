@@ -5,7 +5,6 @@ mod codes;
 mod differential;
 mod freshness;
 mod json_schema_suite;
-mod simulator;
 mod syntax;
 mod tidy;
 mod vectors;

@@ -51,8 +51,8 @@ pub trait Others {
         Vec::new()
     }
 
-    /// Hears of every step; of the first one without an input.
-    fn stepped(&mut self, _input: Option<&Input>, _step: &Step, _board: &Board) {}
+    /// Hears of every step, made at this time; of the first one without an input.
+    fn stepped(&mut self, _at: Timestamp, _input: Option<&Input>, _step: &Step, _board: &Board) {}
 }
 
 /// A board, its clock, and what is on its way to it.
@@ -148,7 +148,7 @@ impl World {
 
     fn settle(&mut self, input: Option<Input>, step: Step, others: &mut impl Others) {
         self.records.extend(step.records.iter().cloned());
-        others.stepped(input.as_ref(), &step, &self.board);
+        others.stepped(self.now, input.as_ref(), &step, &self.board);
         let mut deliveries = Vec::new();
         if let Some(Outcome::AwaitingApproval { seq }) = step.outcome {
             deliveries.extend(others.asked(seq, &self.board));

@@ -11,6 +11,7 @@ use crate::blueprint::{Action, Circuit};
 use crate::digest::{Digest, Hasher};
 use crate::event;
 use crate::id::{InvocationId, RuleName, WorkerName};
+use crate::planted::{self, Bug};
 use crate::rejection::coded;
 use crate::state::State;
 
@@ -193,7 +194,9 @@ impl Breaker {
         let probing = matches!(track.position, Position::HalfOpen { .. });
         match heard {
             Heard::Commit(written) => {
-                track.rejections = 0;
+                if !planted::is(Bug::LongMemory) {
+                    track.rejections = 0;
+                }
                 track.no_ops = 0;
                 // A cycle is made of commits: they are no sign that it is over.
                 track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
@@ -233,7 +236,7 @@ impl Breaker {
             Some((Reason::Cycles, &policy.cycles.then))
         } else if track.no_ops >= policy.no_ops.limit {
             Some((Reason::NoOps, &policy.no_ops.then))
-        } else if track.rejections >= policy.rejections.limit {
+        } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
             Some((Reason::Rejections, &policy.rejections.then))
         } else {
             None

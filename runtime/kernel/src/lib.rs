@@ -15,6 +15,7 @@
 //! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
+//! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
 pub mod blueprint;
@@ -40,6 +41,7 @@ pub mod patch;
 pub mod pattern;
 pub mod pipeline;
 pub mod plan;
+pub mod planted;
 pub mod record;
 pub mod rejection;
 pub mod replay;

@@ -17,6 +17,7 @@ use crate::expr::{Allowance, Variable, Variables};
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
+use crate::planted::{self, Bug};
 use crate::record::{Invoked, Trigger};
 use crate::tree::Node;
 
@@ -220,6 +221,7 @@ impl Scheduler {
         waits: impl Fn(&Open) -> bool,
         admits: impl Fn(&Branch) -> bool,
     ) -> Option<Next> {
+        let concurrency = concurrency + u32::from(planted::is(Bug::OneCallMore));
         // One that waited for a person has left its place, and others may be in all of them.
         if self.open.values().filter(|open| open.calling).count() >= concurrency as usize {
             return None;
@@ -232,7 +234,8 @@ impl Scheduler {
         if self.open.values().filter(|open| open.asked.is_none()).count() >= concurrency as usize {
             return None;
         }
-        let first = self.queue.iter().find(|queued| admits(&queued.branch))?;
+        let mut admitted = self.queue.iter().filter(|queued| admits(&queued.branch));
+        let first = if planted::is(Bug::LastComeFirst) { admitted.next_back()? } else { admitted.next()? };
         Some(Next { queued: first.clone(), attempt: 1 })
     }
 
@@ -410,6 +413,9 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                 }
             }
         }
+    }
+    if planted::is(Bug::LostInvocation) && wishes.wishes.len() > 1 {
+        wishes.wishes.pop();
     }
     wishes.wishes
 }

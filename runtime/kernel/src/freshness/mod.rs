@@ -23,6 +23,7 @@ use crate::blueprint::Freshness;
 use crate::contract::Contract;
 use crate::digest::{Hasher, Salt};
 use crate::id::{InvocationId, Seq, Version, WorkerName};
+use crate::planted::{self, Bug};
 use crate::rejection::{Code, Stale, VIOLATIONS_MAX, Violation};
 use crate::state::{SHOWN_BYTES_MAX, State};
 use crate::tree::{At, Node};
@@ -121,12 +122,14 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target]) -> Conflict {
     for target in targets {
         report.check_reserved(target);
     }
-    if inputs.mode != Freshness::None {
+    if inputs.mode != Freshness::None && !planted::is(Bug::TargetsForgotten) {
         for target in targets {
             report.check_target(target);
         }
     }
-    if let (Freshness::Reads | Freshness::Members, Some(basis)) = (inputs.mode, inputs.context.basis) {
+    if let (Freshness::Reads | Freshness::Members, Some(basis)) = (inputs.mode, inputs.context.basis)
+        && !planted::is(Bug::ReadsForgotten)
+    {
         report.check_reads(basis);
     }
     if !conflict.contested.is_empty() {

@@ -129,7 +129,9 @@ impl Invariants {
         self.same(board, &recovered);
         let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("SEED={seed}: {difference}"));
         self.same(board, &replayed.board);
-        for (version, digest) in &self.acknowledged {
+        // Of most boards one version: each is derived from the beginning.
+        let every = if seed.is_multiple_of(super::AGAIN) { 1 } else { self.acknowledged.len().max(1) };
+        for (version, digest) in self.acknowledged.iter().step_by(every) {
             let state = replay::state_at(records, *version).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
             assert_eq!(state.digest(), *digest, "SEED={seed}: version {version} was lost");
         }

@@ -88,8 +88,12 @@ impl Schedule {
         self.skipped.extend(rule);
     }
 
-    pub(super) fn ran_out(&mut self, worker: &str) {
+    /// A budget ran short; the invocation that it was for, if there was one, is over.
+    pub(super) fn ran_out(&mut self, worker: &str, invocation: Option<InvocationId>) {
         self.exhausted.insert(worker.to_owned());
+        for waiting in self.waiting.values_mut() {
+            waiting.retain(|one| Some(*one) != invocation);
+        }
     }
 
     pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
@@ -102,11 +106,9 @@ impl Schedule {
             return;
         }
         let waiting = self.waiting.entry(branch.clone()).or_default();
-        let place = waiting.iter().position(|one| *one == invocation);
-        assert!(place.is_some(), "SEED={}: {invocation:?} was called and never scheduled", self.seed);
-        waiting.retain(|one| *one > invocation);
         let seed = self.seed;
-        assert!(waiting.iter().all(|one| *one > invocation), "SEED={seed}: {invocation:?} went before its turn");
+        assert!(waiting.contains(&invocation), "SEED={seed}: {invocation:?} was called and never scheduled");
+        assert_eq!(waiting.pop_front(), Some(invocation), "SEED={seed}: {invocation:?} went before its turn");
     }
 
     /// Compares what was scheduled in a step with what was due.

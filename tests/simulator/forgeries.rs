@@ -34,7 +34,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
         if seed >= 20 && forged == decisions {
             break;
         }
-        let mut world = Simulation::new(seed, false);
+        let mut world = Simulation::new(seed, false, Default::default());
         world.run();
         let records = world.records();
         replay::replay(records, None).expect("the run follows from its records");
@@ -122,7 +122,7 @@ fn chain_anew(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
 
 #[test]
 fn a_request_that_was_changed_and_chained_anew_is_named() {
-    let mut world = Simulation::new(1, false);
+    let mut world = Simulation::new(1, false, Default::default());
     world.run();
     let records = world.records();
     let mut body = records[0].body().expect("it can be read");

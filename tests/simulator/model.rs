@@ -201,9 +201,7 @@ impl Model {
                     self.open.retain(|invocation, _| branches[invocation] != branch);
                 }
             }
-            Body::Budget(budget) => {
-                self.schedule.ran_out(budget.worker.as_str());
-            }
+            Body::Budget(budget) => self.schedule.ran_out(budget.worker.as_str(), budget.invocation),
             Body::Signal(signal) => self.schedule.signalled(&signal.name),
             Body::Ended(ended) if ended.is_final() => self.open.clear(),
             Body::Created(_) => self.schedule.began(),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::invariants::Invariants;
 use super::model::Model;
+use super::shrink::{Event, History};
 use super::stored::Stored;
 
 /// Steps after which a board must have ended.
@@ -38,6 +39,7 @@ struct Workers {
     invariants: Option<Invariants>,
     model: Option<Model>,
     seed: u64,
+    history: History,
 }
 
 /// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
@@ -144,26 +146,37 @@ fn mode(seed: u64) -> Mode {
     }
 }
 
+/// What the board of a seed is made of.
+pub(super) fn genesis(seed: u64) -> Genesis {
+    begun(seed).0
+}
+
+/// The same, and what is drawn after it.
+fn begun(seed: u64) -> (Genesis, Random) {
+    let mut random = Random::new(seed);
+    let genesis = Genesis {
+        board: BoardId::from(format!("simulated-{seed}")),
+        blueprint: blueprint(&mut random),
+        mode: mode(seed),
+        architect: None,
+        request: json!({"goal": "three tasks, done and checked"}),
+        salt: Salt([7; 32]),
+        at: Timestamp(1_000_000),
+    };
+    (genesis, random)
+}
+
 impl Simulation {
-    pub(super) fn new(seed: u64, trace: bool) -> Self {
-        let mut random = Random::new(seed);
-        let genesis = Genesis {
-            board: BoardId::from(format!("simulated-{seed}")),
-            blueprint: blueprint(&mut random),
-            mode: mode(seed),
-            architect: None,
-            request: json!({"goal": "three tasks, done and checked"}),
-            salt: Salt([7; 32]),
-            at: Timestamp(1_000_000),
-        };
-        let mut workers = Workers { random, trace, invariants: None, model: None, seed };
+    pub(super) fn new(seed: u64, trace: bool, history: History) -> Self {
+        let (genesis, random) = begun(seed);
+        let mut workers = Workers { random, trace, invariants: None, model: None, seed, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false }
     }
 
     /// The same board, made again from snapshots at random moments.
     pub(super) fn restoring(seed: u64) -> Self {
-        Self { restores: true, ..Self::new(seed, false) }
+        Self { restores: true, ..Self::new(seed, false, History::default()) }
     }
 
     pub(super) fn stored(&self) -> &Stored {
@@ -227,6 +240,7 @@ impl Simulation {
     /// The process dies; another rebuilds the board from the journal and takes over. Answers under way are lost, or
     /// come to the new owner.
     fn crash(&mut self) {
+        self.workers.history.borrow_mut().push(Event::Crashed);
         let recovered = Board::recover(self.world.records()).expect("the journal is enough");
         self.workers.invariants().same(self.world.board(), &recovered);
         self.stored.same(&recovered, self.world.records());
@@ -251,7 +265,8 @@ impl Simulation {
 }
 
 impl Others for Workers {
-    fn stepped(&mut self, input: Option<&Input>, step: &Step, board: &Board) {
+    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        self.history.borrow_mut().extend(input.map(|input| Event::Given(at, input.clone())));
         if self.trace {
             eprintln!("{input:?}");
             for record in &step.records {

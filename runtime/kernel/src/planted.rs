@@ -1,0 +1,65 @@
+//! Bugs that were put in on purpose: a simulator that does not find them proves nothing by finding no others.
+//!
+//! Only with the feature `planted`, which tests alone ask for, and only where a test has switched one on. Without it
+//! [`is`] is `false` at compile time, and nothing of this is in the program.
+
+/// A bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// The scheduler passes over the last of several invocations that a commit gives rise to.
+    LostInvocation,
+    /// The scheduler makes one call more at once than it may.
+    OneCallMore,
+    /// The scheduler takes the newest of what waits instead of the oldest.
+    LastComeFirst,
+    /// A breaker does not forget refusals when its branch commits.
+    LongMemory,
+    /// A breaker moves one refusal too late.
+    SlowBreaker,
+    /// Freshness looks at what is written, and not at what was read.
+    ReadsForgotten,
+    /// Freshness takes what came after the view for what was there.
+    TargetsForgotten,
+    /// The journal's record of a commit lacks the last of several operations.
+    ShortRecord,
+    /// The journal tells of no conditions without a truth value.
+    SilentRecord,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::LostInvocation,
+        Self::OneCallMore,
+        Self::LastComeFirst,
+        Self::LongMemory,
+        Self::SlowBreaker,
+        Self::ReadsForgotten,
+        Self::TargetsForgotten,
+        Self::ShortRecord,
+        Self::SilentRecord,
+    ];
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches a bug on for what this thread does from now on, or all of them off.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether a bug is switched on.
+#[cfg(feature = "planted")]
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// No bug is.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Bug) -> bool {
+    false
+}

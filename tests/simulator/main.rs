@@ -1,0 +1,107 @@
+//! Boards driven by seeds: scripted workers that answer well, wrongly, late, twice or never, on a virtual clock.
+//!
+//! After every step the invariants of the design are checked by code that shares nothing with the kernel's own checks
+//! (`invariants.rs`), and what the kernel decided is compared with what a second, independent model decides (`model.rs`).
+//! A failure names its seed and the fewest inputs that bring it about (`shrink.rs`); `SIMULATOR_SEED=n` runs that one alone
+//! and prints its trace, `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
+
+mod forgeries;
+mod invariants;
+mod model;
+mod orders;
+mod planted;
+mod shrink;
+mod stored;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use patchboard_kernel::record::Kind;
+
+use self::shrink::simulate;
+use self::world::Simulation;
+
+/// Boards per run of the suite, beside the kept seeds.
+const BOARDS: u64 = 2000;
+
+/// Of how many boards one is run twice more: to see whether it is the same again, and whether it is from snapshots.
+const AGAIN: u64 = 8;
+
+/// What was seen of all boards.
+#[derive(Default)]
+struct Seen {
+    kinds: BTreeMap<Kind, u64>,
+    snapshots: u64,
+    commits_most: u64,
+}
+
+#[test]
+fn seeded_boards_keep_every_invariant() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let only = number("SIMULATOR_SEED");
+    let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    let seeds: Vec<u64> = match only {
+        Some(seed) => vec![seed],
+        None => kept.chain(0..number("SIMULATOR_BOARDS").unwrap_or(BOARDS)).collect(),
+    };
+    let begun = Instant::now();
+    let (next, seen, failure) = (AtomicUsize::new(0), Mutex::new(Seen::default()), Mutex::new(None));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(told) = check(*seed, only.is_some(), &seen) {
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
+                        // The others need not go on.
+                        next.store(seeds.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        panic!("{told}");
+    }
+    let Seen { kinds, snapshots, commits_most } = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    eprintln!(
+        "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits: {kinds:?}",
+        seeds.len(),
+        begun.elapsed().as_secs_f64(),
+    );
+    if seeds.len() as u64 >= BOARDS {
+        // A simulation in which something never happens proves nothing about it.
+        for kind in Kind::ALL {
+            assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
+        }
+    }
+}
+
+/// Runs the board of a seed.
+fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
+    let simulation = simulate(seed, trace).map_err(|failure| failure.told())?;
+    let mut snapshots = 0;
+    if seed % AGAIN == 0 {
+        let again = simulate(seed, false).map_err(|failure| failure.told())?;
+        if simulation.records() != again.records() {
+            return Err(format!("SEED={seed}: the same inputs gave other bytes"));
+        }
+        snapshots = shrink::caught(|| {
+            let mut restored = Simulation::restoring(seed);
+            restored.run();
+            assert_eq!(simulation.records(), restored.records(), "SEED={seed}: a restored board went on otherwise");
+            restored.stored().taken
+        })?;
+    }
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut commits = 0;
+    for record in simulation.records() {
+        *seen.kinds.entry(record.kind).or_default() += 1;
+        commits += u64::from(record.kind == Kind::Committed);
+    }
+    seen.snapshots += snapshots;
+    seen.commits_most = seen.commits_most.max(commits);
+    Ok(())
+}

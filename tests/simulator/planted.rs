@@ -1,0 +1,24 @@
+//! Bugs that are put in on purpose are found, soon.
+
+use patchboard_kernel::planted::{Bug, plant};
+
+use super::shrink::simulate;
+
+/// Boards within which each must be found: those of a run of the suite.
+const BOARDS: u64 = super::BOARDS;
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let found = (0..BOARDS).find_map(|seed| simulate(seed, false).err());
+        plant(None);
+        let failure = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
+        let line = failure.message.lines().next().unwrap_or_default();
+        let line: String = line.chars().take(160).collect();
+        eprintln!("{bug:?}: board {}, {} of {} inputs: {line}", failure.seed, failure.shortest.len(), failure.of);
+        // What it comes down to is little, and it is the bug that is found: without it all is well.
+        assert!(failure.shortest.len() <= failure.of.min(40), "{}", failure.told());
+        assert!(simulate(failure.seed, false).is_ok(), "{bug:?}: board {} fails without it", failure.seed);
+    }
+}
