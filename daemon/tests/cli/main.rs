@@ -3,6 +3,8 @@
 mod approval;
 mod architect;
 mod check;
+#[cfg(target_os = "linux")]
+mod crash;
 mod history;
 mod interruption;
 mod kernel;

@@ -69,6 +69,9 @@ impl SqliteJournal {
         gate.lock().map_err(|error| io_fault(&path, &error))?;
         let writer = format::open_for_writing(&path, PATIENCE)?;
         let reader = format::open_for_reading(&path, PATIENCE)?;
+        // Making the file ends with taking another one away. If that came back after a loss of power, it would undo the
+        // making, and with it all that was written since.
+        sync_dir(data_dir)?;
         drop(gate);
         let files = Files {
             data_dir: data_dir.to_owned(),
@@ -79,7 +82,8 @@ impl SqliteJournal {
         Ok(Self { files: Arc::new(files) })
     }
 
-    /// Opens an existing journal for reading, also while another process writes to it.
+    /// Opens an existing journal for reading, also while another process writes to it. One that a process died making is
+    /// made to its end.
     ///
     /// # Errors
     /// [`JournalError::NotFound`], and those of [`SqliteJournal::open`].
@@ -88,7 +92,14 @@ impl SqliteJournal {
         if !path.is_file() {
             return Err(JournalError::NotFound(format!("the journal {}", path.display())));
         }
-        let reader = format::open_for_reading(&path, PATIENCE)?;
+        let reader = match format::open_for_reading(&path, PATIENCE) {
+            Err(unfinished @ (JournalError::NotAJournal(_) | JournalError::ReadOnly)) => {
+                // Whoever may write can tell whether it is unfinished, and nobody else can finish it.
+                drop(Self::open(data_dir).map_err(|_| unfinished)?);
+                format::open_for_reading(&path, PATIENCE)?
+            }
+            opened => opened?,
+        };
         let files =
             Files { data_dir: data_dir.to_owned(), writer: None, reader: Mutex::new(reader), parts: Mutex::default() };
         Ok(Self { files: Arc::new(files) })
@@ -297,6 +308,14 @@ fn lock_file(path: &Path) -> Result<File, JournalError> {
 }
 
 /// Makes a directory that only its owner may look into: journals hold what users and documents say.
+/// Makes durable which files there are.
+fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
+    if cfg!(unix) {
+        File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_fault(data_dir, &error))?;
+    }
+    Ok(())
+}
+
 fn make_private_dir(path: &Path) -> Result<(), JournalError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

@@ -1,0 +1,80 @@
+//! The power fails: what was synced is there, of what was not any part may be, and no order holds.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use patchboard_faults::random::Random;
+
+use super::shim::{How, Operation, RUN, run, sandbox, survives, told, trace};
+
+/// What disks write at once.
+const SECTOR: usize = 512;
+
+/// Moments at which it fails.
+const MOMENTS: u64 = 120;
+
+#[test]
+fn a_run_that_loses_power_keeps_what_it_told_of() {
+    let whole = sandbox();
+    run(&whole, RUN, How::Nothing, 0).exits(0);
+    let operations = trace(&whole);
+    let mut partial = 0;
+    for moment in 0..MOMENTS {
+        let mut random = Random::of(7, &[moment]);
+        let end = 1 + random.index(operations.len());
+        let (files, is_partial) = image(&operations[..end], &mut random);
+        partial += usize::from(is_partial);
+        let sandbox = sandbox();
+        let directory = sandbox.path().join(".patchboard");
+        fs::create_dir_all(&directory).expect("a directory can be made");
+        for (name, bytes) in &files {
+            sandbox.write(&format!(".patchboard/{name}"), bytes);
+        }
+        let said = operations[..end].iter().filter_map(|operation| match operation {
+            Operation::Said(words) => Some(words.as_str()),
+            _ => None,
+        });
+        let told = told(&said.collect::<String>());
+        survives(&sandbox, told, &format!("moment {moment}, after {end} of {} operations", operations.len()));
+    }
+    assert!(partial > 20, "something was lost at {partial} moments only");
+}
+
+/// The files after these operations and a loss of power, and whether anything was lost.
+fn image(operations: &[Operation], random: &mut Random) -> (BTreeMap<String, Vec<u8>>, bool) {
+    let last_sync = |file: &str| {
+        operations.iter().rposition(|one| matches!(one, Operation::Sync { file: synced } if synced == file))
+    };
+    let mut files = BTreeMap::<String, Vec<u8>>::new();
+    let mut is_partial = false;
+    for (index, operation) in operations.iter().enumerate() {
+        let (Operation::Write { file, .. } | Operation::Truncate { file, .. } | Operation::Unlink { file }) = operation
+        else {
+            continue;
+        };
+        // Which files there are is the directory's to know.
+        let of = if matches!(operation, Operation::Unlink { .. }) { "." } else { file };
+        let is_durable = last_sync(of).is_some_and(|sync| sync > index);
+        match operation {
+            Operation::Write { file, offset, bytes } => {
+                let content = files.entry(file.clone()).or_default();
+                for (nth, sector) in bytes.chunks(SECTOR).enumerate() {
+                    if is_durable || random.percent(50) {
+                        let from = offset + nth * SECTOR;
+                        content.resize(content.len().max(from + sector.len()), 0);
+                        content[from..from + sector.len()].copy_from_slice(sector);
+                    } else {
+                        is_partial = true;
+                    }
+                }
+            }
+            Operation::Truncate { file, size } if is_durable || random.percent(50) => {
+                files.entry(file.clone()).or_default().resize(*size, 0);
+            }
+            // Else a name that is gone may be back.
+            Operation::Unlink { file } if is_durable || random.percent(50) => drop(files.remove(file)),
+            _ => is_partial = true,
+        }
+    }
+    (files, is_partial)
+}
