@@ -2,6 +2,7 @@
 //!
 //! Outlives the actors, which are replaced when they fail; handles and subscriptions hold on to it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -58,6 +59,8 @@ pub(crate) struct Published {
     door: watch::Sender<Door>,
     admission: Arc<Semaphore>,
     supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
+    /// Whether somebody has asked for its end here.
+    is_closing: AtomicBool,
 }
 
 /// Where a board stands, for those who wait for it.
@@ -94,6 +97,7 @@ impl Published {
             door: watch::Sender::new(Door::Shut),
             admission: Arc::new(Semaphore::new(options.admission.max(1))),
             supervisor: watch::Sender::new(None),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -181,6 +185,16 @@ impl Published {
     /// The stream of records from now on; none if the board is gone.
     pub(crate) fn listen(&self) -> Option<broadcast::Receiver<Arc<Record>>> {
         self.stream().as_ref().map(broadcast::Sender::subscribe)
+    }
+
+    /// Somebody asks for its end here.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody has.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     /// Whether the board will not go on here.

@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::actors::board::Arguments;
 use crate::actors::kernel::{Beginning, Decided};
+use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
 use crate::agent::Agent;
@@ -50,6 +51,8 @@ pub struct Options {
     pub subscription: usize,
     /// When snapshots are taken.
     pub snapshots: SnapshotPolicy,
+    /// Where tests make actors panic.
+    pub(crate) probe: Probe,
 }
 
 /// How a board is made, beside what it is made of. The default is what everybody wants.
@@ -87,6 +90,7 @@ impl Options {
             admission: 64,
             subscription: 1024,
             snapshots: SnapshotPolicy::default(),
+            probe: Probe::default(),
         }
     }
 }
@@ -346,6 +350,7 @@ impl Runtime {
     }
 
     async fn close_board(&self, published: Arc<Published>) {
+        published.close();
         if let Some(supervisor) = published.supervisor().await {
             let (done, closed) = oneshot::channel();
             if supervisor.cast(board::Message::Close(done)).is_ok() {

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::blueprint::{AgentKind, Worker};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::{Interface, Mode};
+use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plans;
 use patchboard_kernel::record::{Body, Cause, Record, Resource};
 use patchboard_kernel::replay;
@@ -29,8 +29,8 @@ const STEPS_MAX: usize = 4_000;
 /// How often another moment is tried where the fault could not be made.
 const TRIES_MAX: u64 = 24;
 
-/// The first call of a language model that errs is one of so many.
-const HITS: u64 = 16;
+/// Which of a worker's calls errs first: one of so many, or the last if there are fewer.
+const HITS: u64 = 4;
 
 /// Boards begin at this time.
 const EPOCH: Timestamp = Timestamp(1_750_000_000_000);
@@ -136,12 +136,20 @@ pub(crate) fn inject(
     corpus: &Corpus,
     plans: &dyn Plans,
 ) -> (Verdict, Vec<Record>) {
-    let mut random = Random::of(seed, &[class as u64, instance]);
-    let hit = u32::try_from(random.below(HITS)).unwrap_or_default();
+    let can_err = |worker: &Worker| match worker.agent {
+        AgentKind::Llm => true,
+        // Programs have contracts, too.
+        AgentKind::Command => class == Class::UnauthorizedWrite,
+        _ => false,
+    };
+    let workers: Vec<&str> = (scenario.blueprint().workers.iter())
+        .filter(|(_, worker)| can_err(worker))
+        .map(|(name, _)| name.as_str())
+        .collect();
     for attempt in 0.. {
-        let random = Random::of(seed, &[class as u64, instance, attempt]);
-        // Runs are short: if this call never came, or had nothing to err about, an earlier one is taken.
-        let hit = if attempt == 0 { hit } else { (u64::from(hit) + attempt) as u32 % HITS as u32 };
+        // Every worker errs as often as any other. Where its call never came, or had nothing to err about, another is taken.
+        let mut random = Random::of(seed, &[class as u64, instance, attempt]);
+        let hit = Hit { worker: *random.pick(&workers), nth: random.below(HITS >> attempt.min(2)) };
         let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
         let mut played = Played::new(class, system, scenario, hit, random, corpus);
         let records = played.run(board, plans);
@@ -152,13 +160,22 @@ pub(crate) fn inject(
     unreachable!("the last try returns")
 }
 
+/// From which call of a worker on something goes wrong.
+#[derive(Clone, Copy)]
+struct Hit<'a> {
+    worker: &'a str,
+    /// How many calls go well before.
+    nth: u64,
+}
+
 /// Plays a board on which one worker errs.
 struct Played<'a> {
     class: Class,
     system: System,
     scenario: &'a dyn Scenario,
-    /// The call of a language model, counted from 0, from which on something goes wrong.
-    hit: u32,
+    hit: Hit<'a>,
+    /// Calls of the worker that is to err.
+    of_worker: u64,
     /// What goes wrong.
     random: Random,
     /// How long answers take.
@@ -186,7 +203,7 @@ impl<'a> Played<'a> {
         class: Class,
         system: System,
         scenario: &'a dyn Scenario,
-        hit: u32,
+        hit: Hit<'a>,
         mut random: Random,
         corpus: &'a Corpus,
     ) -> Self {
@@ -198,6 +215,7 @@ impl<'a> Played<'a> {
             system,
             scenario,
             hit,
+            of_worker: 0,
             pace,
             corpus,
             planted,
@@ -277,10 +295,13 @@ impl<'a> Played<'a> {
     }
 
     /// Whether this call errs.
-    fn errs(&self, nth: u32, call: &Call<'_>) -> bool {
+    fn errs(&mut self, call: &Call<'_>) -> bool {
         if self.faults == 0 {
+            let is_it = call.worker.as_str() == self.hit.worker;
+            let nth = self.of_worker;
+            self.of_worker += u64::from(is_it);
             let is_reached = self.planted.as_ref().is_none_or(|text| call.prompt.user.contains(text.as_str()));
-            return nth >= self.hit && is_reached;
+            return is_it && nth >= self.hit.nth && is_reached;
         }
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
         // Beside a circle, who is woken by something else does its work.
@@ -417,19 +438,17 @@ impl Others for Played<'_> {
         let document = board.state().root().to_value();
         let ops = self.scenario.answer(call.worker.as_str(), woken(&call), &document);
         let seat = call.shown.seat();
-        // Programs have contracts, too.
-        let can_err = seat.worker.agent == AgentKind::Llm || self.class == Class::UnauthorizedWrite;
-        if !can_err {
-            return vec![reply(&call, dialect::reply(Interface::Patch, &ops), 10)];
-        }
-        let nth = self.calls;
-        self.calls += 1;
-        if self.errs(nth, &call)
+        self.calls += u32::from(seat.worker.agent == AgentKind::Llm);
+        if self.errs(&call)
             && let Some(deliveries) = self.err(&call, &ops, &document)
         {
             return deliveries;
         }
-        let after_ms = if std::mem::take(&mut self.is_slow) { 5_000 } else { 100 + self.pace.below(2_000) };
+        let after_ms = match seat.worker.agent {
+            AgentKind::Llm if std::mem::take(&mut self.is_slow) => 5_000,
+            AgentKind::Llm => 100 + self.pace.below(2_000),
+            _ => 10,
+        };
         vec![reply(&call, dialect::reply(seat.interface, &ops), after_ms)]
     }
 }

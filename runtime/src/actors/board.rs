@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::kernel::{self, Beginning, KernelActor};
+use super::probe::Probe;
 use super::{Context, breaker, scheduler, stop, worker};
 use crate::journal::Claim;
 use crate::published::Published;
@@ -20,6 +21,15 @@ pub(crate) enum Message {
     Restart(Beginning),
     /// Let the kernel decide what has reached it, then end.
     Close(oneshot::Sender<()>),
+}
+
+impl Message {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Restart(_) => "restart",
+            Self::Close(_) => "close",
+        }
+    }
 }
 
 pub(crate) struct Arguments {
@@ -58,7 +68,7 @@ impl Actor for BoardSupervisor {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { context, published, blueprint, beginning, claim } = arguments;
         myself.cast(Message::Restart(beginning))?;
-        let failures = Failures { policy: context.options.restarts, recent: VecDeque::new() };
+        let failures = Failures::new(context.options.restarts);
         Ok(State { context, published, blueprint, generation: None, failures, is_melting: false, _claim: claim })
     }
 
@@ -68,6 +78,7 @@ impl Actor for BoardSupervisor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.probe().at("board", message.kind());
         match message {
             Message::Restart(beginning) => {
                 let generation = Generation::start(&myself.get_cell(), state, beginning).await?;
@@ -101,6 +112,7 @@ impl Actor for BoardSupervisor {
             SupervisionEvent::ActorFailed(child, error) => (child, error),
             _ => return Ok(()),
         };
+        state.probe().at("board", "child_ended");
         if state.generation.as_ref().is_some_and(|generation| generation.contains(&child)) {
             state.child_failed(&myself, error).await;
         }
@@ -109,6 +121,10 @@ impl Actor for BoardSupervisor {
 }
 
 impl State {
+    fn probe(&self) -> Probe {
+        self.context.options.probe.of_board(self.published.board())
+    }
+
     async fn child_failed(&mut self, myself: &ActorRef<Message>, error: ActorProcessingErr) {
         self.published.shut();
         if let Some(generation) = self.generation.take() {
@@ -155,14 +171,18 @@ const fn may_pass(cause: &RuntimeError) -> bool {
 }
 
 /// Remembers recent failures.
-struct Failures {
+pub(crate) struct Failures {
     policy: RestartPolicy,
     recent: VecDeque<Instant>,
 }
 
 impl Failures {
+    pub(crate) const fn new(policy: RestartPolicy) -> Self {
+        Self { policy, recent: VecDeque::new() }
+    }
+
     /// How long to wait before the restart after a failure now; none if there were too many.
-    fn next_restart(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn next_restart(&mut self, now: Instant) -> Option<Duration> {
         self.recent.push_back(now);
         while self.recent.front().is_some_and(|failure| now.duration_since(*failure) > self.policy.window) {
             self.recent.pop_front();
@@ -180,6 +200,7 @@ impl Generation {
     async fn start(myself: &ActorCell, state: &State, beginning: Beginning) -> Result<Self, ActorProcessingErr> {
         let context = &state.context;
         let link = || myself.clone();
+        let probe = || context.options.probe.of_board(state.published.board());
         let arguments = (Arc::clone(context), Arc::clone(&state.published));
         let (kernel, _) = Actor::spawn_linked(None, KernelActor, arguments, link()).await?;
         let mut workers = std::collections::BTreeMap::new();
@@ -188,11 +209,12 @@ impl Generation {
                 agent: Arc::clone(&context.options.agent),
                 kernel: kernel.clone(),
                 calls_max: state.blueprint.concurrency as usize,
+                probe: probe(),
             };
             let (worker, _) = Actor::spawn_linked(None, worker::WorkerActor, arguments, link()).await?;
             workers.insert(name.clone(), worker);
         }
-        let arguments = breaker::Arguments { workers: workers.clone() };
+        let arguments = breaker::Arguments { workers: workers.clone(), probe: probe() };
         let (breaker, _) = Actor::spawn_linked(None, breaker::BreakerActor, arguments, link()).await?;
         let mut others: Vec<_> = workers.values().map(ActorRef::get_cell).collect();
         let arguments = scheduler::Arguments {
@@ -201,6 +223,7 @@ impl Generation {
             clock: Arc::clone(&context.options.clock),
             kernel: kernel.clone(),
             workers,
+            probe: probe(),
         };
         let arguments = scheduler::State::new(arguments);
         let (scheduler, _) = Actor::spawn_linked(None, scheduler::SchedulerActor, arguments, link()).await?;
@@ -240,7 +263,7 @@ mod tests {
     #[test]
     fn restarts_are_counted_within_the_window_and_come_slower_each_time() {
         let policy = RestartPolicy { max: 4, window: Duration::from_secs(60), backoff: Duration::from_millis(20) };
-        let mut failures = Failures { policy, recent: VecDeque::new() };
+        let mut failures = Failures::new(policy);
         let start = Instant::now();
         let mut after = |seconds| failures.next_restart(start + Duration::from_secs(seconds)).map(|p| p.as_millis());
         assert_eq!([after(0), after(1), after(2), after(3)], [Some(0), Some(20), Some(40), Some(80)]);

@@ -7,6 +7,7 @@ use patchboard_kernel::board::Effect;
 use patchboard_kernel::id::WorkerName;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use super::probe::Probe;
 use super::{Durable, worker};
 
 pub(crate) enum Message {
@@ -16,29 +17,31 @@ pub(crate) enum Message {
 
 pub(crate) struct Arguments {
     pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
+    pub(crate) probe: Probe,
 }
 
 pub(crate) struct BreakerActor;
 
 impl Actor for BreakerActor {
     type Msg = Message;
-    type State = BTreeMap<WorkerName, ActorRef<worker::Message>>;
+    type State = Arguments;
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<Self::State, ActorProcessingErr> {
-        Ok(arguments.workers)
+        Ok(arguments)
     }
 
     async fn handle(
         &self,
         _: ActorRef<Message>,
         message: Message,
-        workers: &mut Self::State,
+        state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        state.probe.at("breaker", "durable");
         let Message::Durable(durable) = message;
         for (order, effect) in durable.ordered() {
             if let Effect::Cancel { invocation, worker } = effect
-                && let Some(worker) = workers.get(worker)
+                && let Some(worker) = state.workers.get(worker)
             {
                 drop(worker.cast(worker::Message::Withdraw(order, *invocation)));
             }

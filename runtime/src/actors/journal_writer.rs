@@ -32,6 +32,7 @@ impl Actor for JournalWriter {
         message: Message,
         context: &mut Arc<Context>,
     ) -> Result<(), ActorProcessingErr> {
+        context.options.probe.at("journal_writer", "flush");
         match message {
             // Most that queue find a transaction under way that is followed by theirs.
             Message::Flush if context.journal.has_queued() => {

@@ -14,6 +14,7 @@ use patchboard_kernel::record::Ended;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::probe::Probe;
 use super::{Context, Durable, breaker, scheduler};
 use crate::journal::{Batch, Head, Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
@@ -33,6 +34,18 @@ pub(crate) enum Message {
     Taken(Result<Taken, JournalError>),
     /// What is not needed any more of earlier snapshots is removed, or could not be.
     Swept(Result<Swept, JournalError>),
+}
+
+impl Message {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Begin { .. } => "begin",
+            Self::Decide { .. } => "decide",
+            Self::Turn(_) => "turn",
+            Self::Taken(_) => "taken",
+            Self::Swept(_) => "swept",
+        }
+    }
 }
 
 /// Where the board comes from.
@@ -63,6 +76,7 @@ pub(crate) struct Decided {
 }
 
 pub(crate) struct State {
+    probe: Probe,
     context: Arc<Context>,
     published: Arc<Published>,
     running: Option<Running>,
@@ -87,7 +101,8 @@ impl Actor for KernelActor {
         _: ActorRef<Message>,
         (context, published): (Arc<Context>, Arc<Published>),
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { context, published, running: None })
+        let probe = context.options.probe.of_board(published.board());
+        Ok(State { probe, context, published, running: None })
     }
 
     async fn handle(
@@ -96,6 +111,7 @@ impl Actor for KernelActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.probe.at("kernel", message.kind());
         let mut turn = None;
         match message {
             Message::Begin { beginning, scheduler, breaker } => state.begin(beginning, scheduler, breaker).await?,

@@ -22,6 +22,7 @@ pub(crate) mod board;
 pub(crate) mod breaker;
 pub(crate) mod journal_writer;
 pub(crate) mod kernel;
+pub(crate) mod probe;
 pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;

@@ -1,11 +1,20 @@
 //! Supervises the journal writer and the boards. No fault of one of them reaches another.
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
+use patchboard_kernel::blueprint::Blueprint;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
+use tokio::time::Instant;
+
+use super::board::Failures;
 use super::journal_writer::{self, JournalWriter};
+use super::kernel::Beginning;
 use super::{Context, board};
 use crate::published::{Boards, Published};
 use crate::runtime::RuntimeError;
@@ -13,6 +22,32 @@ use crate::runtime::RuntimeError;
 pub(crate) enum Message {
     /// Start the actors of a board. What becomes of it is published.
     Open(Box<board::Arguments>),
+    /// Start those of a board whose supervisor has failed once more.
+    Reopen(Box<Kept>),
+}
+
+impl Message {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Reopen(_) => "reopen",
+        }
+    }
+
+    /// The board it is about.
+    fn published(&self) -> Arc<Published> {
+        match self {
+            Self::Open(arguments) => Arc::clone(&arguments.published),
+            Self::Reopen(kept) => Arc::clone(&kept.published),
+        }
+    }
+}
+
+/// What is known of a board beside its supervisor.
+pub(crate) struct Kept {
+    published: Arc<Published>,
+    blueprint: Arc<Blueprint>,
+    failures: Failures,
 }
 
 /// Where the journal writer can be reached; empty while it is being replaced.
@@ -28,7 +63,7 @@ pub(crate) struct State {
     context: Arc<Context>,
     boards: Arc<Boards>,
     writer: WriterSlot,
-    supervisors: HashMap<ActorId, Arc<Published>>,
+    supervisors: HashMap<ActorId, Kept>,
 }
 
 pub(crate) struct Root;
@@ -51,18 +86,10 @@ impl Actor for Root {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        match message {
-            Message::Open(arguments) => {
-                let published = Arc::clone(&arguments.published);
-                let spawned = Actor::spawn_linked(None, board::BoardSupervisor, *arguments, myself.get_cell()).await;
-                match spawned {
-                    Ok((supervisor, _)) => {
-                        published.supervised_by(supervisor.clone());
-                        state.supervisors.insert(supervisor.get_id(), published);
-                    }
-                    Err(error) => state.board_ended(&published, &error.to_string()),
-                }
-            }
+        let published = message.published();
+        // With the root everything would end: what a message costs is at most its own board.
+        if let Err(reason) = guarded(state.take(&myself, message)).await {
+            state.board_ended(&published, &reason);
         }
         Ok(())
     }
@@ -81,17 +108,30 @@ impl Actor for Root {
             SupervisionEvent::ActorFailed(child, error) => (child, false, error.to_string()),
             _ => return Ok(()),
         };
-        if let Some(published) = state.supervisors.remove(&child.get_id()) {
-            state.board_ended(&published, &reason);
-            return Ok(());
+        // Who has ended must not be forgotten: what has panicked is tried once more.
+        let mut ended = guarded(state.child_ended(&myself, child.get_id(), orderly, &reason)).await;
+        if ended.is_err() {
+            ended = guarded(state.child_ended(&myself, child.get_id(), orderly, &reason)).await;
         }
-        let is_writer = state.writer.load().as_ref().is_some_and(|writer| writer.get_id() == child.get_id());
-        if is_writer && !orderly {
-            tracing::error!(reason, "the journal writer failed and is replaced");
-            state.start_writer(myself.get_cell()).await?;
-        }
-        Ok(())
+        ended.unwrap_or_else(|reason| Err(reason.into()))
     }
+}
+
+/// What comes of some work, or what it panicked with.
+async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    let polled = poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        match polled {
+            Ok(polled) => polled.map(Ok),
+            Err(panicked) => {
+                let text = panicked.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
+                Poll::Ready(Err(format!("a panic: {}", text.unwrap_or("without a text"))))
+            }
+        }
+    });
+    polled.await
 }
 
 impl State {
@@ -100,6 +140,79 @@ impl State {
         self.writer.store(Some(Arc::new(writer.clone())));
         // Whatever was queued while there was no writer.
         Ok(writer.cast(journal_writer::Message::Flush)?)
+    }
+
+    async fn take(&mut self, myself: &ActorRef<Message>, message: Message) {
+        self.context.options.probe.at("root", message.kind());
+        match message {
+            Message::Open(arguments) => {
+                let (published, blueprint) = (Arc::clone(&arguments.published), Arc::clone(&arguments.blueprint));
+                let failures = Failures::new(self.context.options.restarts);
+                self.open(myself, Kept { published, blueprint, failures }, *arguments).await;
+            }
+            Message::Reopen(kept) => {
+                // The one before has given its claim up with all else that it had.
+                match self.context.journal.journal().claim(kept.published.board(), false) {
+                    Ok(claim) => {
+                        let arguments = board::Arguments {
+                            context: Arc::clone(&self.context),
+                            published: Arc::clone(&kept.published),
+                            blueprint: Arc::clone(&kept.blueprint),
+                            beginning: Beginning::Recover { is_held: false },
+                            claim,
+                        };
+                        self.open(myself, *kept, arguments).await;
+                    }
+                    Err(error) => self.supervisor_failed(myself, *kept, &error.to_string()),
+                }
+            }
+        }
+    }
+
+    async fn child_ended(
+        &mut self,
+        myself: &ActorRef<Message>,
+        child: ActorId,
+        orderly: bool,
+        reason: &str,
+    ) -> Result<(), ActorProcessingErr> {
+        self.context.options.probe.at("root", "child_ended");
+        if let Some(kept) = self.supervisors.remove(&child) {
+            match orderly {
+                true => self.board_ended(&kept.published, reason),
+                false => self.supervisor_failed(myself, kept, reason),
+            }
+            return Ok(());
+        }
+        let is_writer = self.writer.load().as_ref().is_some_and(|writer| writer.get_id() == child);
+        if is_writer && !orderly {
+            tracing::error!(reason, "the journal writer failed and is replaced");
+            self.start_writer(myself.get_cell()).await?;
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, myself: &ActorRef<Message>, kept: Kept, arguments: board::Arguments) {
+        let spawned = Actor::spawn_linked(None, board::BoardSupervisor, arguments, myself.get_cell()).await;
+        match spawned {
+            Ok((supervisor, _)) => {
+                kept.published.supervised_by(supervisor.clone());
+                self.supervisors.insert(supervisor.get_id(), kept);
+            }
+            Err(error) => self.board_ended(&kept.published, &error.to_string()),
+        }
+    }
+
+    /// A board's supervisor has failed, which takes a bug. Its board goes on under another, unless that happens too often
+    /// or the board is over anyway.
+    fn supervisor_failed(&self, myself: &ActorRef<Message>, mut kept: Kept, reason: &str) {
+        let board = kept.published.board().clone();
+        let is_over = kept.published.is_gone() || kept.published.is_closing();
+        let pause = if is_over { None } else { kept.failures.next_restart(Instant::now()) };
+        let Some(pause) = pause else { return self.board_ended(&kept.published, reason) };
+        tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
+        kept.published.shut();
+        drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
     }
 
     /// A board's supervisor has ended. It says why itself, unless it failed.

@@ -10,6 +10,7 @@ use patchboard_kernel::id::{BoardId, Timestamp, Token, WorkerName};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
+use super::probe::Probe;
 use super::{Durable, kernel, worker};
 use crate::agent::Call;
 use crate::clock::Clock;
@@ -25,9 +26,11 @@ pub(crate) struct Arguments<'a> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) kernel: ActorRef<kernel::Message>,
     pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
+    pub(crate) probe: Probe,
 }
 
 pub(crate) struct State {
+    probe: Probe,
     board: BoardId,
     clock: Arc<dyn Clock>,
     kernel: ActorRef<kernel::Message>,
@@ -67,6 +70,7 @@ impl Actor for SchedulerActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.probe.at("scheduler", "durable");
         match message {
             Message::Durable(durable) => state.deliver(&durable),
         }
@@ -76,14 +80,14 @@ impl Actor for SchedulerActor {
 
 impl State {
     pub(crate) fn new(arguments: Arguments<'_>) -> Self {
-        let Arguments { board, blueprint, clock, kernel, workers } = arguments;
+        let Arguments { board, blueprint, clock, kernel, workers, probe } = arguments;
         let seat = |(name, actor): (WorkerName, ActorRef<worker::Message>)| {
             let model = blueprint.workers.get(&name)?.model.as_deref().unwrap_or("default");
             let model = blueprint.models.get(model).cloned();
             Some((name, Seat { model, actor }))
         };
         let seats = workers.into_iter().filter_map(seat).collect();
-        Self { board, clock, kernel, seats, alarm: None }
+        Self { probe, board, clock, kernel, seats, alarm: None }
     }
 
     fn deliver(&mut self, durable: &Durable) {

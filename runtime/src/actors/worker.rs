@@ -13,6 +13,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use super::probe::Probe;
 use super::{Order, kernel};
 use crate::agent::{Agent, Answer, Call, Failure, Reply};
 
@@ -25,13 +26,25 @@ pub(crate) enum Message {
     Answered(Order, Box<Call>, Answer),
 }
 
+impl Message {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Call(..) => "call",
+            Self::Withdraw(..) => "withdraw",
+            Self::Answered(..) => "answered",
+        }
+    }
+}
+
 pub(crate) struct Arguments {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) kernel: ActorRef<kernel::Message>,
     pub(crate) calls_max: usize,
+    pub(crate) probe: Probe,
 }
 
 pub(crate) struct State {
+    probe: Probe,
     agent: Arc<dyn Agent>,
     kernel: ActorRef<kernel::Message>,
     places: Arc<Semaphore>,
@@ -62,9 +75,9 @@ impl Actor for WorkerActor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { agent, kernel, calls_max } = arguments;
+        let Arguments { agent, kernel, calls_max, probe } = arguments;
         let places = Arc::new(Semaphore::new(calls_max.max(1)));
-        Ok(State { agent, kernel, places, running: BTreeMap::new(), early: BTreeMap::new() })
+        Ok(State { probe, agent, kernel, places, running: BTreeMap::new(), early: BTreeMap::new() })
     }
 
     async fn handle(
@@ -73,6 +86,7 @@ impl Actor for WorkerActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.probe.at("worker", message.kind());
         match message {
             Message::Call(order, call) => state.call(&myself, order, call),
             Message::Withdraw(order, invocation) => state.withdraw(order, invocation),

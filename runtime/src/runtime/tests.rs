@@ -5,6 +5,7 @@ mod faults;
 mod flow;
 mod ownership;
 mod snapshots;
+mod supervision;
 
 use std::path::Path;
 use std::pin::Pin;

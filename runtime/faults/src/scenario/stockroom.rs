@@ -162,6 +162,8 @@ impl Scenario for Stockroom {
             "receiver" => vec![
                 report,
                 add("/bookings/-", 1),
+                // A value that its grant does not allow.
+                add("/orders/-", json!({"number": 1, "item": "crown", "status": "booked"})),
                 replace("/request/stock/0/count", 900),
                 json!({"op": "remove", "path": "/request/orders/0"}),
             ],

@@ -95,7 +95,7 @@ fn withdraw(seq: u64, invocation: u64) -> Message {
 async fn answered(messages: Vec<Message>) -> Vec<(u64, u32)> {
     let (heard, mut answers) = mpsc::unbounded_channel();
     let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments = Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2 };
+    let arguments = Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: Probe::default() };
     let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
     for message in messages {
         worker.cast(message).expect("sent");
@@ -129,7 +129,7 @@ async fn no_more_calls_run_at_once_than_may() {
     let start = tokio::time::Instant::now();
     let (heard, mut answers) = mpsc::unbounded_channel();
     let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
-    let arguments = Arguments { agent: Arc::new(Slow), kernel, calls_max: 2 };
+    let arguments = Arguments { agent: Arc::new(Slow), kernel, calls_max: 2, probe: Probe::default() };
     let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
     for number in 1..=6 {
         worker.cast(call(number, number, 1)).expect("sent");
