@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, export, faults, kernel, log, replay, resume, run, signal, state, verify,
-    view, why,
+    answer, architect, boards, check, cost, denials, export, faults, kernel, log, replay, resume, run, signal, state,
+    verify, view, why,
 };
 use crate::output::Format;
 
@@ -84,6 +84,7 @@ pub(crate) enum Command {
     View(view::Arguments),
     Why(why::Arguments),
     Cost(cost::Arguments),
+    Denials(denials::Arguments),
     Replay(replay::Arguments),
     Verify(verify::Arguments),
     Export(export::Arguments),

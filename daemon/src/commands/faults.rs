@@ -14,6 +14,7 @@ use patchboard_faults::injection::{System, Verdict};
 use patchboard_faults::stats::Share;
 use serde_json::{Value, json};
 
+use crate::commands::denials;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, table};
 
@@ -127,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         output.json(&summary(&report, &campaign, &shortcomings))?;
     } else {
         output.line(&rates(&report, &campaign))?;
-        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", denials(&report)))?;
+        output.line(&format!("\nWhat PatchBoard refused:\n\n{}", refusals(&report)))?;
     }
     if shortcomings.is_empty() {
         return Ok(Exit::Done);
@@ -174,16 +175,11 @@ fn rates(report: &Report, campaign: &Campaign) -> String {
 }
 
 /// What was refused, by worker and stage.
-fn denials(report: &Report) -> String {
+fn refusals(report: &Report) -> String {
     let all = report.denials.iter().flat_map(|(blueprint, denials)| denials.iter().map(move |one| (blueprint, one)));
     let rows = all.map(|(blueprint, one)| {
-        [
-            (*blueprint).to_owned(),
-            one.worker.to_string(),
-            one.stage.to_string(),
-            one.code.to_string(),
-            one.count.to_string(),
-        ]
+        let [worker, stage, code, times] = denials::row(one);
+        [(*blueprint).to_owned(), worker, stage, code, times]
     });
     table(["BLUEPRINT", "WORKER", "STAGE", "CODE", "TIMES"], rows)
 }

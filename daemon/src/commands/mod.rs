@@ -5,6 +5,7 @@ pub(crate) mod architect;
 pub(crate) mod boards;
 pub(crate) mod check;
 pub(crate) mod cost;
+pub(crate) mod denials;
 pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod kernel;

@@ -1,0 +1,50 @@
+//! `patchboard denials`: what was refused on a board, counted.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::denials::{Denial, Denials};
+use serde_json::json;
+
+use crate::archive::Archive;
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Outcome};
+use crate::output::{Output, table};
+
+/// Count what was refused on a board, by worker, stage and code
+///
+/// The stages are those of validation, in their order: syntax, authorization (the worker's contract), freshness (what has
+/// changed under it), application, schema, invariant. The code is that of the first violation; `patchboard log --rejected`
+/// has each with its reasons.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard denials last
+  patchboard denials last --output json | jq 'map(select(.stage == \"authorization\"))'")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let archive = Archive::open(data_dir)?;
+    let summary = archive.find(&arguments.board.board)?;
+    let denials = Denials::of(&archive.records(&summary.id)?);
+    if output.is_json() {
+        output.json(&json!(denials.iter().collect::<Vec<_>>()))?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<_> = denials.iter().map(row).collect();
+    if rows.is_empty() {
+        output.note("nothing was refused");
+        return Ok(Exit::Done);
+    }
+    output.line(&table(["WORKER", "STAGE", "CODE", "TIMES"], rows))?;
+    Ok(Exit::Done)
+}
+
+/// The cells of a line.
+pub(crate) fn row(denial: Denial) -> [String; 4] {
+    let Denial { worker, stage, code, count } = denial;
+    [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
+}
