@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -24,6 +25,8 @@ pub(crate) enum Message {
     Open(Box<board::Arguments>),
     /// Start those of a board whose supervisor has failed once more.
     Reopen(Box<Kept>),
+    /// Start another journal writer in the place of one that has failed.
+    ReplaceWriter,
 }
 
 impl Message {
@@ -31,14 +34,16 @@ impl Message {
         match self {
             Self::Open(_) => "open",
             Self::Reopen(_) => "reopen",
+            Self::ReplaceWriter => "replace_writer",
         }
     }
 
-    /// The board it is about.
-    fn published(&self) -> Arc<Published> {
+    /// The board it is about, if it is about one.
+    fn published(&self) -> Option<Arc<Published>> {
         match self {
-            Self::Open(arguments) => Arc::clone(&arguments.published),
-            Self::Reopen(kept) => Arc::clone(&kept.published),
+            Self::Open(arguments) => Some(Arc::clone(&arguments.published)),
+            Self::Reopen(kept) => Some(Arc::clone(&kept.published)),
+            Self::ReplaceWriter => None,
         }
     }
 }
@@ -63,8 +68,12 @@ pub(crate) struct State {
     context: Arc<Context>,
     boards: Arc<Boards>,
     writer: WriterSlot,
+    writer_failures: Failures,
     supervisors: HashMap<ActorId, Kept>,
 }
+
+/// How long boards wait for another journal writer when many have failed.
+const WRITER_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct Root;
 
@@ -75,7 +84,8 @@ impl Actor for Root {
 
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { context, boards, writer } = arguments;
-        let state = State { context, boards, writer, supervisors: HashMap::new() };
+        let writer_failures = Failures::new(context.options.restarts);
+        let state = State { context, boards, writer, writer_failures, supervisors: HashMap::new() };
         state.start_writer(myself.get_cell()).await?;
         Ok(state)
     }
@@ -89,7 +99,10 @@ impl Actor for Root {
         let published = message.published();
         // With the root everything would end: what a message costs is at most its own board.
         if let Err(reason) = guarded(state.take(&myself, message)).await {
-            state.board_ended(&published, &reason);
+            match published {
+                Some(published) => state.board_ended(&published, &reason),
+                None => state.writer_failed(&myself, &reason),
+            }
         }
         Ok(())
     }
@@ -109,11 +122,11 @@ impl Actor for Root {
             _ => return Ok(()),
         };
         // Who has ended must not be forgotten: what has panicked is tried once more.
-        let mut ended = guarded(state.child_ended(&myself, child.get_id(), orderly, &reason)).await;
+        let mut ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
         if ended.is_err() {
-            ended = guarded(state.child_ended(&myself, child.get_id(), orderly, &reason)).await;
+            ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
         }
-        ended.unwrap_or_else(|reason| Err(reason.into()))
+        Ok(ended?)
     }
 }
 
@@ -166,30 +179,27 @@ impl State {
                     Err(error) => self.supervisor_failed(myself, *kept, &error.to_string()),
                 }
             }
+            Message::ReplaceWriter => {
+                if let Err(error) = self.start_writer(myself.get_cell()).await {
+                    self.writer_failed(myself, &error.to_string());
+                }
+            }
         }
     }
 
-    async fn child_ended(
-        &mut self,
-        myself: &ActorRef<Message>,
-        child: ActorId,
-        orderly: bool,
-        reason: &str,
-    ) -> Result<(), ActorProcessingErr> {
+    fn child_ended(&mut self, myself: &ActorRef<Message>, child: ActorId, orderly: bool, reason: &str) {
         self.context.options.probe.at("root", "child_ended");
         if let Some(kept) = self.supervisors.remove(&child) {
             match orderly {
                 true => self.board_ended(&kept.published, reason),
                 false => self.supervisor_failed(myself, kept, reason),
             }
-            return Ok(());
+            return;
         }
         let is_writer = self.writer.load().as_ref().is_some_and(|writer| writer.get_id() == child);
         if is_writer && !orderly {
-            tracing::error!(reason, "the journal writer failed and is replaced");
-            self.start_writer(myself.get_cell()).await?;
+            self.writer_failed(myself, reason);
         }
-        Ok(())
     }
 
     async fn open(&mut self, myself: &ActorRef<Message>, kept: Kept, arguments: board::Arguments) {
@@ -213,6 +223,17 @@ impl State {
         tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
         kept.published.shut();
         drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
+    }
+
+    /// The journal writer has failed, which takes a bug. Another one begins with what is queued; if that happens too
+    /// often, whoever has queued is told instead, so that no board waits for ever.
+    fn writer_failed(&mut self, myself: &ActorRef<Message>, reason: &str) {
+        tracing::error!(reason, "the journal writer failed and is replaced");
+        let pause = self.writer_failures.next_restart(Instant::now()).unwrap_or_else(|| {
+            self.context.journal.refuse_queued(reason);
+            WRITER_PAUSE_MAX
+        });
+        drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || Message::ReplaceWriter));
     }
 
     /// A board's supervisor has ended. It says why itself, unless it failed.

@@ -156,6 +156,14 @@ impl GroupCommit {
         }
     }
 
+    /// Tells whoever has queued something that it will not be appended.
+    pub(crate) fn refuse_queued(&self, reason: &str) {
+        let refused = self.queue().split_off(0);
+        for waiting in refused {
+            drop(waiting.answer.send(Err(JournalError::Io(format!("the journal writer fails: {reason}")))));
+        }
+    }
+
     /// The next batches for one commit, in the order they came. What nobody waits for any more is dropped: its board may
     /// have another owner by now.
     fn take_group(&self) -> (Vec<Batch>, Vec<oneshot::Sender<Result<Head, JournalError>>>) {

@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
-use patchboard_kernel::record::Cause;
+use patchboard_kernel::breaker::Change;
+use patchboard_kernel::record::{Body, Cause};
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::actors::probe::Probe;
@@ -187,4 +190,90 @@ async fn an_actor_that_always_panics_ends_its_board_and_no_other() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let (reached, is_broken) = (Reached::default(), Arc::new(AtomicBool::new(false)));
+    let strikes = Arc::clone(&is_broken);
+    let probe =
+        probe(&reached, move |_, site, _| site == ("journal_writer", "flush") && strikes.load(Ordering::SeqCst));
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&gate);
+    let agent = agent(move |_| {
+        let gate = Arc::clone(&waiting);
+        Box::pin(async move {
+            let _open = gate.acquire().await;
+            replies(STEP).await
+        })
+    });
+    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, agent)).await.expect("started");
+    // Two that append by turns are not alone, and leave it to the writer.
+    let boards = [create(&runtime, steps(200)).await, create(&runtime, steps(200)).await];
+    is_broken.store(true, Ordering::SeqCst);
+    gate.add_permits(10);
+    let mut given_up = 0;
+    for board in &boards {
+        // It stops as it is on the disk, like one whose disk is full.
+        if let Err(error) = board.ended().await {
+            assert_eq!(error.code(), "journal_io", "{error}");
+            given_up += 1;
+        }
+    }
+    assert!(given_up > 0, "nobody needed the writer");
+    let panics = reached.lock().expect("not poisoned")[&("journal_writer", "flush")];
+    assert!((1..100).contains(&panics), "{panics} times");
+    is_broken.store(false, Ordering::SeqCst);
+    for board in boards {
+        let board = board.id().clone();
+        match runtime.resume(&board).await {
+            Ok(resumed) => assert_eq!(resumed.ended().await.expect("ended").end, End::Done),
+            Err(error) => assert_eq!(error.code(), "over", "{error}"),
+        }
+    }
+    runtime.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_always_panics_stops_its_branch_and_nothing_else() {
+    let panicking = || {
+        agent(|call| {
+            assert!(call.seat().role != "panic", "always");
+            replies(STEP)
+        })
+    };
+    let run = async |is_bad: bool| {
+        let dir = dir();
+        let journal = sqlite(dir.path());
+        let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(Probe::default(), panicking()) };
+        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let good = create(&runtime, steps(10)).await;
+        let mut blueprint = steps(10);
+        let mut bad = blueprint.workers["walker"].clone();
+        bad.role = if is_bad { "panic" } else { "" }.to_owned();
+        bad.writes.clear();
+        blueprint.workers.insert("bad".into(), bad);
+        let mut rule = blueprint.rules[1].clone();
+        rule.name = "wake-the-bad-one".into();
+        rule.run = "bad".into();
+        blueprint.rules.push(rule);
+        let other = create(&runtime, blueprint).await;
+        assert_eq!(good.ended().await.expect("ended").end, End::Done);
+        assert_eq!(other.ended().await.expect("ended").end, End::Done);
+        runtime.shutdown().await;
+        (records(&journal, good.id()), assert_sound(&journal, other.id()))
+    };
+    let (alone, _) = run(false).await;
+    let (beside, bad) = run(true).await;
+    assert_eq!(beside, alone);
+    let moved = bad.iter().filter_map(|record| match record.body() {
+        Ok(Body::Breaker(moved)) => Some((moved.worker.to_string(), moved.change)),
+        _ => None,
+    });
+    let moved: Vec<_> = moved.collect();
+    assert_eq!(moved.first(), Some(&("bad".to_owned(), Change::Opened)), "{moved:?}");
+    assert!(moved.iter().all(|(worker, _)| worker == "bad"), "{moved:?}");
+    assert_eq!(count(&bad, Kind::Epoch), 0, "no actor was restarted");
 }
