@@ -261,6 +261,7 @@ const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Rejections => "too many rejections in a row",
         Reason::NoOps => "too many proposals in a row that changed nothing",
+        Reason::Crashes => "its agent crashed in too many invocations in a row",
         Reason::Cycles => "it keeps returning to earlier values",
         Reason::Budget => "a budget is used up",
         Reason::Cooldown => "the cooldown is over",

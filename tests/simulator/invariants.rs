@@ -155,7 +155,7 @@ fn check_document(seed: u64, document: &Value, has_contracts: bool) {
         assert!(note.as_str().is_some_and(|note| note.chars().count() <= 40), "SEED={seed}: a bad note {note}");
     }
     let tasks = document["tasks"].as_array().expect("tasks is an array");
-    assert!(tasks.len() <= 5, "SEED={seed}: too many tasks");
+    assert!(tasks.len() <= super::world::TASKS_MAX, "SEED={seed}: too many tasks");
     for task in tasks {
         assert_eq!(task.as_object().map(serde_json::Map::len), Some(3), "SEED={seed}: a bad task {task}");
         assert!(task["title"].is_string(), "SEED={seed}: a bad title {task}");

@@ -20,6 +20,9 @@ use self::circuit::Circuit;
 use self::proposals::{Basis, Expected};
 use self::schedule::Schedule;
 
+/// How often more is shown for one trigger.
+const ROUNDS_MAX: u32 = 3;
+
 /// A rule, or none where a breaker woke the worker; and the worker.
 type Branch = (Option<String>, String);
 
@@ -35,6 +38,8 @@ pub(super) struct Model {
     /// Attempts that are under way.
     open: BTreeMap<InvocationId, Open>,
     branches: BTreeMap<InvocationId, Branch>,
+    /// How often those before an invocation have asked to be shown more.
+    rounds: BTreeMap<InvocationId, u32>,
     /// What waits for a person, by the record that asks.
     asked: BTreeMap<Seq, InvocationId>,
     circuit: Circuit,
@@ -63,6 +68,7 @@ impl Model {
             documents: vec![board.state().root().to_value()],
             open: BTreeMap::new(),
             branches: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             asked: BTreeMap::new(),
             circuit: Circuit::new(seed, &blueprint["circuit"]),
             schedule: Schedule::new(seed),
@@ -107,7 +113,8 @@ impl Model {
                     return;
                 };
                 assert!(!is_late, "SEED={seed}: an answer came too late that was waited for");
-                Some(Basis { versions: &self.documents[open.base..], reads: &open.reads })
+                let may_ask = self.rounds.get(invocation).is_none_or(|rounds| *rounds < ROUNDS_MAX);
+                Some(Basis { versions: &self.documents[open.base..], reads: &open.reads, may_ask })
             }
             // What was remembered of its token, or the end of the board, decides.
             From::Direct { .. } if is_late || matches!(outcome, Outcome::Duplicate(_)) => return,
@@ -124,8 +131,7 @@ impl Model {
         let is_kept = |stages: &[Stage]| !stages.contains(&Stage::Syntax) && !stages.contains(&Stage::Authorization);
         let comes_that_far = match expected {
             Expected::Refusal(stages) => is_kept(stages),
-            Expected::NoOp | Expected::Commit(_) | Expected::Question => true,
-            Expected::More => false,
+            Expected::NoOp | Expected::Commit(_) | Expected::Question | Expected::More => true,
         };
         if let Outcome::Rejected { rejection, .. } = outcome
             && comes_that_far
@@ -154,11 +160,16 @@ impl Model {
                 let branch = (scheduled.rule.as_ref().map(ToString::to_string), scheduled.worker.to_string());
                 self.schedule.queued(scheduled.invocation, &branch);
                 self.branches.insert(scheduled.invocation, branch);
+                if let Some(before) = scheduled.follows {
+                    let rounds = self.rounds.get(&before).map_or(1, |rounds| rounds + 1);
+                    assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
+                    self.rounds.insert(scheduled.invocation, rounds);
+                }
             }
             Body::Invoked(invoked) => {
                 let branch = &self.branches[&invoked.invocation];
                 self.schedule.called(invoked.invocation, branch);
-                self.circuit.called(branch);
+                self.circuit.called(branch, invoked.attempt == 1);
                 let base = usize::try_from(invoked.base.0).expect("few versions");
                 assert_eq!(
                     base + 1,
@@ -171,11 +182,16 @@ impl Model {
                 assert!(before.is_none(), "SEED={seed}: two attempts of one invocation at once");
             }
             Body::Committed(committed) => {
+                let before = without_messages(self.now().clone());
                 self.documents.push(board.state().root().to_value());
                 let branch = self.close(&committed.by);
-                let written = proposals::written(&committed.patch);
-                let now = self.documents.last().expect("it was pushed").clone();
-                self.circuit.committed(branch.as_ref(), &written, &now);
+                let now = self.now().clone();
+                // A message that sets nothing is committed, and is nothing done.
+                if without_messages(now.clone()) == before {
+                    self.circuit.changed_nothing(branch.as_ref());
+                } else {
+                    self.circuit.committed(branch.as_ref(), &proposals::written(&committed.patch), &now);
+                }
                 self.schedule.committed(&committed.patch, committed.expand.is_empty(), branch.as_ref());
             }
             Body::NoOp(no_op) => {
@@ -184,8 +200,8 @@ impl Model {
                 self.schedule.completed(branch.as_ref());
             }
             Body::Expanded(expanded) => {
-                self.close(&expanded.by);
-                self.circuit.decided();
+                let branch = self.close(&expanded.by);
+                self.circuit.decided(branch.as_ref());
             }
             Body::Rejected(rejected) => {
                 let branch = self.close(&rejected.by);
@@ -193,7 +209,7 @@ impl Model {
             }
             Body::Failed(failed) => {
                 let branch = self.close(&failed.by);
-                self.circuit.failed(branch.as_ref(), failed.is_final);
+                self.circuit.failed(branch.as_ref(), failed.code, failed.is_final);
             }
             Body::Approval(approval) => {
                 let attempt = approval.by.attempt.as_ref();
@@ -201,7 +217,8 @@ impl Model {
                     open.waits = true;
                 }
                 self.asked.extend(attempt.map(|attempt| (seq, attempt.invocation)));
-                self.circuit.decided();
+                let branch = attempt.and_then(|attempt| self.branches.get(&attempt.invocation));
+                self.circuit.decided(branch);
             }
             Body::Breaker(moved) => {
                 let branch = (moved.rule.as_ref().map(ToString::to_string), moved.worker.to_string());
@@ -234,4 +251,10 @@ impl Model {
         assert!(open.is_some(), "SEED={}: an outcome of an attempt that is not under way", self.seed);
         self.branches.get(&attempt.invocation).cloned()
     }
+}
+
+/// What is not written by the runtime itself.
+fn without_messages(mut document: Value) -> Value {
+    document.as_object_mut().map(|members| members.remove("$messages"));
+    document
 }

@@ -18,7 +18,7 @@ fn every_planted_bug_is_found() {
         let line: String = line.chars().take(160).collect();
         eprintln!("{bug:?}: board {}, {} of {} inputs: {line}", failure.seed, failure.shortest.len(), failure.of);
         // What it comes down to is little, and it is the bug that is found: without it all is well.
-        assert!(failure.shortest.len() <= failure.of.min(40), "{}", failure.told());
+        assert!(failure.shortest.len() <= failure.of.min(50), "{}", failure.told());
         assert!(simulate(failure.seed, false).is_ok(), "{bug:?}: board {} fails without it", failure.seed);
     }
 }

@@ -77,8 +77,8 @@ pub(super) fn simulate(seed: u64, trace: bool) -> Result<Simulation, Failure> {
 fn shortest(seed: u64, mut events: Vec<Event>) -> Vec<Event> {
     let mut runs = 0;
     let mut chunk = events.len() / 2;
-    while chunk > 0 {
-        let mut at = 0;
+    while chunk > 0 && runs < RUNS_MAX {
+        let (mut at, before) = (0, events.len());
         while at < events.len() && runs < RUNS_MAX {
             let mut fewer = events.clone();
             fewer.drain(at..events.len().min(at + chunk));
@@ -89,7 +89,10 @@ fn shortest(seed: u64, mut events: Vec<Event>) -> Vec<Event> {
                 at += chunk;
             }
         }
-        chunk /= 2;
+        // What could not go may go once others have gone.
+        if chunk > 1 || events.len() == before {
+            chunk /= 2;
+        }
     }
     events
 }

@@ -22,6 +22,9 @@ use super::stored::Stored;
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 600;
 
+/// Tasks there may be.
+pub(super) const TASKS_MAX: usize = 9;
+
 pub(super) struct Simulation {
     seed: u64,
     world: World,
@@ -34,6 +37,8 @@ pub(super) struct Simulation {
 /// Whoever answers, and checks what happens.
 struct Workers {
     random: Random,
+    /// Whether they mean well: they err seldom, and do what is to be done next.
+    is_careful: bool,
     trace: bool,
     /// None while the board is being made.
     invariants: Option<Invariants>,
@@ -86,7 +91,7 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
                     "notes": {"type": "array", "items": {"type": "string", "maxLength": 40}},
                     "tasks": {
                         "type": "array",
-                        "maxItems": 5,
+                        "maxItems": TASKS_MAX,
                         "items": {
                             "type": "object",
                             "required": ["title", "status", "checked"],
@@ -121,15 +126,16 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
             {"name": "checked-means-done", "for": "/tasks/*", "expr": "!self.checked || self.status == 'done'"},
             {"name": "titles-stay", "expr": "size(state.tasks) >= size(before.tasks)"},
         ],
-        "done": {"when": "size(state.tasks) >= 3 && state.tasks.all(t, t.checked)"},
+        "done": {"when": format!("size(state.tasks) >= {} && state.tasks.all(t, t.checked)", 3 + random.below(6))},
         "circuit": {
             "rejections": {"limit": 3, "then": random.pick(&actions)},
             "no_ops": {"limit": 2, "then": random.pick(&actions)},
+            "crashes": {"limit": 1 + random.below(2), "then": random.pick(&actions)},
             "cycles": {"window": 8, "repeats": 2, "then": random.pick(&actions)},
             "budget": {"then": random.pick(&actions)},
             "cooldown": 2 + random.below(6),
         },
-        "limits": {"commits": 10 + random.below(30), "tokens": 5_000 + random.below(60_000), "wall": "5m"},
+        "limits": {"commits": 10 + random.below(40), "tokens": 5_000 + random.below(60_000), "wall": "5m"},
         "concurrency": 1 + random.below(4),
     });
     serde_json::from_value(value).expect("the simulated blueprint is one")
@@ -169,7 +175,9 @@ fn begun(seed: u64) -> (Genesis, Random) {
 impl Simulation {
     pub(super) fn new(seed: u64, trace: bool, history: History) -> Self {
         let (genesis, random) = begun(seed);
-        let mut workers = Workers { random, trace, invariants: None, model: None, seed, history };
+        // Drawn apart, like the mode.
+        let is_careful = Random::new(seed ^ 0xca4e).percent(40);
+        let mut workers = Workers { random, is_careful, trace, invariants: None, model: None, seed, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false }
     }
@@ -282,18 +290,18 @@ impl Others for Workers {
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker);
-        if self.random.percent(6) {
+        if self.errs(6) {
             return Vec::new();
         }
-        let after_ms = match self.random.below(10) {
-            0 => call.timeout_ms + self.random.below(5_000),
-            _ => self.random.below(3_000),
+        let after_ms = match self.errs(10) {
+            true => call.timeout_ms + self.random.below(5_000),
+            false => self.random.below(3_000),
         };
-        let input = if self.random.percent(8) {
+        let input = if self.errs(8) {
             let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
             Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
         } else {
-            let liar = self.random.percent(2);
+            let liar = self.errs(2);
             let worker = if liar { "nobody".into() } else { worker.clone() };
             let reply = match board.plan().seats.get(&worker).map(|seat| seat.interface) {
                 None | Some(Interface::Patch) => self.reply(worker.as_str(), board),
@@ -331,6 +339,12 @@ impl Workers {
         self.invariants.as_ref().expect("the board was made")
     }
 
+    /// Whether something goes wrong now that does so in so many percent of cases, and seldom to the careful.
+    fn errs(&mut self, percent: u64) -> bool {
+        let errs = self.random.percent(percent);
+        errs && (!self.is_careful || self.random.percent(10))
+    }
+
     /// Something that arrives, and perhaps arrives again.
     fn sent(&self, after_ms: u64, input: Input, again: Option<u64>) -> Vec<Delivery> {
         let again = again.map(|later| Delivery { after_ms: after_ms + later, input: input.clone() });
@@ -339,7 +353,7 @@ impl Workers {
 
     /// What a worker answers that is asked for no patch: well or wrongly.
     fn reply_without_patch(&mut self, interface: Interface, view: &str) -> ReplyBody {
-        if self.random.percent(15) {
+        if self.errs(15) {
             return ReplyBody::Text(
                 (*self.random.pick(&["I think we should", "[]", "{\"tasks\": 3}", "/a/b: {"])).into(),
             );
@@ -393,16 +407,24 @@ impl Workers {
             ReplyBody::Json(json!({"patch": 3})),
             ReplyBody::Json(json!([])),
         ];
-        if self.random.percent(25) {
+        if self.errs(25) {
             return self.random.pick(&bad).clone();
         }
         let tasks = board.state().root().child("tasks").map(|tasks| tasks.to_value());
         let tasks = tasks.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
-        let some = |random: &mut Random| random.below(1 + tasks.len() as u64);
-        let index = some(&mut self.random);
+        let is_next = |task: &Value| match worker {
+            "doer" => task["status"] != "done",
+            _ => task["status"] == "done" && task["checked"] == false,
+        };
+        let any = self.random.index(1 + tasks.len());
+        let index = if self.is_careful { tasks.iter().position(is_next).unwrap_or(any) } else { any };
         let patch = match worker {
-            "planner" => json!([{"op": "add", "path": "/tasks/-",
-                "value": {"title": format!("task {index}"), "status": "open", "checked": false}}]),
+            "planner" => {
+                let add = json!({"op": "add", "path": "/tasks/-",
+                    "value": {"title": format!("task {any}"), "status": "open", "checked": false}});
+                let count = if self.is_careful { 1 + self.random.index(3) } else { 1 };
+                Value::Array(vec![add; count])
+            }
             "doer" => {
                 let status = *self.random.pick(&["doing", "done", "done", "open"]);
                 let mut patch =

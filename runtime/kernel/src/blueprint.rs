@@ -527,6 +527,8 @@ pub struct Circuit {
     pub rejections: Streak,
     /// Proposals of a branch in a row that changed nothing.
     pub no_ops: Streak,
+    /// Invocations of a branch in a row that were given up because the agent crashed.
+    pub crashes: Streak,
     /// Returns of what a branch writes to an earlier value.
     pub cycles: Cycles,
     /// A budget that is used up.
@@ -540,10 +542,24 @@ impl Default for Circuit {
         Self {
             rejections: Streak { limit: 3, then: Action::ReduceView },
             no_ops: Streak { limit: 2, then: Action::StopBranch },
+            crashes: Streak { limit: 3, then: Action::StopBranch },
             cycles: Cycles::default(),
             budget: BudgetPolicy::default(),
             cooldown: 16,
         }
+    }
+}
+
+impl Circuit {
+    /// What follows on each kind of trouble, by its name.
+    pub const fn actions(&self) -> [(&'static str, &Action); 5] {
+        [
+            ("rejections", &self.rejections.then),
+            ("no_ops", &self.no_ops.then),
+            ("crashes", &self.crashes.then),
+            ("cycles", &self.cycles.then),
+            ("budget", &self.budget.then),
+        ]
     }
 }
 

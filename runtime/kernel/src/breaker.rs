@@ -47,6 +47,8 @@ coded! {
         Rejections = "rejections",
         /// Too many proposals in a row that changed nothing.
         NoOps = "no_ops",
+        /// Too many invocations in a row were given up because the agent crashed.
+        Crashes = "crashes",
         /// What the branch writes returned to earlier values too often.
         Cycles = "cycles",
         /// A budget was used up.
@@ -116,6 +118,8 @@ pub enum Heard {
     Failure {
         /// Whether it was.
         is_final: bool,
+        /// Whether the agent crashed.
+        is_crash: bool,
     },
 }
 
@@ -127,6 +131,8 @@ struct Track {
     reduced: Option<Reason>,
     rejections: u32,
     no_ops: u32,
+    /// Invocations that were given up after a crash, since the last reply.
+    crashes: u32,
     /// What the last commits wrote, and whether each was a return to an earlier value.
     recent: VecDeque<(Digest, bool)>,
     /// The probe's outcome, while the move it causes is due.
@@ -192,6 +198,10 @@ impl Breaker {
         let Some(branch) = branch else { return };
         let track = self.branches.entry(branch.clone()).or_default();
         let probing = matches!(track.position, Position::HalfOpen { .. });
+        if !matches!(heard, Heard::Failure { .. }) {
+            // Whoever answers is there.
+            track.crashes = 0;
+        }
         match heard {
             Heard::Commit(written) => {
                 if !planted::is(Bug::LongMemory) {
@@ -218,8 +228,10 @@ impl Breaker {
                 track.rejections += 1;
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
-            Heard::Conflict { is_final } | Heard::Failure { is_final } => {
-                track.probe = (probing && is_final).then_some(Reason::ProbeFailed)
+            Heard::Conflict { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
+            Heard::Failure { is_final, is_crash } => {
+                track.crashes += u32::from(is_final && is_crash);
+                track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
         }
     }
@@ -238,6 +250,8 @@ impl Breaker {
             Some((Reason::NoOps, &policy.no_ops.then))
         } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
             Some((Reason::Rejections, &policy.rejections.then))
+        } else if track.crashes >= policy.crashes.limit {
+            Some((Reason::Crashes, &policy.crashes.then))
         } else {
             None
         };
@@ -274,6 +288,7 @@ impl Breaker {
         track.probe = None;
         track.rejections = 0;
         track.no_ops = 0;
+        track.crashes = 0;
         match change {
             Change::Reduced => {
                 track.recent.clear();
@@ -319,6 +334,25 @@ mod tests {
 
     fn written(value: u8) -> Heard {
         Heard::Commit(Digest([value; 32]))
+    }
+
+    #[test]
+    fn invocations_that_end_in_crashes_stop_the_branch_unless_it_answers_in_between() {
+        let policy = Circuit::default();
+        let mut breaker = Breaker::default();
+        let crash = |is_final| Heard::Failure { is_final, is_crash: true };
+        let mut hear = |heard| {
+            breaker.hear(&policy, Some(&branch()), heard);
+            breaker.due(&policy, &branch()).map(|due| (due.reason, due.change))
+        };
+        // Attempts that are repeated count for nothing, nor does what is not the agent's.
+        for _ in 0..5 {
+            assert_eq!(hear(crash(false)), None);
+            assert_eq!(hear(Heard::Failure { is_final: true, is_crash: false }), None);
+        }
+        assert_eq!([hear(crash(true)), hear(crash(true)), hear(Heard::Rejection { is_final: false })], [None; 3]);
+        assert_eq!([hear(crash(true)), hear(crash(true))], [None; 2]);
+        assert_eq!(hear(crash(true)), Some((Reason::Crashes, Change::Opened)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::view;
 
 /// The oldest journal format whose decisions this version derives. What was decided before was decided without
 /// freshness, or without a way to ask for more.
-const OLDEST_RULES: u32 = 3;
+const OLDEST_RULES: u32 = 4;
 
 /// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but
 /// because they were made by other rules.

@@ -248,6 +248,23 @@ fn one_patch_is_put_to_one_person_and_a_repeated_one_once() {
 }
 
 #[test]
+fn a_question_wakes_a_board_that_stands_still_until_it_is_answered() {
+    for agrees in [true, false] {
+        let mut played = office(json!({}));
+        assert!(played.board.ended().is_some(), "nobody has anything to do");
+        assert!(matches!(played.direct("clerk", &pay(7).to_string()), Outcome::AwaitingApproval { .. }));
+        assert!(played.board.ended().is_none() && played.board.waits_for_persons());
+        let of = question(&played);
+        match answer(&mut played, of, "boss", agrees) {
+            Outcome::Committed { .. } => assert!(agrees),
+            outcome => assert_eq!((refused(&outcome), agrees), ((Stage::Approval, Code::Denied), false)),
+        }
+        assert!(played.board.ended().is_some(), "it stands still again");
+        played.holds();
+    }
+}
+
+#[test]
 fn questions_have_a_limit() {
     let mut played = office(json!({}));
     played.signal();

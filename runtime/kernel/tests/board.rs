@@ -95,6 +95,32 @@ fn a_stopped_branch_does_not_keep_a_board_from_other_work() {
 }
 
 #[test]
+fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({})), "v": appender(json!({}))},
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "w"},
+            {"name": "on", "trigger": {"signal": "on"}, "run": "v"},
+        ],
+        "circuit": {"no_ops": {"limit": 1, "then": "stop_branch"}, "cooldown": 2},
+    }));
+    played.signal();
+    played.answer(json!([]), None);
+    // The branch is stopped, and has more to do.
+    played.signal();
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
+    for _ in 0..2 {
+        played.give(Input::Signal { name: "on".into(), value: Value::Null });
+        assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
+        played.holds();
+    }
+    assert_eq!(played.calls.len(), 1, "it has cooled down, and is called for what it was to do");
+    assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::NothingToDo));
+    played.holds();
+}
+
+#[test]
 fn what_has_ended_does_not_end_again() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({}))},

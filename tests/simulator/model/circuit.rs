@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use patchboard_kernel::board::Board;
 use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::rejection::Stage;
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ pub(super) struct Circuit {
     seed: u64,
     rejections: u64,
     no_ops: u64,
+    crashes: u64,
     window: usize,
     repeats: usize,
     cooldown: u64,
@@ -27,6 +29,7 @@ pub(super) struct Circuit {
 struct State {
     rejections: u64,
     no_ops: u64,
+    crashes: u64,
     /// What the last commits wrote, and whether each had been there before among them.
     fingerprints: VecDeque<(String, bool)>,
     position: Position,
@@ -37,8 +40,8 @@ enum Position {
     #[default]
     Closed,
     Reduced,
-    /// Since that many decisions; `false`: because a budget ran short.
-    Open(u64),
+    /// Since that many decisions; and whether because a budget ran short, for which nothing that is under way is given up.
+    Open(u64, bool),
     /// Whether its one try was made.
     Half(bool),
 }
@@ -50,6 +53,7 @@ impl Circuit {
             seed,
             rejections: number(&circuit["rejections"]["limit"]),
             no_ops: number(&circuit["no_ops"]["limit"]),
+            crashes: number(&circuit["crashes"]["limit"]),
             window: number(&circuit["cycles"]["window"]) as usize,
             repeats: number(&circuit["cycles"]["repeats"]) as usize,
             cooldown: number(&circuit["cooldown"]),
@@ -59,13 +63,21 @@ impl Circuit {
         }
     }
 
-    /// An outcome that moves no breaker.
-    pub(super) fn decided(&mut self) {
+    /// An outcome that moves no breaker, of a reply.
+    pub(super) fn decided(&mut self, branch: Option<&Branch>) {
         self.decisions += 1;
+        self.answered(branch);
+    }
+
+    /// An agent that answers does not crash.
+    fn answered(&mut self, branch: Option<&Branch>) {
+        if let Some(state) = branch.and_then(|branch| self.branches.get_mut(branch)) {
+            state.crashes = 0;
+        }
     }
 
     pub(super) fn committed(&mut self, branch: Option<&Branch>, written: &[String], now: &Value) {
-        self.decisions += 1;
+        self.decided(branch);
         let Some(branch) = branch else { return };
         let (window, repeats) = (self.window, self.repeats);
         let state = self.branches.entry(branch.clone()).or_default();
@@ -87,7 +99,7 @@ impl Circuit {
     }
 
     pub(super) fn changed_nothing(&mut self, branch: Option<&Branch>) {
-        self.decisions += 1;
+        self.decided(branch);
         let Some(branch) = branch else { return };
         let limit = self.no_ops;
         let state = self.branches.entry(branch.clone()).or_default();
@@ -100,7 +112,7 @@ impl Circuit {
     }
 
     pub(super) fn refused(&mut self, branch: Option<&Branch>, stage: Stage, is_final: bool) {
-        self.decisions += 1;
+        self.decided(branch);
         let Some(branch) = branch else { return };
         let limit = self.rejections;
         let state = self.branches.entry(branch.clone()).or_default();
@@ -117,20 +129,30 @@ impl Circuit {
         }
     }
 
-    pub(super) fn failed(&mut self, branch: Option<&Branch>, is_final: bool) {
+    pub(super) fn failed(&mut self, branch: Option<&Branch>, code: FailureCode, is_final: bool) {
         self.decisions += 1;
-        let Some(branch) = branch else { return };
+        let (Some(branch), true) = (branch, is_final) else { return };
+        let limit = self.crashes;
         let state = self.branches.entry(branch.clone()).or_default();
-        if matches!(state.position, Position::Half(_)) && is_final {
+        if code == FailureCode::Crashed {
+            state.crashes += 1;
+        }
+        if matches!(state.position, Position::Half(_)) {
             self.due.push((branch.clone(), Reason::ProbeFailed));
+        } else if state.crashes >= limit {
+            self.due.push((branch.clone(), Reason::Crashes));
         }
     }
 
     /// A call is made: none of a stopped branch.
-    pub(super) fn called(&mut self, branch: &Branch) {
+    pub(super) fn called(&mut self, branch: &Branch, is_first: bool) {
         let seed = self.seed;
         let state = self.branches.entry(branch.clone()).or_default();
-        assert!(!matches!(state.position, Position::Open(_)), "SEED={seed}: a stopped branch was called: {branch:?}");
+        let is_stopped = match state.position {
+            Position::Open(_, by_budget) => is_first || !by_budget,
+            _ => false,
+        };
+        assert!(!is_stopped, "SEED={seed}: a stopped branch was called: {branch:?}");
         if let Position::Half(was_tried) = &mut state.position {
             *was_tried = true;
         }
@@ -143,7 +165,7 @@ impl Circuit {
         let state = self.branches.entry(branch.clone()).or_default();
         match (reason, state.position) {
             (Reason::Budget, _) => {}
-            (Reason::Cooldown, Position::Open(since)) => {
+            (Reason::Cooldown, Position::Open(since, _)) => {
                 assert!(self.decisions >= since + self.cooldown, "SEED={seed}: {branch:?} cooled down too soon");
             }
             (Reason::Cooldown, position) => panic!("SEED={seed}: {branch:?} cools down and is {position:?}"),
@@ -154,13 +176,13 @@ impl Circuit {
         if let Some(place) = place {
             self.due.remove(place);
         }
-        (state.rejections, state.no_ops) = (0, 0);
+        (state.rejections, state.no_ops, state.crashes) = (0, 0, 0);
         if matches!(reason, Reason::Cycles) {
             state.fingerprints.clear();
         }
         state.position = match change {
             Change::Reduced => Position::Reduced,
-            Change::Opened => Position::Open(self.decisions),
+            Change::Opened => Position::Open(self.decisions, reason == Reason::Budget),
             Change::HalfOpened => Position::Half(false),
             Change::Closed => Position::Closed,
         };
@@ -175,7 +197,7 @@ impl Circuit {
         }
         assert!(due.is_empty(), "SEED={}: breakers should have moved: {due:?}", self.seed);
         for (branch, state) in &self.branches {
-            if let Position::Open(since) = state.position {
+            if let Position::Open(since, _) = state.position {
                 let is_cold = self.decisions >= since + self.cooldown;
                 assert!(!is_cold, "SEED={}: {branch:?} should have cooled down", self.seed);
             }

@@ -5,6 +5,8 @@ use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::rejection::Stage;
 use serde_json::{Value, json};
 
+use super::super::world::TASKS_MAX;
+
 /// What is due.
 #[derive(Debug)]
 pub(super) enum Expected {
@@ -27,6 +29,8 @@ pub(super) struct Basis<'a> {
     pub(super) versions: &'a [Value],
     /// The places that the view showed whole.
     pub(super) reads: &'a [String],
+    /// Whether more may be asked for.
+    pub(super) may_ask: bool,
 }
 
 /// The places that a patch writes, appends as the list they append to.
@@ -74,6 +78,9 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
             return refusal(&[Stage::Authorization, Stage::Syntax]);
         }
         is_applied &= apply(&mut candidate, op);
+    }
+    if !expand.is_empty() && basis.is_some_and(|basis| !basis.may_ask) {
+        return refusal(&[Stage::Authorization]);
     }
     for place in expand.iter() {
         let place = place.as_str().unwrap_or_default();
@@ -156,10 +163,11 @@ fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     let [first, later @ ..] = basis.versions else { return false };
     // Changed and changed back is changed twice.
     let has_changed = |place: &str| {
-        let mut before = first.pointer(place);
+        let seen = first.pointer(place);
+        let mut before = seen;
         later.iter().any(|version| {
             let now = version.pointer(place);
-            is_lost(std::mem::replace(&mut before, now), now)
+            is_lost(seen, std::mem::replace(&mut before, now), now)
         })
     };
     if basis.reads.iter().any(|place| has_changed(place)) {
@@ -178,16 +186,16 @@ fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     })
 }
 
-/// Whether something of a value is not there any more, or another. What came to it changes nothing of what was there.
-fn is_lost(before: Option<&Value>, now: Option<&Value>) -> bool {
-    match (before, now) {
-        (Some(Value::Array(before)), Some(Value::Array(now))) => {
-            (0..before.len()).any(|index| is_lost(before.get(index), now.get(index)))
+/// Whether something that was seen of a value has become another, or is gone. What came later was not seen.
+fn is_lost(seen: Option<&Value>, before: Option<&Value>, now: Option<&Value>) -> bool {
+    match (seen, before, now) {
+        (Some(Value::Array(seen)), Some(Value::Array(before)), Some(Value::Array(now))) => {
+            (0..seen.len()).any(|index| is_lost(seen.get(index), before.get(index), now.get(index)))
         }
-        (Some(Value::Object(before)), Some(Value::Object(now))) => {
-            before.iter().any(|(name, value)| is_lost(Some(value), now.get(name)))
+        (Some(Value::Object(seen)), Some(Value::Object(before)), Some(Value::Object(now))) => {
+            seen.iter().any(|(name, value)| is_lost(Some(value), before.get(name), now.get(name)))
         }
-        (before, now) => before.is_some() && before != now,
+        (seen, before, now) => seen.is_some() && before != now,
     }
 }
 
@@ -203,5 +211,7 @@ fn fits(document: &Value) -> bool {
     let all = |list: &str, is_good: &dyn Fn(&Value) -> bool| {
         document[list].as_array().is_some_and(|elements| elements.iter().all(is_good))
     };
-    all("notes", &is_note) && all("tasks", &is_task) && document["tasks"].as_array().is_some_and(|all| all.len() <= 5)
+    all("notes", &is_note)
+        && all("tasks", &is_task)
+        && document["tasks"].as_array().is_some_and(|all| all.len() <= TASKS_MAX)
 }

@@ -100,7 +100,7 @@ impl Board {
                 }
                 let finish = if failed.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
                 let branch = self.finish(&failed.by, at, finish)?;
-                let heard = Heard::Failure { is_final: failed.is_final };
+                let heard = Heard::Failure { is_final: failed.is_final, is_crash: failed.code == FailureCode::Crashed };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
             }
             Body::Reserved(reserved) => {
@@ -118,6 +118,7 @@ impl Board {
                     self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
+                self.wake();
                 let question = Pending { by, approver, expires, digest, patch, intent, expand, written };
                 Arc::make_mut(&mut self.pending).insert(seq, question);
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Asked);
@@ -158,8 +159,11 @@ impl Board {
                 }
             }
             Body::Ended(ended) => {
-                for open in self.scheduler.clear() {
-                    self.settle(&open, None, at);
+                // What waits for a breaker when a board stands still goes on waiting.
+                if ended.is_final() {
+                    for open in self.scheduler.clear() {
+                        self.settle(&open, None, at);
+                    }
                 }
                 self.ended = Some(*ended);
             }

@@ -422,6 +422,7 @@ impl Draft<'_> {
                 let cause = match reason {
                     Reason::Rejections => Cause::Rejections,
                     Reason::NoOps => Cause::NoOps,
+                    Reason::Crashes => Cause::Crashes,
                     Reason::Cycles => Cause::Cycles,
                     Reason::Budget => Cause::Budget,
                     Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed => Cause::Breaker,

@@ -167,8 +167,7 @@ impl<'a> Check<'a> {
     fn idle_workers(&mut self) {
         let blueprint = self.blueprint;
         let mut woken: BTreeSet<&WorkerName> = blueprint.rules.iter().map(|rule| &rule.run).collect();
-        let circuit = &blueprint.circuit;
-        for action in [&circuit.rejections.then, &circuit.no_ops.then, &circuit.cycles.then, &circuit.budget.then] {
+        for (_, action) in blueprint.circuit.actions() {
             if let Action::Wake(worker) = action {
                 woken.insert(worker);
             }

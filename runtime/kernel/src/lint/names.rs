@@ -98,10 +98,9 @@ impl Check<'_> {
 
     /// Whether anything can invoke a worker.
     fn is_woken(&self, name: &WorkerName) -> bool {
-        let circuit = &self.blueprint.circuit;
-        let actions = [&circuit.rejections.then, &circuit.no_ops.then, &circuit.cycles.then, &circuit.budget.then];
+        let actions = self.blueprint.circuit.actions();
         self.blueprint.rules.iter().any(|rule| rule.run == *name)
-            || actions.into_iter().any(|action| *action == Action::Wake(name.clone()))
+            || actions.into_iter().any(|(_, action)| *action == Action::Wake(name.clone()))
     }
 
     fn programs(&mut self, name: &WorkerName, at: &str) {
@@ -162,14 +161,7 @@ impl Check<'_> {
     }
 
     fn actions(&mut self) {
-        let circuit = &self.blueprint.circuit;
-        let actions = [
-            ("rejections", &circuit.rejections.then),
-            ("no_ops", &circuit.no_ops.then),
-            ("cycles", &circuit.cycles.then),
-            ("budget", &circuit.budget.then),
-        ];
-        for (kind, action) in actions {
+        for (kind, action) in self.blueprint.circuit.actions() {
             if let Action::Wake(worker) = action {
                 self.declared(worker, &format!("/circuit/{kind}/then/wake"));
             }

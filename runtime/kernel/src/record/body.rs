@@ -608,6 +608,8 @@ coded! {
         Rejections = "rejections",
         /// Too many proposals in a row that changed nothing.
         NoOps = "no_ops",
+        /// Too many invocations in a row were given up because the agent crashed.
+        Crashes = "crashes",
         /// There was nothing left to do, and a breaker had stopped a branch. A signal may bring work to others.
         Breaker = "breaker",
         /// A budget was used up, and the blueprint stops the board for it.
@@ -645,6 +647,7 @@ impl Ended {
             | Cause::Cycles
             | Cause::Rejections
             | Cause::NoOps
+            | Cause::Crashes
             | Cause::Budget
             | Cause::Commits
             | Cause::Wall

@@ -32,6 +32,7 @@ fn full() -> Value {
         "done": {"when": "true"},
         "circuit": {
             "rejections": {"limit": 1, "then": {"wake": "w"}}, "no_ops": {"limit": 1, "then": {"wake": "w"}},
+            "crashes": {"limit": 1, "then": {"wake": "w"}},
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
         "limits": {"commits": 1, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
@@ -163,7 +164,8 @@ fn every_default_that_is_stated_is_the_default_of_the_code() {
         let pointer = place.replace("/workers/*", "/workers/w").replace("/writes/*", "/writes/0");
         let value = written.pointer(&pointer).expect("it was filled in");
         // Below an object whose default is stated as a whole, the parts need none of their own.
-        let within_streak = place.starts_with("/circuit/rejections/") || place.starts_with("/circuit/no_ops/");
+        let is_in = |streak: &&str| place.starts_with(&format!("/circuit/{streak}/"));
+        let within_streak = ["rejections", "no_ops", "crashes"].iter().any(is_in);
         if !within_streak {
             assert_eq!(stated.get(place), Some(value), "{place}");
         }
