@@ -411,7 +411,7 @@ const fn lasting(is_lasting: bool) -> &'static str {
 }
 
 /// The place that a call's worker is told that it was woken by.
-fn woken<'a>(call: &Call<'a>) -> Option<&'a str> {
+pub fn woken<'a>(call: &Call<'a>) -> Option<&'a str> {
     let (_, told) = call.prompt.user.rsplit_once("You were woken by rule ")?;
     told.split_once(", because ")?.1.split_whitespace().next()
 }

@@ -106,11 +106,20 @@ pub(crate) fn oversized(interface: Interface, mut ops: Vec<Value>, random: &mut 
     // Blackboards know no copying.
     let name = match random.below(if interface == Interface::Patch { 4 } else { 3 }) {
         0 => {
-            ops[index]["value"] = "much ".repeat(20_000 + random.index(80_000)).into();
+            // From what a reply may have to what no reply may have.
+            let words = 1_000 << random.index(8);
+            let much: Value = "much ".repeat(words + random.index(words)).into();
+            match ops[index]["value"]
+                .as_object_mut()
+                .and_then(|members| members.values_mut().find(|one| one.is_string()))
+            {
+                Some(text) => *text = much,
+                None => ops[index]["value"] = much,
+            }
             "bytes"
         }
         1 => {
-            let depth = 100 + random.index(400);
+            let depth = 10 << random.index(6);
             ops[index]["value"] = (0..depth).fold(json!("deep"), |inner, _| json!([inner]));
             "depth"
         }

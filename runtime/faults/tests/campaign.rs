@@ -1,0 +1,70 @@
+//! What a campaign of faults comes to: nothing wrong on PatchBoard's boards, the same twice, and every way of erring tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_faults::campaign::{Campaign, Report};
+use patchboard_faults::class::Class;
+use patchboard_faults::corpus::Corpus;
+use patchboard_faults::injection::{System, Verdict};
+
+fn campaign(instances: u64, classes: &[Class], systems: &[System], threads: usize) -> (Report, Vec<Verdict>) {
+    let (classes, systems) = (classes.to_vec(), systems.to_vec());
+    let campaign = Campaign { instances, seed: 5, classes, systems, corpus: Corpus::default(), threads };
+    let mut verdicts = Vec::new();
+    let report = campaign.run(|verdict| verdicts.push(verdict.clone()));
+    assert_eq!(verdicts.len(), campaign.boards());
+    (report, verdicts)
+}
+
+#[test]
+fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
+    let (report, verdicts) = campaign(20, &Class::ALL, &[System::Patchboard], 2);
+    for ((class, _), cell) in &report.cells {
+        assert_eq!((cell.made, cell.halted, cell.unreplayed), (20, 20, 0), "{class}");
+        match class {
+            Class::FalseClaim => assert!(cell.contaminated > 0, "lies are caught by those who know better alone"),
+            _ => assert_eq!(cell.contaminated, 0, "{class}"),
+        }
+    }
+    for verdict in &verdicts {
+        assert!(verdict.is_made && verdict.is_replayed && verdict.overdrawn == 0, "{verdict:?}");
+        // What is refused is repaired by a worker who errs no more.
+        let is_harmless = matches!(verdict.class, Class::NoFault | Class::InvalidJson | Class::UnauthorizedWrite);
+        assert!(!is_harmless || verdict.is_done, "{verdict:?}");
+    }
+}
+
+#[test]
+fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
+    let (_, verdicts) = campaign(6, &[Class::NoFault], &System::ALL, 2);
+    for verdict in verdicts {
+        // Where several work at once, a blackboard is wrong without anybody's fault: nobody compares what was read.
+        let is_alone = verdict.scenario != "stockroom";
+        assert_eq!(verdict.is_done, is_alone || verdict.system == System::Patchboard, "{verdict:?}");
+        assert_eq!(verdict.is_contaminated(), !verdict.is_done, "{verdict:?}");
+    }
+}
+
+#[test]
+fn a_campaign_is_the_same_however_many_boards_are_played_at_once() {
+    let classes = [Class::UnauthorizedWrite, Class::DuplicateDelivery, Class::AgentHang];
+    let alone = campaign(4, &classes, &System::ALL, 1);
+    let together = campaign(4, &classes, &System::ALL, 5);
+    assert_eq!(alone, together);
+}
+
+#[test]
+fn every_way_of_erring_is_tried_by_every_worker() {
+    let (report, verdicts) = campaign(120, &[Class::UnauthorizedWrite, Class::InvalidJson], &[System::Patchboard], 2);
+    assert_eq!(report.idle_contracts(), Vec::new());
+    let mut kinds = BTreeMap::<Class, BTreeSet<&str>>::new();
+    let mut workers = BTreeSet::new();
+    for verdict in &verdicts {
+        kinds.entry(verdict.class).or_default().insert(verdict.kind);
+        workers.insert((verdict.scenario, verdict.worker.clone().expect("somebody erred")));
+    }
+    assert_eq!(kinds[&Class::UnauthorizedWrite], BTreeSet::from(["alone", "behind_a_due_write"]));
+    assert!(kinds[&Class::InvalidJson].len() >= 20, "{kinds:?}");
+    // Four, four with the environment, and three.
+    assert_eq!(workers.len(), 11, "{workers:?}");
+}

@@ -1,0 +1,81 @@
+//! A scenario played by workers who err in nothing, on a board of PatchBoard.
+
+use patchboard_faults::random::Random;
+use patchboard_faults::scenario::Scenario;
+use patchboard_faults::world::{Call, Delivery, Others, World};
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use serde_json::{Value, json};
+
+/// The documents at all versions.
+pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
+    let mut workers = Workers { scenario, random: Random::new(seed), documents: Vec::new() };
+    let genesis = Genesis {
+        board: BoardId::from("honest"),
+        blueprint: scenario.blueprint().clone(),
+        mode: Mode::default(),
+        architect: None,
+        request: scenario.request(&mut Random::new(seed), None),
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
+    let mut world = World::new(genesis, &Own, &mut workers).expect("a board");
+    while !world.is_over() && world.advance(&mut workers) {}
+    assert!(world.is_over(), "{} stands still", scenario.name());
+    workers.documents
+}
+
+struct Workers<'a> {
+    scenario: &'a dyn Scenario,
+    random: Random,
+    documents: Vec<Value>,
+}
+
+impl Others for Workers<'_> {
+    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        let woken = patchboard_faults::injection::woken(&call);
+        let ops = self.scenario.answer(call.worker.as_str(), woken, &board.state().root().to_value());
+        let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
+        let reply = ReplyBody::Json(json!({"patch": ops, "intent": "what is due"}));
+        let from = From::Attempt { invocation, attempt };
+        let input = Input::Propose(Proposal { from, worker, reply, usage: None });
+        vec![Delivery { after_ms: self.random.below(500), input }]
+    }
+
+    fn stepped(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
+        let now = board.state().root().to_value();
+        if self.documents.last() != Some(&now) {
+            self.documents.push(now);
+        }
+    }
+}
+
+/// Does additions, replacements and removals to a document; false if one cannot be done.
+#[allow(dead_code, reason = "not every test program does")]
+pub(crate) fn apply(document: &mut Value, ops: &[Value]) -> bool {
+    ops.iter().all(|op| {
+        let path = op["path"].as_str().unwrap_or_default();
+        let Some((parent, name)) = path.rsplit_once('/') else { return false };
+        match document.pointer_mut(parent) {
+            Some(Value::Array(elements)) if name == "-" => {
+                elements.push(op["value"].clone());
+                true
+            }
+            Some(Value::Array(elements)) => {
+                let Some(element) = name.parse::<usize>().ok().and_then(|index| elements.get_mut(index)) else {
+                    return false;
+                };
+                *element = op["value"].clone();
+                true
+            }
+            Some(Value::Object(members)) => {
+                members.insert(name.to_owned(), op["value"].clone());
+                true
+            }
+            _ => false,
+        }
+    })
+}

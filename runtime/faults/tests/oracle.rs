@@ -1,0 +1,103 @@
+//! The oracle that judges documents notices every change of one, and takes none for wrong that is right.
+
+mod honest;
+
+use patchboard_faults::random::Random;
+use patchboard_faults::scenario::{self, Scenario};
+use serde_json::{Value, json};
+
+/// The places of all that is no object and no list, below this place.
+fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
+    let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(name, one)| leaves(one, &format!("{at}/{}", escaped(name)), found));
+        }
+        Value::Array(elements) => {
+            elements.iter().enumerate().for_each(|(index, one)| leaves(one, &format!("{at}/{index}"), found));
+        }
+        _ => found.push(at.to_owned()),
+    }
+}
+
+/// Another value of the same type.
+fn other(value: &Value) -> Value {
+    match value {
+        Value::String(text) => format!("{text}, they say").into(),
+        Value::Number(number) => (number.as_i64().unwrap_or_default() + 1_000).into(),
+        Value::Bool(is) => (!is).into(),
+        _ => json!(1),
+    }
+}
+
+#[test]
+fn a_right_document_is_right_at_every_step_and_done_at_the_end() {
+    for scenario in scenario::ALL {
+        for seed in 0..10 {
+            let documents = honest::play(*scenario, seed);
+            for document in &documents {
+                assert_eq!(scenario.wrongs(document), Vec::<String>::new(), "{} {seed}: {document}", scenario.name());
+            }
+            let last = documents.last().expect("a first one");
+            assert!(scenario.is_done(last), "{} {seed}: {last}", scenario.name());
+        }
+    }
+}
+
+#[test]
+fn every_change_of_what_the_workers_wrote_is_noticed() {
+    for scenario in scenario::ALL {
+        let document = honest::play(*scenario, 1).pop().expect("a first one");
+        let mut places = Vec::new();
+        leaves(&document, "", &mut places);
+        // What was asked is not written by anybody, and says what is right.
+        places.retain(|place| !place.starts_with("/request/"));
+        assert!(places.len() > 8, "{}: {places:?}", scenario.name());
+        for place in &places {
+            let mut changed = document.clone();
+            let value = changed.pointer_mut(place).expect("it is there");
+            *value = other(value);
+            noticed(*scenario, &changed, place);
+        }
+        for name in document.as_object().expect("an object").keys().filter(|name| *name != "request") {
+            let mut more = document.clone();
+            if let Some(list) = more[name].as_array_mut() {
+                list.push(json!("something"));
+                noticed(*scenario, &more, &format!("one more of {name}"));
+            }
+        }
+        let mut strange = document.clone();
+        strange["extra"] = json!(true);
+        noticed(*scenario, &strange, "a member of its own");
+    }
+}
+
+fn noticed(scenario: &dyn Scenario, document: &Value, what: &str) {
+    assert!(!scenario.wrongs(document).is_empty(), "{}: {what} is not noticed: {document}", scenario.name());
+}
+
+#[test]
+fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed() {
+    // Judged without the kernel: the operations are done to the documents of a faultless run.
+    for scenario in scenario::ALL {
+        let documents = honest::play(*scenario, 3);
+        let mut random = Random::new(3);
+        let (mut lies, mut noticed) = (0, 0);
+        for document in &documents {
+            for worker in scenario.blueprint().workers.keys() {
+                for _ in 0..4 {
+                    let Some(lie) = scenario.lie(worker.as_str(), document, &mut random) else { continue };
+                    let mut told = document.clone();
+                    if lie.is_empty() || !honest::apply(&mut told, &lie) || told == *document {
+                        continue;
+                    }
+                    lies += 1;
+                    noticed += usize::from(!scenario.wrongs(&told).is_empty());
+                }
+            }
+        }
+        assert!(lies > 20, "{}: {lies}", scenario.name());
+        // Some come true: what was to be said later anyway.
+        assert!(noticed * 10 > lies * 7, "{}: {noticed} of {lies} lies are noticed", scenario.name());
+    }
+}
