@@ -171,7 +171,9 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
-    let how = if recorded.kind != derived.kind {
+    let how = if recorded.seq != derived.seq {
+        format!("it is numbered {}, it follows that it is record {}", recorded.seq, derived.seq)
+    } else if recorded.kind != derived.kind {
         format!("{} is recorded, {} follows from what came before", recorded.kind, derived.kind)
     } else if recorded.at != derived.at {
         format!("its time is {}, it follows that it was {}", recorded.at.0, derived.at.0)
@@ -184,7 +186,7 @@ fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
     } else {
         return Ok(());
     };
-    Err(differs(recorded.seq, how))
+    Err(differs(derived.seq, how))
 }
 
 /// Both texts around the place where they part.
