@@ -14,7 +14,7 @@ use super::value::{Elements, Text, Val, misplaced};
 /// Steps of one evaluation: nodes, elements compared, texts by their length. Enough for a check of references among
 /// some hundred elements, and a few hundredths of a second.
 pub(super) const STEPS_MAX: usize = 1_000_000;
-/// Bytes of text a regular expression reads in one step.
+/// Bytes of text a small regular expression reads in one step.
 const MATCHED_BYTES_PER_STEP: usize = 4;
 
 /// Why an evaluation ended early.
@@ -103,7 +103,10 @@ impl<'a> Run<'a> {
             Node::Local(depth) => {
                 self.locals.get(*depth).cloned().ok_or_else(|| Stop::error("a loop's variable outside of its loop"))
             }
-            Node::Member(of, name) => member(&self.value(of)?, name),
+            Node::Member(of, name) => {
+                let of = self.value(of)?;
+                member(&of, name, &mut self.meter)
+            }
             Node::Has(of, name) => self.has(of, name),
             Node::Index(of, key) => self.index(of, key),
             Node::Not(node) => self.bool(node, "!").map(|value| Val::Bool(!value)),
@@ -125,9 +128,9 @@ impl<'a> Run<'a> {
             Node::Map(entries) => self.map(entries),
             Node::Convert(conversion, node) => self.convert(*conversion, node),
             Node::Test(test, a, b) => self.test(*test, a, b),
-            Node::Matches(text, regex) => match self.value(text)? {
+            Node::Matches(text, regex, weight) => match self.value(text)? {
                 Val::Text(text) => {
-                    self.meter.spend(text.len() / MATCHED_BYTES_PER_STEP)?;
+                    self.meter.spend(text.len().saturating_mul(*weight) / MATCHED_BYTES_PER_STEP)?;
                     Ok(Val::Bool(regex.is_match(&text)))
                 }
                 other => Err(misplaced("matches()", &other)),
@@ -148,13 +151,16 @@ impl<'a> Run<'a> {
         let Some(root) = self.variables.get(variable) else {
             return Err(Stop::Error(format!("{variable} has no value here")));
         };
-        path.iter().try_fold(root.value(), |value, name| member(&value, name))
+        path.iter().try_fold(root.value(), |value, name| member(&value, name, &mut self.meter))
     }
 
     fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, Stop> {
         let of = self.value(of)?;
         match of.map_len() {
-            Some(_) => Ok(Val::Bool(of.member(name).is_some())),
+            Some(_) => {
+                self.meter.spend_text(name.len())?;
+                Ok(Val::Bool(of.member(name).is_some()))
+            }
             None => Err(misplaced("has()", &of)),
         }
     }
@@ -163,7 +169,7 @@ impl<'a> Run<'a> {
         let of = self.value(of)?;
         let key = self.value(key)?;
         let missing = if of.map_len().is_some() { "no such member" } else { "index out of range" };
-        of.at(&key)?.ok_or_else(|| Stop::error(missing))
+        of.at(&key, &mut self.meter)?.ok_or_else(|| Stop::error(missing))
     }
 
     /// `a && b` or `a || b`: `decisive` on either side settles it, whatever the other side is.
@@ -207,6 +213,8 @@ impl<'a> Run<'a> {
                 Val::Text(key) => key,
                 other => return Err(Stop::Error(format!("{} cannot be the key of a map", other.type_name()))),
             };
+            // Each of those before it may be as long, and alike to its end.
+            self.meter.spend_text(key.len().saturating_mul(entries.len()))?;
             if entries.iter().any(|(other, _)| **other == *key) {
                 return Err(Stop::error("a map names a key twice"));
             }
@@ -340,9 +348,10 @@ impl<'a> Run<'a> {
     }
 }
 
-fn member<'a>(of: &Val<'a>, name: &str) -> Result<Val<'a>, Stop> {
+fn member<'a>(of: &Val<'a>, name: &str, meter: &mut Meter) -> Result<Val<'a>, Stop> {
     if of.map_len().is_none() {
         return Err(Stop::Error(format!("{} has no member {name}", of.type_name())));
     }
+    meter.spend_text(name.len())?;
     of.member(name).ok_or_else(|| Stop::Error(format!("no such member: {name}")))
 }

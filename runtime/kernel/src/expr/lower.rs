@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use cel::Program;
 use cel::common::ast::operators;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
-use regex::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder, bytes};
 
 use super::{CompileError, Reference};
 
@@ -19,6 +19,8 @@ pub(super) const NODES_MAX: usize = 200;
 pub(super) const LOOPS_MAX: usize = 3;
 /// Bytes of a compiled regular expression.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// Bytes up to which a compiled regular expression is a small one, which reads a text as fast as any.
+const PATTERN_BYTES_SMALL: usize = 1024;
 
 /// What is evaluated.
 #[derive(Debug)]
@@ -46,7 +48,8 @@ pub(super) enum Node {
     Map(Vec<(Node, Node)>),
     Convert(Conversion, Box<Node>),
     Test(TextTest, Box<Node>, Box<Node>),
-    Matches(Box<Node>, Regex),
+    /// A text, a pattern, and how many times as much as by a small one a text is charged for.
+    Matches(Box<Node>, Regex, usize),
     /// Over a range, a body; for `map` with a condition, that too.
     Loop(Fold, Box<Node>, Option<Box<Node>>, Box<Node>),
 }
@@ -261,7 +264,7 @@ impl Lowering<'_> {
             return Err(self.refuse(pattern, "cel_bad_pattern", message));
         };
         match RegexBuilder::new(written.inner()).size_limit(PATTERN_BYTES_MAX).build() {
-            Ok(regex) => Ok(Node::Matches(self.boxed(text)?, regex)),
+            Ok(regex) => Ok(Node::Matches(self.boxed(text)?, regex, weight(written.inner()))),
             Err(error) => Err(self.refuse(pattern, "cel_bad_pattern", format!("the pattern cannot be used: {error}"))),
         }
     }
@@ -333,6 +336,23 @@ impl Lowering<'_> {
         let offset = self.program.source_info().offset_for(expr.id);
         CompileError { code, offset: offset.and_then(|(start, _)| usize::try_from(start).ok()), message }
     }
+}
+
+/// How much longer than a small regular expression this one may take for each byte. It can be in as many states at once
+/// as it has, so that is its size, in steps of two.
+///
+/// The tables of Unicode's classes make a pattern large, not slow: where it means something without them, that size counts.
+fn weight(pattern: &str) -> usize {
+    let fits = |size: usize| {
+        bytes::RegexBuilder::new(pattern).unicode(false).size_limit(size).build().is_ok()
+            || RegexBuilder::new(pattern).size_limit(size).build().is_ok()
+    };
+    let mut size = PATTERN_BYTES_SMALL;
+    while size < PATTERN_BYTES_MAX && !fits(size) {
+        size *= 2;
+    }
+    // The first step is twice as steep: only small ones find their way by a table that stays in memory.
+    if size == PATTERN_BYTES_SMALL { 1 } else { 2 * size / PATTERN_BYTES_SMALL }
 }
 
 impl Fold {

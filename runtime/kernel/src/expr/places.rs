@@ -193,7 +193,7 @@ fn parts(node: &Node) -> Vec<&Node> {
         Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => Vec::new(),
         Node::Path(..) | Node::Local(_) => Vec::new(),
         Node::Member(of, _) | Node::Has(of, _) | Node::Not(of) | Node::Negate(of) => vec![of],
-        Node::Convert(_, of) | Node::Matches(of, _) => vec![of],
+        Node::Convert(_, of) | Node::Matches(of, ..) => vec![of],
         Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
             vec![a, b]
         }

@@ -346,6 +346,32 @@ fn the_step_limit_is_a_count_and_nothing_absorbs_it() {
 }
 
 #[test]
+fn long_names_and_patterns_of_many_states_cost_steps() {
+    let list: Vec<usize> = (0..2000).collect();
+    let (long, longer) = ("x".repeat(100_000) + "y", "x".repeat(100_000) + "z");
+    let many: Value = (0..100).map(|at| (format!("k{at}"), json!(at))).collect::<serde_json::Map<_, _>>().into();
+    let state = json!({"l": list, "long": long, "longer": longer, "many": many, "ab": "ab".repeat(10_000), "s": "ab"});
+    let exhausted = Err(EvalError("the evaluation takes more than 1000000 steps".to_owned()));
+    for source in [
+        "state.l.all(a, !(state.long in state.many))",
+        "state.l.exists(a, state.many[state.long] == 1)",
+        "state.l.all(a, size({state.long: 1, state.longer: 2}) == 2)",
+        "state.l.all(a, {state.long: 1} != {state.longer: 1})",
+        "state.l.exists(a, state.ab.matches('(a|b)*a(a|b){900}c'))",
+    ] {
+        assert_eq!(verdict(source, "state", &state), exhausted, "{source}");
+    }
+    // Classes of Unicode are large and fast, and what is short is cheap.
+    for source in [
+        r"state.l.all(a, state.s.matches(r'^\w+$'))",
+        "state.l.all(a, !state.s.matches('(a|b)*a(a|b){900}c'))",
+        "state.l.all(a, !(state.s in state.many) && size({'a': 1, 'b': 2}) == 2)",
+    ] {
+        assert_eq!(verdict(source, "state", &state), Ok(true), "{source}");
+    }
+}
+
+#[test]
 fn messages_hold_no_values() {
     let state = json!({"secret": "hunter2", "list": ["hunter2"], "n": 4711});
     for source in [

@@ -216,7 +216,7 @@ impl<'a> Val<'a> {
     }
 
     /// The member at `key`, or the element at a whole, non-negative `key`; `None` if there is none.
-    pub(super) fn at(&self, key: &Self) -> Result<Option<Self>, Stop> {
+    pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, Stop> {
         let index = match key {
             Self::Int(int) => Some(usize::try_from(*int).unwrap_or(usize::MAX)),
             Self::UInt(uint) => Some(usize::try_from(*uint).unwrap_or(usize::MAX)),
@@ -224,7 +224,10 @@ impl<'a> Val<'a> {
             _ => None,
         };
         match key {
-            Self::Text(name) if self.map_len().is_some() => Ok(self.member(name)),
+            Self::Text(name) if self.map_len().is_some() => {
+                meter.spend_text(name.len())?;
+                Ok(self.member(name))
+            }
             // The keys of JSON are strings: looking another key up is allowed, and finds nothing.
             Self::Int(_) | Self::UInt(_) | Self::Double(_) | Self::Bool(_) if self.map_len().is_some() => Ok(None),
             _ => match index {
@@ -245,7 +248,11 @@ impl<'a> Val<'a> {
                 }
                 Ok(false)
             }
-            (None, Some(_)) => Ok(self.at(element).map_err(|_| mismatch("in", element, self))?.is_some()),
+            (None, Some(_)) => match self.at(element, meter) {
+                Ok(member) => Ok(member.is_some()),
+                Err(Stop::Exhausted) => Err(Stop::Exhausted),
+                Err(Stop::Error(_)) => Err(mismatch("in", element, self)),
+            },
             (None, None) => Err(mismatch("in", element, self)),
         }
     }
@@ -294,6 +301,7 @@ impl<'a> Val<'a> {
             // Members in order need no looking up.
             (Some(mine), Some(theirs)) => {
                 for ((name, mine), (their_name, theirs)) in mine.zip(theirs) {
+                    meter.spend_text(name.len())?;
                     if name != their_name || !mine.equals_within(&theirs, meter, depth)? {
                         return Ok(false);
                     }
@@ -321,6 +329,7 @@ impl<'a> Val<'a> {
     }
 
     fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, Stop> {
+        meter.spend_text(name.len())?;
         match self.member(name) {
             Some(mine) => mine.equals_within(value, meter, depth),
             None => Ok(false),
