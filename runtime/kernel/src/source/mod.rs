@@ -4,10 +4,13 @@
 //! means, which is [`crate::lint`]'s, and opens no files: the text of fragments comes from a loader that the caller
 //! supplies ([`resolve`]).
 //!
-//! One reader serves both notations, because every JSON text is YAML 1.2. It is stricter than YAML where readers
-//! disagree: only `true` and `false` are booleans, numbers are those of JSON, no key occurs twice, there are no tags
-//! beside `!!str`, no merge keys, one document per file, and aliases are copied within a budget. What is no number of JSON
-//! at all is passed on as text and marked, because in a budget it has a meaning to be answered ([`Source::beyond_json`]).
+//! One reader serves both notations, because a JSON text is YAML 1.2; but a name of more than 1,024 characters is too long
+//! for it, and controls behind ASCII and noncharacters must be escaped (U+007F to U+009F, U+FEFF, U+FFFE, U+FFFF).
+//!
+//! It is stricter than YAML where readers disagree: only `true` and `false` are booleans, numbers are those of JSON, no key
+//! occurs twice, there are no tags beside `!!str`, no merge keys, one document per file, and aliases are copied within a
+//! budget. What is no number of JSON at all is passed on as text and marked, because in a budget it has a meaning to be
+//! answered ([`Source::beyond_json`]).
 
 mod fragments;
 #[cfg(test)]
