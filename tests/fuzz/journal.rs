@@ -1,0 +1,542 @@
+//! The journal's records: read from anything, and those of boards after they were damaged.
+//!
+//! A board is played by choices; what it records must be derived and folded again to the same board. Then the records are
+//! damaged. As long as nobody chains them anew, whoever verifies or replays them must notice; whoever does chain them anew
+//! may lie, but must not bring anything down.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody};
+use patchboard_kernel::canonical;
+use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{self, GENESIS, Kind, Record, RecordError};
+use patchboard_kernel::replay;
+use serde_json::{Map, Value, json};
+
+use crate::bytes::Bytes;
+use crate::{values, within};
+
+/// What reading, replaying and recovering a journal of this size may take.
+const BOUND: Duration = Duration::from_secs(10);
+/// Records of a board that is played, at most about.
+const RECORDS_MAX: usize = 80;
+
+/// By the first byte: 0 plays a board; 1 damages the journal of a board that was played; 2 does so and chains it anew. Any
+/// other input is a header, a line break and a payload.
+pub fn journal(data: &[u8]) {
+    within(BOUND, "reading a journal", || match data.split_first() {
+        Some((0, choices)) => check_sound(&play(&mut Bytes::new(choices))),
+        Some((1, choices)) => check_damaged(&mut Bytes::new(choices)),
+        Some((2, choices)) => check_forged(&mut Bytes::new(choices)),
+        _ => check_record(data),
+    });
+}
+
+/// The salt of every board here, and what records are sealed with.
+const SALT: Salt = Salt([7; 32]);
+
+fn hasher() -> Hasher {
+    Hasher::new(&SALT)
+}
+
+/// A record of which nothing is known.
+fn check_record(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (header, payload) = text.split_once('\n').unwrap_or((&text, "{}"));
+    let kind = serde_json::from_str::<Value>(header).ok().and_then(|header| {
+        let name = header.get("kind")?.as_str()?;
+        Kind::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    });
+    let (kind, is_kind_known) = (kind.unwrap_or(Kind::Tick), kind.is_some());
+    let columns = serde_json::from_str::<Value>(header).unwrap_or_default();
+    let seq = Seq(columns.get("seq").and_then(Value::as_u64).unwrap_or(3));
+    let at = Timestamp(columns.get("at").and_then(Value::as_i64).unwrap_or(5));
+    let hash = chained(GENESIS, header);
+    let record = Record { seq, kind, at, header: header.to_owned(), payload: payload.to_owned(), hash };
+    read_all(&record);
+    assert_eq!(record.check_chain(Digest([1; 32])), Err(RecordError::Hash));
+    let body = record.body();
+    if let Ok(body) = &body {
+        assert!(is_kind_known && body.kind() == kind, "{body:?}");
+        let sealed = Record::seal(GENESIS, Seq(1), Timestamp(2), body, &hasher());
+        sealed.check_chain(GENESIS).expect("it was just sealed");
+        sealed.check_values(&hasher()).expect("it was just sealed");
+        // Numbers beyond what a header holds exactly come from nobody who seals: there, both may be refused.
+        if let Ok(again) = sealed.body() {
+            let twice = Record::seal(GENESIS, Seq(1), Timestamp(2), &again, &hasher());
+            assert_eq!(twice.header, sealed.header, "{body:?}");
+        }
+    }
+    let records = [record];
+    let _ = replay::replay(&records, None);
+    let _ = Board::recover(&records);
+}
+
+/// Everything that reads a single record; none of it may panic.
+fn read_all(record: &Record) {
+    let _ = record.body();
+    let _ = record.check_chain(GENESIS);
+    let _ = record.check_values(&hasher());
+    let _ = record::merged(record);
+    let _ = record.to_json();
+}
+
+/// What holds of records that a board has made.
+fn check_sound(records: &[Record]) {
+    verify(records).expect("what was recorded is sound");
+    let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("{difference}"));
+    let recovered = Board::recover(records).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(replayed.board.snapshot_digest(), recovered.snapshot_digest());
+    for version in [Version(0), recovered.version()] {
+        assert_eq!(replay::state_at(records, version).map(|state| state.version()), Ok(version));
+    }
+    let middle = records.len() / 2;
+    let part = replay::replay(records, Some(Seq(middle as u64))).unwrap_or_else(|difference| panic!("{difference}"));
+    assert_eq!(part.board.head().0, Seq(middle as u64));
+}
+
+/// Records that somebody changed who cannot or did not chain them anew.
+fn check_damaged(bytes: &mut Bytes<'_>) {
+    let sound = sound();
+    let mut records = sound.to_vec();
+    for _ in 0..=bytes.below(3) {
+        damage(&mut records, bytes);
+    }
+    records.iter().for_each(read_all);
+    // To cut records off at the end is the one change that a chain cannot show; a hash that is kept elsewhere can.
+    let is_beginning = sound.starts_with(&records);
+    let verified = verify(&records);
+    assert!(verified.is_err() || is_beginning, "nobody noticed");
+    if is_beginning && !records.is_empty() {
+        assert_eq!(verified, Ok(()));
+    }
+    assert!(replay::replay(&records, None).is_err() || is_beginning, "replay did not notice");
+    if let Ok(board) = Board::recover(&records) {
+        // Recovery believes the values beside the chain; the chain itself it does not.
+        let is_chained = records.iter().zip(sound).all(|(record, sound)| {
+            (record.seq, record.kind, record.at, &record.header, record.hash)
+                == (sound.seq, sound.kind, sound.at, &sound.header, sound.hash)
+        });
+        assert!(is_chained && records.len() <= sound.len(), "recovery did not notice");
+        assert_eq!(board.head().0.0 + 1, records.len() as u64);
+    }
+}
+
+/// Records that somebody changed who knows the salt and chained them anew.
+fn check_forged(bytes: &mut Bytes<'_>) {
+    let mut records = sound().to_vec();
+    for _ in 0..=bytes.below(4) {
+        damage(&mut records, bytes);
+    }
+    chain_anew(&mut records);
+    records.iter().for_each(read_all);
+    let recovered = Board::recover(&records);
+    for version in [Version(0), Version(1), Version(u64::MAX)] {
+        let _ = replay::state_at(&records, version);
+    }
+    match replay::replay(&records, None) {
+        // Another history, but one that a board could have had.
+        Ok(replayed) => {
+            let recovered = recovered.as_ref().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(replayed.board.snapshot_digest(), recovered.snapshot_digest());
+        }
+        Err(difference) => {
+            assert!(!difference.what.is_empty());
+            // What was derived so far can be told of, whatever comes after.
+            let _ = replay::replay(&records, Some(Seq(difference.seq.0.saturating_sub(1))));
+        }
+    }
+    if let Ok(mut board) = recovered {
+        // A board that was recovered goes on, or refuses to.
+        let at = board.wake_at().unwrap_or(Timestamp(2_000_000));
+        let _ = board.step(at, Input::Tick);
+        let _ = board.step(at, Input::TakeOver { epoch: board.epoch().saturating_add(1), writer: "next".to_owned() });
+    }
+}
+
+/// Every record as `patchboard verify` checks it: numbers without gaps, the chain, the values and what they say.
+fn verify(records: &[Record]) -> Result<(), RecordError> {
+    let mut previous = GENESIS;
+    for (index, record) in records.iter().enumerate() {
+        if record.seq != Seq(index as u64) {
+            return Err(RecordError::Column("seq"));
+        }
+        record.check_chain(previous)?;
+        record.check_values(&hasher())?;
+        record.body()?;
+        previous = record.hash;
+    }
+    Ok(())
+}
+
+/// The hash of a record, as SPEC section 10 has it.
+fn chained(previous: Digest, header: &str) -> Digest {
+    sha256(&[previous.0.as_slice(), header.as_bytes()].concat())
+}
+
+/// Numbers the records anew, commits to what their payloads are now, and chains them.
+fn chain_anew(records: &mut [Record]) {
+    let mut previous = GENESIS;
+    for (index, record) in records.iter_mut().enumerate() {
+        record.seq = Seq(index as u64);
+        let header = serde_json::from_str::<Map<String, Value>>(&record.header);
+        let payload = serde_json::from_str::<Map<String, Value>>(&record.payload);
+        if let (Ok(mut header), Ok(payload)) = (header, payload) {
+            header.insert("seq".to_owned(), json!(index));
+            header.insert("at".to_owned(), json!(record.at));
+            header.insert("kind".to_owned(), json!(record.kind.as_str()));
+            let commit = |(field, value): (&String, &Value)| {
+                (field.clone(), json!(hasher().commitment(index as u64, field, value).to_string()))
+            };
+            header.remove("values");
+            if !payload.is_empty() {
+                header.insert("values".to_owned(), Value::Object(payload.iter().map(commit).collect()));
+            }
+            record.header = canonical::to_string(&Value::Object(header));
+            record.payload = Value::Object(payload).to_string();
+        }
+        record.hash = chained(previous, &record.header);
+        previous = record.hash;
+    }
+}
+
+/// Words of headers and payloads.
+const WORDS: &[&str] = &[
+    "kind",
+    "seq",
+    "at",
+    "values",
+    "by",
+    "worker",
+    "attempt",
+    "number",
+    "base",
+    "usage",
+    "prompt",
+    "completion",
+    "version",
+    "state",
+    "patch",
+    "intent",
+    "expand",
+    "written",
+    "invocation",
+    "rule",
+    "trigger",
+    "event",
+    "start",
+    "follows",
+    "view",
+    "reserved",
+    "deadline",
+    "reads",
+    "members",
+    "compiler",
+    "stage",
+    "code",
+    "final",
+    "rejection",
+    "reply",
+    "of",
+    "layout",
+    "digest",
+    "agrees",
+    "reason",
+    "epoch",
+    "writer",
+    "end",
+    "cause",
+    "done",
+    "failed",
+    "timeout",
+    "lost",
+    "planner",
+    "checker",
+    "boss",
+    "nobody",
+    "begin",
+    "new",
+    "/tasks/0",
+    "/tasks/0/status",
+    "/notes/a",
+    "/",
+    "",
+];
+
+/// Changes the records somewhere.
+fn damage(records: &mut Vec<Record>, bytes: &mut Bytes<'_>) {
+    if records.is_empty() {
+        return;
+    }
+    let index = bytes.below(records.len());
+    let other = bytes.below(records.len());
+    let record = &mut records[index];
+    match bytes.below(14) {
+        0 => flip(&mut record.header, bytes),
+        1 => flip(&mut record.payload, bytes),
+        2 => record.hash.0[bytes.below(32)] ^= 1 << bytes.below(8),
+        3 => record.seq = Seq(bytes.number()),
+        4 => record.at = Timestamp(bytes.number() as i64),
+        5 => record.kind = *bytes.pick(Kind::ALL),
+        6 => drop(records.remove(index)),
+        7 => {
+            let copy = record.clone();
+            records.insert(other, copy);
+        }
+        8 => records.swap(index, other),
+        9 => records.truncate(index),
+        10 => {
+            let others = other_board();
+            records[index] = others[other.min(others.len() - 1)].clone();
+        }
+        11 => {
+            let others = other_board();
+            let from = other.min(others.len());
+            records.truncate(index);
+            records.extend_from_slice(&others[from..]);
+        }
+        12 => rewrite(&mut record.header, bytes),
+        _ => rewrite(&mut record.payload, bytes),
+    }
+}
+
+/// Puts another character in the place of one, or takes it out.
+fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
+    let mut characters: Vec<char> = text.chars().collect();
+    if characters.is_empty() {
+        return;
+    }
+    let at = bytes.below(characters.len());
+    match bytes.byte() {
+        0 => drop(characters.remove(at)),
+        byte => characters[at] = char::from(byte),
+    }
+    *text = characters.into_iter().collect();
+}
+
+/// Changes what a text of JSON says, and writes it as records are written.
+fn rewrite(text: &mut String, bytes: &mut Bytes<'_>) {
+    if let Ok(mut value) = serde_json::from_str::<Value>(text) {
+        values::change(&mut value, bytes, WORDS);
+        *text = value.to_string();
+    }
+}
+
+/// Of a few thousand seeds the one by which most kinds of records come about.
+const SOUND: u32 = 1524;
+
+/// The records of a board in which a little of everything happened.
+fn sound() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| {
+        let records = play(&mut Bytes::new(&choices(SOUND)));
+        check_sound(&records);
+        let kinds: std::collections::BTreeSet<Kind> = records.iter().map(|record| record.kind).collect();
+        assert!(kinds.len() >= 18, "little happened: {kinds:?}");
+        records
+    })
+}
+
+/// What happens to a board, drawn from a seed.
+fn choices(seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+    let mut draw = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..400).map(|_| draw()).collect()
+}
+
+/// The records of another board of the same salt.
+fn other_board() -> &'static [Record] {
+    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+    RECORDS.get_or_init(|| play(&mut Bytes::new(&[0, 0, 1, 0, 1, 2, 0, 2, 1, 3])))
+}
+
+/// The contract of the boards that are played.
+fn contract() -> Blueprint {
+    let value = json!({
+        "blueprint": 1,
+        "name": "played",
+        "state": {
+            "schema": {
+                "type": "object",
+                "required": ["tasks", "notes"],
+                "additionalProperties": false,
+                "properties": {
+                    "request": true,
+                    "notes": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "tasks": {"type": "array", "maxItems": 6, "items": {
+                        "type": "object", "required": ["status"], "properties": {"status": {"enum": ["open", "done"]}}
+                    }},
+                },
+            },
+            "initial": {"tasks": [], "notes": {}},
+        },
+        "workers": {
+            "boss": {"agent": "human"},
+            "planner": {
+                "agent": "llm",
+                "reads": ["/tasks", "/notes"],
+                "writes": [
+                    {"path": "/tasks/-", "ops": ["add"]},
+                    {"path": "/notes/*", "approval": {"by": "boss", "expires": "30s"}},
+                ],
+                "limits": {"attempts": 3, "timeout": "10s"},
+            },
+            "checker": {
+                "agent": "llm",
+                "reads": ["/tasks/*/status"],
+                "writes": [{"path": "/tasks/*/status", "ops": ["replace"]}],
+                "limits": {"attempts": 2, "timeout": "10s"},
+            },
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "planner"},
+            {"name": "new", "trigger": {"op": "add", "path": "/tasks/*"}, "when": "value.status == 'open'", "run": "checker"},
+            {"name": "odd", "trigger": {"op": "add", "path": "/notes/*"}, "when": "value.nothing == 1", "run": "planner"},
+            {"name": "more", "trigger": {"signal": "more"}, "run": "planner"},
+        ],
+        "invariants": [{"name": "tasks-stay", "expr": "size(state.tasks) >= size(before.tasks)"}],
+        "done": {"when": "size(state.tasks) >= 5"},
+        "circuit": {"rejections": {"limit": 3, "then": "reduce_view"}, "no_ops": {"limit": 2, "then": "stop_branch"}, "cooldown": 2},
+        "limits": {"commits": 20, "tokens": 60_000, "wall": "10m"},
+        "concurrency": 2,
+    });
+    serde_json::from_value(value).expect("a blueprint")
+}
+
+/// Replies of all kinds.
+const REPLIES: [&str; 12] = [
+    r#"[{"op":"add","path":"/tasks/-","value":{"status":"open"}}]"#,
+    r#"[{"op":"replace","path":"/tasks/0/status","value":"done"}]"#,
+    r#"{"patch":[{"op":"add","path":"/notes/a","value":"b"}],"intent":"to note it"}"#,
+    "[]",
+    r#"{"expand":["/tasks"]}"#,
+    r#"[{"op":"add","path":"/tasks/-","value":{"status":"lost"}}]"#,
+    r#"[{"op":"remove","path":"/tasks/0"}]"#,
+    "Here is my patch: []",
+    r#"[{"op":"test","path":"/tasks/0/status","value":"open"},{"op":"replace","path":"/tasks/0/status","value":"done"}]"#,
+    r#"[{"op":"add","path":"/notes/c","value":{"d":1e300}}]"#,
+    r#"[{"op":"add","path":"/tasks/-","value":{"status":"open","note":[1.5,{"é":null}]}}]"#,
+    "",
+];
+
+/// What a board records to which the choices happen.
+fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
+    let mut now = Timestamp(1_000_000);
+    let genesis = Genesis {
+        board: BoardId::from("played"),
+        blueprint: contract(),
+        mode: Mode::default(),
+        architect: None,
+        request: json!({"goal": bytes.below(3)}),
+        salt: SALT,
+        at: now,
+    };
+    let (mut board, mut step) = Board::create(genesis, &Own).expect("the request fits");
+    let mut records = Vec::new();
+    let mut calls: Vec<(InvocationId, u32, WorkerName)> = Vec::new();
+    loop {
+        records.append(&mut step.records);
+        for effect in step.effects {
+            match effect {
+                Effect::Call { invocation, attempt, worker, .. } => calls.push((invocation, attempt, worker)),
+                Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
+            }
+        }
+        if bytes.is_empty() || records.len() > RECORDS_MAX {
+            return records;
+        }
+        now = now.plus_ms(*bytes.pick(&[0, 1, 500, 12_000, 40_000]));
+        let input = input(&board, &mut calls, bytes);
+        step = board.step(now, input);
+    }
+}
+
+/// The next thing that happens to a board.
+fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes: &mut Bytes<'_>) -> Input {
+    let kind = bytes.below(20);
+    let usage = |bytes: &mut Bytes<'_>| match bytes.below(3) {
+        0 => None,
+        1 => Some(Usage { prompt: 100, completion: 20, ..Usage::default() }),
+        _ => Some(Usage { prompt: bytes.number(), completion: bytes.number(), ..Usage::default() }),
+    };
+    match kind {
+        0..9 if !calls.is_empty() => {
+            let (invocation, attempt, worker) = match bytes.below(4) {
+                0 => calls[0].clone(),
+                _ => calls.pop().expect("there is a call"),
+            };
+            if kind == 8 {
+                let code = *bytes.pick(FailureCode::ALL);
+                return Input::AgentFailed {
+                    invocation,
+                    attempt,
+                    code,
+                    message: "it broke".to_owned(),
+                    usage: usage(bytes),
+                };
+            }
+            let from = From::Attempt { invocation, attempt };
+            Input::Propose(Proposal { from, worker, reply: reply(bytes), usage: usage(bytes) })
+        }
+        0..11 => {
+            let token = [None, Some("once"), Some("twice")];
+            let token = bytes.pick(&token).map(Token::from);
+            let base = (bytes.below(4) == 0).then(|| Version(bytes.below(4) as u64));
+            let worker = WorkerName::from(*bytes.pick(&["planner", "checker", "boss", "nobody"]));
+            Input::Propose(Proposal {
+                from: From::Direct { token, base },
+                worker,
+                reply: reply(bytes),
+                usage: usage(bytes),
+            })
+        }
+        11 | 12 => Input::Tick,
+        13 => Input::Signal {
+            name: bytes.pick(&["more", "begin", "nothing"]).to_string(),
+            value: values::value(bytes, 2),
+        },
+        14 => Input::Pause,
+        15 => Input::Resume,
+        16 => Input::Snapshot { of: board.head().0, digest: board.snapshot_digest() },
+        17 => {
+            if bytes.below(2) == 0 {
+                calls.clear();
+            }
+            Input::TakeOver { epoch: board.epoch() + 1, writer: "another".to_owned() }
+        }
+        18 if bytes.below(8) == 0 => Input::Cancel,
+        _ => match board.pending().first_key_value() {
+            Some((of, question)) => Input::Answer {
+                of: *of,
+                by: question.approver.clone(),
+                digest: question.digest,
+                agrees: bytes.below(4) > 0,
+                reason: (bytes.below(2) == 0).then(|| "so be it".to_owned()),
+            },
+            None => Input::Tick,
+        },
+    }
+}
+
+fn reply(bytes: &mut Bytes<'_>) -> ReplyBody {
+    match bytes.below(16) {
+        known if known < REPLIES.len() => ReplyBody::Text(REPLIES[known].to_owned()),
+        12 => ReplyBody::Json(values::value(bytes, 3)),
+        13 => ReplyBody::Text(values::value(bytes, 3).to_string()),
+        14 => ReplyBody::Json(json!([{"op": "add", "path": "/tasks/-", "value": values::value(bytes, 2)}])),
+        _ => {
+            let length = bytes.below(30);
+            ReplyBody::Text(String::from_utf8_lossy(bytes.take(length)).into_owned())
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What is read from outside, held against plain second opinions on any input at all.
+//!
+//! A target is a function of bytes that panics when something is wrong: with the kernel, or with what is documented of
+//! it. Two harnesses call them: the package's own test (`suite.rs`), and libFuzzer through `runner`, which is no member of
+//! the workspace (`cargo xtask fuzz`). What they begin with is in `corpus`, a folder for each target.
+//!
+//! * `bytes.rs`, `values.rs`: choices and JSON out of the bytes, for inputs that random bytes would never be;
+//! * one file for each target.
+
+mod blueprint;
+mod bytes;
+mod cel;
+mod contract;
+mod journal;
+mod json;
+mod patch;
+mod values;
+
+use std::time::{Duration, Instant};
+
+pub use blueprint::blueprint;
+pub use cel::cel;
+pub use contract::contract;
+pub use journal::journal;
+pub use json::json;
+pub use patch::patch;
+
+/// Bytes of an input at most; what is longer is cut. `cargo xtask fuzz` makes none that are longer.
+pub const INPUT_BYTES_MAX: usize = 8192;
+
+/// The stack on which every target must do with any input, in bytes: that of a worker of tokio.
+pub const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// Something that is fuzzed.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, which is that of its folder in `corpus`.
+    pub name: &'static str,
+    /// What it asserts.
+    pub told: &'static str,
+    /// Words of its inputs' language, for whoever changes inputs blindly.
+    pub words: &'static [&'static str],
+    /// Tries an input; panics if something is wrong.
+    pub check: fn(&[u8]),
+}
+
+impl Target {
+    /// Tries an input, or what of it is not too long.
+    pub fn run(&self, data: &[u8]) {
+        (self.check)(&data[..data.len().min(INPUT_BYTES_MAX)]);
+    }
+
+    /// The target of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|target| target.name == name)
+    }
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "json",
+        told: "the strict reader accepts what serde_json does, but for reasons that are documented",
+        words: &[
+            "{\"a\":",
+            "[",
+            "]",
+            "}",
+            ",",
+            "null",
+            "true",
+            "1e400",
+            "-0.0",
+            "1e-400",
+            "18446744073709551616",
+            "\\ud800",
+            "\\u0061",
+        ],
+        check: json,
+    },
+    Target {
+        name: "blueprint",
+        told: "findings are few and inside the text; what is accepted compiles, and is accepted again",
+        words: &[
+            "blueprint: 1\n",
+            "name: ",
+            "state:\n",
+            "schema: ",
+            "initial: ",
+            "workers:\n",
+            "rules:\n",
+            "&a ",
+            "*a",
+            "<<: ",
+            "? ",
+            "!!str ",
+            "- ",
+            "|\n",
+            ">\n",
+            "{",
+            "[",
+            "\"",
+            "'",
+            "# ",
+            "---\n",
+            "%YAML 1.2\n",
+            ".inf",
+            "0x1F",
+            "$ref: ",
+            "for: ",
+            "expr: ",
+        ],
+        check: blueprint,
+    },
+    Target {
+        name: "patch",
+        told: "a patch does to the tree what the crate json-patch does to the value, within the limits, or nothing",
+        words: &[
+            "{\"op\":\"add\",\"path\":\"/",
+            "{\"op\":\"move\",\"from\":\"/",
+            "\"copy\"",
+            "\"replace\"",
+            "\"remove\"",
+            "\"test\"",
+            "\"value\":",
+            "/-",
+            "/0",
+            "~0",
+            "~1",
+            "\n",
+        ],
+        check: patch,
+    },
+    Target {
+        name: "contract",
+        told: "patterns match what a naive matcher does, and no grant lets a write outside of it through",
+        words: &[
+            "**",
+            "*",
+            "-",
+            "\"reads\"",
+            "\"writes\"",
+            "\"path\"",
+            "\"ops\"",
+            "\"insert\"",
+            "\"move\"",
+            "\"copy\"",
+        ],
+        check: contract,
+    },
+    Target {
+        name: "cel",
+        told: "an expression is refused with a code, or evaluates in its steps, twice alike, over values and trees",
+        words: &[
+            "state.",
+            ".all(x, ",
+            ".exists(x, ",
+            ".map(x, ",
+            ".filter(x, ",
+            "has(",
+            "size(",
+            "matches('",
+            " && ",
+            " || ",
+            " ? ",
+            " : ",
+            " in ",
+            "==",
+            "self",
+            "before",
+            "int(",
+            "double(",
+            "string(",
+            "9223372036854775807",
+            "r'",
+            "'''",
+            "[",
+            "{'a': ",
+        ],
+        check: cel,
+    },
+    Target {
+        name: "journal",
+        told: "records are read without panic, and no change of a chained journal goes unnoticed",
+        words: &[
+            "\"kind\":",
+            "\"seq\":",
+            "\"at\":",
+            "\"values\":",
+            "\"by\":",
+            "committed",
+            "invoked",
+            "18446744073709551615",
+            "\n",
+        ],
+        check: journal,
+    },
+];
+
+/// Does something that must not take longer than `bound`, and panics if it does, however often it is tried.
+///
+/// A machine that is busy with other things makes anything slow once; what depends on the input alone is slow again.
+pub(crate) fn within<T>(bound: Duration, what: &str, mut run: impl FnMut() -> T) -> T {
+    const TRIALS: usize = 3;
+    let mut fastest = Duration::MAX;
+    for _ in 0..TRIALS {
+        let begun = Instant::now();
+        let result = run();
+        fastest = fastest.min(begun.elapsed());
+        if fastest <= bound {
+            return result;
+        }
+    }
+    panic!("{what} takes {fastest:?}, more than {bound:?}")
+}
