@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+mod fuzz;
 mod tally;
 
 use tally::{Runner, Tally};
@@ -20,6 +21,7 @@ Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
   codes          Write docs/codes.md anew from the enums of the kernel
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
+  fuzz           Fuzz what is read from outside, instrumented: [TARGET…], --seconds N for each (60)
   help           Print this
 ";
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["codes"] => codes(),
         ["differential", options @ ..] => differential(options),
+        ["fuzz", options @ ..] => fuzz::fuzz(options, HELP),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
