@@ -85,6 +85,7 @@ fn apply_each(state: &State, mut document: Value, ops: &[Op<'_>], theirs: &[Patc
         match candidate.apply(op, ROOMY) {
             Ok(applied) => {
                 assert!(verdict.is_ok(), "{op:?} was applied to {before}, and {verdict:?}");
+                apply_at_the_limit(op, &before, json::size(&document), hasher);
                 if let Some(made) = applied.made {
                     let landed = candidate.get(&effect.lands_at).map(|node| node.to_value());
                     assert_eq!(landed, Some(made.to_value()), "{op:?} was said to land at {}", effect.lands_at);
@@ -103,6 +104,20 @@ fn apply_each(state: &State, mut document: Value, ops: &[Op<'_>], theirs: &[Patc
     let next = candidate.into_state();
     assert_eq!(next.digest(), State::new(&document, hasher).digest(), "a digest depends on content alone");
     assert_eq!(next.version(), state.version().next());
+}
+
+/// One operation that can be applied, where its result is as large as it may be, and where it is one byte larger.
+fn apply_at_the_limit(op: &Op<'_>, before: &Value, after: u64, hasher: &Hasher) {
+    let state = State::new(before, hasher);
+    // The others are alike, and a tree is made for each.
+    if state.bytes() > 1 << 12 {
+        return;
+    }
+    let within = |bytes| state.candidate().apply(op, ResultLimits { bytes, ..ROOMY }).map_err(|refusal| refusal.code);
+    assert!(within(after).is_ok(), "{op:?} on {before} comes to {after} bytes, which are allowed");
+    if after > state.bytes() {
+        assert_eq!(within(after - 1).err(), Some(Code::ResultTooLarge), "{op:?} on {before} comes to {after} bytes");
+    }
 }
 
 /// Each operation within limits: none makes a document larger than they are, and one that is refused changes nothing.

@@ -21,7 +21,7 @@ fn cases(target: &Target) -> u32 {
     match target.name {
         "json" | "patch" | "contract" => 600,
         "cel" => 300,
-        _ => 60,
+        _ => 100,
     }
 }
 
