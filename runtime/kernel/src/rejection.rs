@@ -162,10 +162,10 @@ pub struct Violation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// What would have been right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
     /// What was there; only what the worker may read or has itself written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
     /// At stage `freshness`: how what the worker read differs from what is there now. `{"was": …}`, or of a text
     /// `{"at", "removed", "added"}`, counted in characters. Only of what the worker may read.
@@ -283,4 +283,8 @@ impl Rejection {
         let code = violations.first().expect("a rejection has a reason").code;
         Self { stage, code, violations, allowed: Vec::new() }
     }
+}
+/// A value that is there, also if it is `null`: a board that was recovered must tell of it as the one that decided did.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
