@@ -10,8 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use patchboard_faults::campaign::{Campaign, Cell, Report};
 use patchboard_faults::class::Class;
 use patchboard_faults::corpus::Corpus;
-use patchboard_faults::injection::{System, Verdict};
-use patchboard_faults::stats::Share;
+use patchboard_faults::stats::{Share, wilson};
+use patchboard_faults::system::System;
+use patchboard_faults::verdict::Verdict;
 use serde_json::{Value, json};
 
 use crate::commands::denials;
@@ -188,7 +189,7 @@ fn refusals(report: &Report) -> String {
 fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<String> {
     let mut all = Vec::new();
     for ((class, system), cell) in &report.cells {
-        let Cell { made, contaminated, halted, unreplayed, .. } = *cell;
+        let Cell { made, contaminated, halted, done, unreplayed } = *cell;
         if made < campaign.instances as usize {
             all.push(format!("only {made} faults of {class} could be made in {}", system.as_str()));
         }
@@ -200,6 +201,10 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
         }
         if contaminated > 0 && *class != Class::FalseClaim {
             all.push(format!("{contaminated} of {made} faults of {class} reached the document"));
+        }
+        // Boards on which nothing goes wrong come to their end, or nothing that is said of the others means anything.
+        if *class == Class::NoFault && done < made {
+            all.push(format!("only {done} of {made} tasks were done without a fault"));
         }
         let least = if *class == Class::Cycle { min_halted } else { 100.0 };
         if (halted as f64) < made as f64 * least / 100.0 {
@@ -220,9 +225,12 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
 /// The whole as one value.
 fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Value {
     let rates = report.cells.iter().map(|((class, system), cell)| {
+        let interval = |successes: usize| wilson(successes, cell.made).map(|interval| [interval.low, interval.high]);
         json!({
-            "class": class.as_str(), "system": system.as_str(), "made": cell.made, "contaminated": cell.contaminated,
-            "halted": cell.halted, "done": cell.done,
+            "class": class.as_str(), "system": system.as_str(), "made": cell.made,
+            "contaminated": cell.contaminated, "contaminated_interval": interval(cell.contaminated),
+            "halted": cell.halted, "halted_interval": interval(cell.halted),
+            "done": cell.done, "done_interval": interval(cell.done),
         })
     });
     let denials: serde_json::Map<_, _> = report
@@ -303,5 +311,55 @@ fn take(value: &Value, corpus: &mut Corpus) {
     let lists = value.as_object().into_iter().flatten().filter_map(|(_, list)| list.as_array());
     for text in lists.flatten().filter_map(Value::as_str) {
         corpus.add_instruction(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(instances: u64) -> Campaign {
+        let (classes, systems) = (Class::ALL.to_vec(), System::ALL.to_vec());
+        Campaign { instances, seed: 1, classes, systems, corpus: Corpus::default(), threads: 1 }
+    }
+
+    #[test]
+    fn what_is_not_good_enough_is_named() {
+        let good = Cell { made: 10, contaminated: 0, halted: 10, done: 10, unreplayed: 0 };
+        let told = |class, system, cell: Cell| {
+            let report = Report { cells: [((class, system), cell)].into(), ..Report::default() };
+            shortcomings(&report, 99.0, &campaign(10))
+        };
+        for class in Class::ALL {
+            for system in System::ALL {
+                assert_eq!(told(class, system, good), Vec::<String>::new(), "{class} {system}");
+            }
+        }
+        let bad = Cell { contaminated: 1, ..good };
+        // Lies are told of, and blackboards are what they are.
+        for (class, system, is_bad) in [
+            (Class::StaleRead, System::Patchboard, true),
+            (Class::FalseClaim, System::Patchboard, false),
+            (Class::StaleRead, System::Plain, false),
+        ] {
+            assert_eq!(told(class, system, bad).len(), usize::from(is_bad), "{class} {system}");
+        }
+        for (class, cell) in [
+            (Class::Cycle, Cell { halted: 9, ..good }),
+            (Class::AgentHang, Cell { halted: 9, ..good }),
+            (Class::NoFault, Cell { done: 9, ..good }),
+            (Class::Cycle, Cell { made: 9, halted: 9, ..good }),
+            (Class::Oversized, Cell { unreplayed: 1, ..good }),
+        ] {
+            assert_eq!(told(class, System::Patchboard, cell).len(), 1, "{class} {cell:?}");
+        }
+    }
+
+    #[test]
+    fn a_contract_that_refuses_nothing_among_many_trespasses_is_not_good_enough() {
+        let report = Report { denials: [("stockroom", Default::default())].into(), ..Report::default() };
+        assert_eq!(shortcomings(&report, 99.0, &campaign(99)), Vec::<String>::new(), "too few to tell");
+        let told = shortcomings(&report, 99.0, &campaign(100));
+        assert!(told.len() == 1 && told[0].contains("clerk of stockroom"), "{told:?}");
     }
 }

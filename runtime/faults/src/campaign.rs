@@ -12,8 +12,10 @@ use patchboard_kernel::rejection::Stage;
 
 use crate::class::Class;
 use crate::corpus::Corpus;
-use crate::injection::{System, Verdict, inject};
+use crate::injection::inject;
 use crate::scenario::{self, Scenario};
+use crate::system::System;
+use crate::verdict::Verdict;
 
 /// What is injected.
 #[derive(Clone, Debug)]
@@ -59,7 +61,11 @@ pub struct Report {
 impl Report {
     fn count(&mut self, verdict: &Verdict, denials: Denials) {
         let cell = self.cells.entry((verdict.class, verdict.system)).or_default();
-        cell.made += usize::from(verdict.is_made);
+        // Of runs in which no moment was found nothing can be said, except how many there are.
+        if !verdict.is_made {
+            return;
+        }
+        cell.made += 1;
         cell.contaminated += usize::from(verdict.is_contaminated());
         cell.halted += usize::from(verdict.is_halted);
         cell.done += usize::from(verdict.is_done);
@@ -86,14 +92,8 @@ impl Report {
 
 /// The scenarios that a class can be injected into.
 fn scenarios(class: Class) -> Vec<&'static dyn Scenario> {
-    let can = |name: &str| match class {
-        // Elsewhere nobody can go in circles: nothing that is written can be written again.
-        Class::Cycle => name != "evidence-review",
-        // Elsewhere one call is made at a time.
-        Class::StaleRead => name == "stockroom",
-        _ => true,
-    };
-    scenario::ALL.iter().copied().filter(|scenario| can(scenario.name())).collect()
+    let all = scenario::ALL.iter().copied();
+    all.filter(|scenario| !scenario::who_can_err(*scenario, class).is_empty()).collect()
 }
 
 impl Campaign {

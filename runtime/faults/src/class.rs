@@ -23,7 +23,7 @@ pub enum Class {
     StaleRead,
     /// A reply that comes several times.
     DuplicateDelivery,
-    /// A reply that comes after that of a later attempt was asked for.
+    /// A reply that comes when a later attempt is under way, or was answered already.
     ReorderedReply,
     /// A reply that comes after its time, or after the end.
     LateReply,
@@ -91,7 +91,7 @@ impl Class {
             Self::Cycle => "a worker that changes nothing again and again, or goes in circles of two to six steps",
             Self::StaleRead => "a reply that rests on what has changed meanwhile",
             Self::DuplicateDelivery => "a reply that comes several times",
-            Self::ReorderedReply => "a reply that comes when a later attempt is under way",
+            Self::ReorderedReply => "a reply that comes when a later attempt is under way, or answered",
             Self::LateReply => "a reply that comes after its time, or after the end",
             Self::Oversized => "a reply of too many bytes, levels or operations",
             Self::InjectedInstruction => "a worker that obeys a text found in a document",

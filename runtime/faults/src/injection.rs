@@ -1,25 +1,24 @@
 //! One fault in one run: who plays the board, which call errs and how, and what came of it.
 
-use std::fmt;
+use std::collections::BTreeSet;
 
-use patchboard_kernel::blueprint::{AgentKind, Worker};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
-use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plans;
-use patchboard_kernel::record::{Body, Cause, Record, Resource};
+use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::class::Class;
 use crate::corpus::Corpus;
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{self, Scenario};
+use crate::system::System;
+use crate::verdict::{Facts, Verdict};
 use crate::world::{Call, Delivery, Others, World};
 use crate::{dialect, instructions, spoil};
 
@@ -35,97 +34,6 @@ const HITS: u64 = 4;
 /// Boards begin at this time.
 const EPOCH: Timestamp = Timestamp(1_750_000_000_000);
 
-/// What is compared.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum System {
-    /// Contracts, validation, transactions.
-    Patchboard,
-    /// A blackboard of messages.
-    Plain,
-    /// A blackboard of JSON.
-    Structured,
-}
-
-impl System {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Patchboard, Self::Plain, Self::Structured];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Patchboard => "patchboard",
-            Self::Plain => "plain",
-            Self::Structured => "structured",
-        }
-    }
-
-    /// The system of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|system| system.as_str() == name)
-    }
-
-    fn mode(self) -> Mode {
-        match self {
-            Self::Patchboard => Mode::default(),
-            Self::Plain => Mode::Plain {},
-            Self::Structured => Mode::Structured {},
-        }
-    }
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What came of one fault.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Verdict {
-    /// The class.
-    pub class: Class,
-    /// What it was injected into.
-    pub system: System,
-    /// The blueprint.
-    pub scenario: &'static str,
-    /// Which of the class's instances.
-    pub instance: u64,
-    /// The worker that erred; none if no moment was found at which it could.
-    pub worker: Option<String>,
-    /// How it erred.
-    pub kind: &'static str,
-    /// Whether a moment was found at which the fault could be made.
-    pub is_made: bool,
-    /// Replies that erred.
-    pub faults: u32,
-    /// What of the document is not as it may be.
-    pub wrongs: Vec<String>,
-    /// Whether a loop was stopped by a breaker, and by no limit; of other classes, whether the board ended.
-    pub is_halted: bool,
-    /// Whether the task was done all the same, and rightly.
-    pub is_done: bool,
-    /// Calls that were made though the board's tokens were used up.
-    pub overdrawn: u32,
-    /// How the board ended, and why; none if it is stuck.
-    pub end: Option<(String, String)>,
-    /// Commits.
-    pub commits: u64,
-    /// Proposals that were refused.
-    pub rejected: u64,
-    /// Calls of language models.
-    pub calls: u32,
-    /// Whether the journal can be replayed to the same board.
-    pub is_replayed: bool,
-}
-
-impl Verdict {
-    /// Whether the fault has reached what others work with.
-    pub fn is_contaminated(&self) -> bool {
-        !self.wrongs.is_empty() || self.overdrawn > 0
-    }
-}
-
 /// The run in which the fault is made: the same for all systems, as far as it can be.
 pub(crate) fn inject(
     class: Class,
@@ -136,16 +44,7 @@ pub(crate) fn inject(
     corpus: &Corpus,
     plans: &dyn Plans,
 ) -> (Verdict, Vec<Record>) {
-    let can_err = |worker: &Worker| match worker.agent {
-        AgentKind::Llm => true,
-        // Programs have contracts, too.
-        AgentKind::Command => class == Class::UnauthorizedWrite,
-        _ => false,
-    };
-    let workers: Vec<&str> = (scenario.blueprint().workers.iter())
-        .filter(|(_, worker)| can_err(worker))
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let workers = scenario::who_can_err(scenario, class);
     for attempt in 0.. {
         // Every worker errs as often as any other. Where its call never came, or had nothing to err about, another is taken.
         let mut random = Random::of(seed, &[class as u64, instance, attempt]);
@@ -181,20 +80,34 @@ struct Played<'a> {
     /// How long answers take.
     pace: Random,
     corpus: &'a Corpus,
-    planted: Option<String>,
+    /// A text for somebody to obey, and how it begins where it is shown.
+    planted: Option<(String, String)>,
+    request: Value,
     calls: u32,
     faults: u32,
+    /// When the first was made.
+    since: Option<Timestamp>,
     worker: Option<String>,
     kind: &'static str,
     /// Whether the worker goes on erring.
     is_lasting: bool,
-    /// Whether others of its calls go well beside it.
+    /// Whether somebody else commits beside a circle, and others of the worker's calls go well.
     has_company: bool,
+    /// Commits of others since the circle began.
+    beside: u32,
     /// The length of a circle; 1: nothing changes.
     length: usize,
     /// An attempt to which an old answer comes while it is under way.
     is_slow: bool,
+    /// A call that is answered late, and the document that it was shown.
+    slow: Option<(InvocationId, u32, Value)>,
+    /// Whether that was changed before the answer came.
+    is_overtaken: bool,
+    now: Timestamp,
+    /// The document now.
     document: Value,
+    /// What was there, while nothing was wrong, that nobody takes away.
+    lasting: BTreeSet<String>,
     is_ended: bool,
 }
 
@@ -208,6 +121,7 @@ impl<'a> Played<'a> {
         corpus: &'a Corpus,
     ) -> Self {
         let planted = (class == Class::InjectedInstruction).then(|| corpus.instruction(&mut random));
+        let request = scenario.request(&mut random, planted.as_deref());
         let length = 1 + random.index(6);
         let pace = Random::new(random.next());
         Self {
@@ -218,32 +132,40 @@ impl<'a> Played<'a> {
             of_worker: 0,
             pace,
             corpus,
-            planted,
+            planted: planted.map(|text| (beginning(&text), text)).map(|(begins, text)| (text, begins)),
+            request,
             calls: 0,
             faults: 0,
+            since: None,
             worker: None,
             kind: "",
             is_lasting: matches!(class, Class::Cycle) || random.percent(50),
             has_company: random.percent(50),
+            beside: 0,
             length,
             is_slow: false,
+            slow: None,
+            is_overtaken: false,
+            now: EPOCH,
             document: Value::Null,
+            lasting: BTreeSet::new(),
             is_ended: false,
             random,
         }
     }
 
-    /// Whether something went wrong that was to go wrong. One step is no circle yet.
+    /// Whether something went wrong that was to go wrong. One step is no circle yet, and what nobody has overtaken is not
+    /// stale.
     fn is_made(&self) -> bool {
         match self.class {
             Class::NoFault => true,
-            Class::Cycle => self.faults > 1,
+            Class::Cycle => self.faults > 1 && (!self.has_company || self.beside > 0),
+            Class::StaleRead => self.is_overtaken,
             _ => self.faults > 0,
         }
     }
 
     fn run(&mut self, board: BoardId, plans: &dyn Plans) -> Vec<Record> {
-        let request = self.scenario.request(&mut self.random, self.planted.as_deref());
         let mut blueprint = self.scenario.blueprint().clone();
         // Where several calls at once are not the point, they come one after the other: what is wrong at the end is then
         // the fault's doing.
@@ -251,6 +173,7 @@ impl<'a> Played<'a> {
             blueprint.concurrency = 1;
         }
         let (mode, salt) = (self.system.mode(), Salt::ZERO);
+        let request = self.request.clone();
         let genesis = Genesis { board, blueprint, mode, architect: None, request, salt, at: EPOCH };
         let mut world = World::new(genesis, plans, self).expect("the request of a scenario fits its blueprint");
         for _ in 0..STEPS_MAX {
@@ -259,13 +182,15 @@ impl<'a> Played<'a> {
             }
         }
         self.is_ended = world.is_over();
-        self.document = world.board().state().root().to_value();
         world.records().to_vec()
     }
 
     fn judge(self, instance: u64, records: Vec<Record>) -> (Verdict, Vec<Record>) {
-        let facts = Facts::of(&records, self.scenario.blueprint().limits.tokens, self.worker.as_deref());
-        let mut wrongs = self.scenario.wrongs(&self.document);
+        let tokens = self.scenario.blueprint().limits.tokens;
+        let facts = Facts::of(&records, tokens, self.worker.as_deref(), self.since.unwrap_or(EPOCH));
+        let mut wrongs = scenario::wrongs(self.scenario, &self.request, &self.document);
+        let left: BTreeSet<String> = self.scenario.lasting(&self.document).into_iter().collect();
+        wrongs.extend(self.lasting.difference(&left).map(|one| format!("gone: {one}")));
         wrongs.truncate(5);
         let is_halted = match self.class {
             Class::Cycle => self.is_ended && facts.is_stopped && self.document["status"] != "lost",
@@ -281,9 +206,9 @@ impl<'a> Played<'a> {
             kind: self.kind,
             is_made,
             faults: self.faults,
+            is_done: wrongs.is_empty() && self.scenario.is_done(&self.document),
             wrongs,
             is_halted,
-            is_done: self.scenario.is_done(&self.document),
             overdrawn: facts.overdrawn,
             end: facts.end.filter(|_| self.is_ended),
             commits: facts.commits,
@@ -300,7 +225,7 @@ impl<'a> Played<'a> {
             let is_it = call.worker.as_str() == self.hit.worker;
             let nth = self.of_worker;
             self.of_worker += u64::from(is_it);
-            let is_reached = self.planted.as_ref().is_none_or(|text| call.prompt.user.contains(text.as_str()));
+            let is_reached = self.planted.as_ref().is_none_or(|(_, begins)| call.prompt.user.contains(begins.as_str()));
             return is_it && nth >= self.hit.nth && is_reached;
         }
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
@@ -351,14 +276,17 @@ impl<'a> Played<'a> {
             Class::Cycle => {
                 // Only who can go in circles can be caught in one.
                 let nth = self.faults as usize;
-                let steps = scenario.circle(worker, woken(call), document, self.length.max(2), nth);
+                let steps = scenario.circle(worker, document, self.length.max(2), nth);
                 match (self.length, steps) {
                     (_, None) => return None,
                     (1, Some(_)) => ("no_op", vec![text(words(&[]), after_ms)]),
                     (length, Some(steps)) => (PERIODS[length.min(6) - 2], vec![text(words(&steps), after_ms)]),
                 }
             }
-            Class::StaleRead => ("slow", vec![text(honest, 8_000 + self.pace.below(30_000))]),
+            Class::StaleRead => {
+                self.slow = Some((call.invocation, call.attempt, document.clone()));
+                ("slow", vec![text(honest, 8_000 + self.pace.below(30_000))])
+            }
             Class::DuplicateDelivery => {
                 let copies = 1 + random.index(3);
                 let mut deliveries = vec![text(honest.clone(), after_ms)];
@@ -373,7 +301,12 @@ impl<'a> Played<'a> {
             }
             Class::ReorderedReply => {
                 self.is_slow = true;
-                ("overtaken", vec![text(honest, timeout + 1_000)])
+                let (kind, after_ms) = if random.percent(50) {
+                    ("while_the_next_is_under_way", timeout + 1_000)
+                } else {
+                    ("after_the_next", timeout + 3 * SLOW_MS)
+                };
+                (kind, vec![text(honest, after_ms)])
             }
             Class::LateReply => ("late", vec![text(honest, timeout + 1_000 + self.pace.below(3_600_000))]),
             Class::Oversized => {
@@ -397,11 +330,18 @@ impl<'a> Played<'a> {
             }
         };
         self.faults += 1;
+        self.since.get_or_insert(self.now);
         self.kind = kind;
         self.worker.get_or_insert_with(|| worker.to_owned());
         Some(deliveries)
     }
 }
+
+/// How long an attempt takes to which an old answer comes.
+const SLOW_MS: u64 = 5_000;
+
+/// In what time, one after the other, others commit beside a circle.
+const BESIDE_MS: u64 = 1_500;
 
 /// Circles by their length, from 2.
 const PERIODS: [&str; 5] = ["period_2", "period_3", "period_4", "period_5", "period_6"];
@@ -414,6 +354,12 @@ const fn lasting(is_lasting: bool) -> &'static str {
 pub fn woken<'a>(call: &Call<'a>) -> Option<&'a str> {
     let (_, told) = call.prompt.user.rsplit_once("You were woken by rule ")?;
     told.split_once(", because ")?.1.split_whitespace().next()
+}
+
+/// How a text begins as views show texts: as JSON, without the quotation marks.
+fn beginning(text: &str) -> String {
+    let begins: String = text.chars().take(60).collect();
+    json!(begins.trim_end()).to_string().trim_matches('"').to_owned()
 }
 
 fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
@@ -445,59 +391,46 @@ impl Others for Played<'_> {
             return deliveries;
         }
         let after_ms = match seat.worker.agent {
-            AgentKind::Llm if std::mem::take(&mut self.is_slow) => 5_000,
+            AgentKind::Llm if std::mem::take(&mut self.is_slow) => SLOW_MS,
             AgentKind::Llm => 100 + self.pace.below(2_000),
             _ => 10,
         };
-        vec![reply(&call, dialect::reply(seat.interface, &ops), after_ms)]
+        let mut ops = ops;
+        let later = match self.class {
+            Class::Cycle if self.has_company => self.scenario.postpone(call.worker.as_str(), &mut ops),
+            _ => Vec::new(),
+        };
+        let mut deliveries = vec![reply(&call, dialect::reply(seat.interface, &ops), after_ms)];
+        for (nth, op) in (1..).zip(later) {
+            let from = From::Direct { token: None, base: None };
+            let reply = ReplyBody::Text(dialect::reply(seat.interface, &[op]));
+            let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None });
+            deliveries.push(Delivery { after_ms: after_ms + nth * BESIDE_MS, input });
+        }
+        deliveries
     }
-}
 
-/// What a journal says of a run.
-struct Facts {
-    end: Option<(String, String)>,
-    commits: u64,
-    rejected: u64,
-    overdrawn: u32,
-    /// Whether a breaker stopped the worker, or the board because of it, and no limit did.
-    is_stopped: bool,
-}
-
-impl Facts {
-    fn of(records: &[Record], tokens: u64, worker: Option<&str>) -> Self {
-        let mut facts = Self { end: None, commits: 0, rejected: 0, overdrawn: 0, is_stopped: false };
-        let (mut spent, mut is_limited, mut is_opened) = (0, false, false);
-        let of_worker = |name: &str| worker == Some(name);
-        for body in records.iter().filter_map(|record| record.body().ok()) {
-            let mut settle = |usage: Option<Usage>| spent += usage.map_or(0, |usage| usage.total());
-            match body {
-                Body::Committed(body) => {
-                    facts.commits += 1;
-                    settle(body.by.usage);
+    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        self.now = at;
+        if let (Some((invocation, attempt, shown)), Some(Input::Propose(proposal))) = (&self.slow, input)
+            && proposal.from == (From::Attempt { invocation: *invocation, attempt: *attempt })
+        {
+            self.is_overtaken |= *shown != self.document;
+        }
+        if self.faults > 0 {
+            let of_others = step.records.iter().filter_map(|record| match record.body() {
+                Ok(Body::Committed(body)) => {
+                    Some(body.by.worker.as_str() != self.worker.as_deref().unwrap_or_default())
                 }
-                Body::Rejected(body) => {
-                    facts.rejected += 1;
-                    settle(body.by.usage);
-                }
-                Body::NoOp(body) => settle(body.by.usage),
-                Body::Invoked(body) if spent >= tokens && body.reserved > 0 => facts.overdrawn += 1,
-                Body::Breaker(body) => {
-                    is_opened |= body.change == Change::Opened
-                        && body.reason != Reason::Budget
-                        && of_worker(body.worker.as_str());
-                }
-                Body::Budget(body) => {
-                    is_limited |= of_worker(body.worker.as_str()) || body.resource == Resource::BoardTokens;
-                }
-                Body::Ended(body) => {
-                    is_limited |= matches!(body.cause, Cause::Commits | Cause::Wall);
-                    is_opened |= matches!(body.cause, Cause::Cycles | Cause::Rejections | Cause::NoOps);
-                    facts.end = Some((body.end.to_string(), body.cause.to_string()));
-                }
-                _ => {}
+                _ => None,
+            });
+            self.beside += of_others.filter(|is_another| *is_another).count() as u32;
+        }
+        if step.records.iter().any(|record| matches!(record.kind, Kind::Committed | Kind::Created)) {
+            self.document = board.state().root().to_value();
+            if scenario::wrongs(self.scenario, &self.request, &self.document).is_empty() {
+                self.lasting.extend(self.scenario.lasting(&self.document));
             }
         }
-        facts.is_stopped = is_opened && !is_limited;
-        facts
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! * [`world`]: a board on a virtual clock.
 //! * [`scenario`]: tasks on the shipped blueprints, played well; and what of a document is wrong.
-//! * [`class`], [`injection`]: a fault in a run, and what came of it.
+//! * [`class`], [`system`]: what can go wrong, and where.
+//! * [`injection`], [`verdict`]: a fault in a run, and what came of it.
 //! * [`campaign`]: many of them, and what they came to.
 //! * [`corpus`]: given texts beside our own.
 //! * [`stats`]: intervals for what was counted.
@@ -20,4 +21,6 @@ pub mod random;
 pub mod scenario;
 mod spoil;
 pub mod stats;
+pub mod system;
+pub mod verdict;
 pub mod world;

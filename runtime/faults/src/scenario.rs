@@ -8,11 +8,12 @@ mod evidence;
 mod household;
 mod stockroom;
 
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Worker};
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
+use crate::class::Class;
 use crate::random::Random;
 
 /// A task on a shipped blueprint.
@@ -31,11 +32,24 @@ pub trait Scenario: Sync {
     fn answer(&self, worker: &str, woken: Option<&str>, document: &Value) -> Vec<Value>;
 
     /// What of the document is not as a faultless run leaves it at some moment, in words; members whose names begin with
-    /// `$` are nobody's.
+    /// `$` are nobody's. What was asked is read off the document: see [`wrongs`].
     fn wrongs(&self, document: &Value) -> Vec<String>;
+
+    /// What of a document stays there once it is there, in words: a run may stop short of it, and not take it away.
+    fn lasting(&self, document: &Value) -> Vec<String>;
 
     /// Whether the task is done, and rightly.
     fn is_done(&self, document: &Value) -> bool;
+
+    /// Whether others commit what a worker has read while it is at work.
+    fn is_overtaken(&self, _worker: &str) -> bool {
+        false
+    }
+
+    /// Of what a worker writes at once, what it may as well write later, bit by bit: so that somebody commits beside others.
+    fn postpone(&self, _worker: &str, _ops: &mut Vec<Value>) -> Vec<Value> {
+        Vec::new()
+    }
 
     /// Something that a worker writes outside of its contract and that the document's schema has a place for.
     fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value>;
@@ -43,15 +57,44 @@ pub trait Scenario: Sync {
     /// Something false that a worker's contract lets it write; none if it has nothing to say that could be false.
     fn lie(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>>;
 
-    /// The worker that can go in circles, if one can, and what it writes the `nth` time, in circles of this length.
-    fn circle(
-        &self,
-        worker: &str,
-        woken: Option<&str>,
-        document: &Value,
-        length: usize,
-        nth: usize,
-    ) -> Option<Vec<Value>>;
+    /// Whether a worker can go in circles.
+    fn circles(&self, _worker: &str) -> bool {
+        false
+    }
+
+    /// What it writes the `nth` time, in circles of this length; none where it cannot.
+    fn circle(&self, _worker: &str, _document: &Value, _length: usize, _nth: usize) -> Option<Vec<Value>> {
+        None
+    }
+}
+
+/// The workers that can err in this way.
+pub fn who_can_err(scenario: &dyn Scenario, class: Class) -> Vec<&str> {
+    let can = |name: &str, worker: &Worker| match class {
+        // Programs have contracts, too.
+        Class::UnauthorizedWrite => matches!(worker.agent, AgentKind::Llm | AgentKind::Command),
+        // Elsewhere nothing that is written can be written again.
+        Class::Cycle => scenario.circles(name),
+        // Elsewhere one call is made at a time.
+        Class::StaleRead => scenario.is_overtaken(name),
+        _ => worker.agent == AgentKind::Llm,
+    };
+    let workers = scenario.blueprint().workers.iter();
+    workers.filter(|(name, worker)| can(name.as_str(), worker)).map(|(name, _)| name.as_str()).collect()
+}
+
+/// What of a document is wrong, given what was asked: the document is not believed where it says that itself.
+pub fn wrongs(scenario: &dyn Scenario, request: &Value, document: &Value) -> Vec<String> {
+    if document["request"] == *request {
+        return scenario.wrongs(document);
+    }
+    let mut wrongs = vec!["/request is not what was asked".to_owned()];
+    if let Value::Object(members) = document {
+        let mut members = members.clone();
+        members.insert("request".to_owned(), request.clone());
+        wrongs.extend(scenario.wrongs(&Value::Object(members)));
+    }
+    wrongs
 }
 
 /// All of them.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use patchboard_faults::campaign::{Campaign, Report};
 use patchboard_faults::class::Class;
 use patchboard_faults::corpus::Corpus;
-use patchboard_faults::injection::{System, Verdict};
+use patchboard_faults::system::System;
+use patchboard_faults::verdict::Verdict;
 
 fn campaign(instances: u64, classes: &[Class], systems: &[System], threads: usize) -> (Report, Vec<Verdict>) {
     let (classes, systems) = (classes.to_vec(), systems.to_vec());

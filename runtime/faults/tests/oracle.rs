@@ -2,6 +2,7 @@
 
 mod honest;
 
+use patchboard_faults::class::Class;
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use serde_json::{Value, json};
@@ -99,5 +100,34 @@ fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed()
         assert!(lies > 20, "{}: {lies}", scenario.name());
         // Some come true: what was to be said later anyway.
         assert!(noticed * 10 > lies * 7, "{}: {noticed} of {lies} lies are noticed", scenario.name());
+    }
+}
+
+#[test]
+fn every_trespass_is_noticed_where_nobody_stops_it() {
+    for scenario in scenario::ALL {
+        let documents = honest::play(*scenario, 4);
+        let request = documents[0]["request"].clone();
+        let mut random = Random::new(4);
+        let mut trespasses = 0;
+        for document in &documents {
+            let lasting = scenario.lasting(document);
+            for worker in scenario::who_can_err(*scenario, Class::UnauthorizedWrite) {
+                for _ in 0..8 {
+                    let trespass = scenario.trespass(worker, document, &mut random);
+                    let mut changed = document.clone();
+                    if !honest::apply(&mut changed, &trespass) || changed == *document {
+                        continue;
+                    }
+                    trespasses += 1;
+                    let left = scenario.lasting(&changed);
+                    let is_gone = lasting.iter().any(|one| !left.contains(one));
+                    let wrongs = scenario::wrongs(*scenario, &request, &changed);
+                    let name = scenario.name();
+                    assert!(is_gone || !wrongs.is_empty(), "{name}: {worker} {trespass:?} is not noticed: {changed}");
+                }
+            }
+        }
+        assert!(trespasses > 100, "{}: {trespasses}", scenario.name());
     }
 }

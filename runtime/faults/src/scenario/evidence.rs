@@ -40,13 +40,15 @@ impl<'a> Given<'a> {
         let all = self.sources().flat_map(|(_, document)| sentences(document));
         all.filter(|text| text.starts_with(NEEDED) || text.starts_with(NEAR)).take(4).collect()
     }
+}
 
-    fn answer(&self) -> Value {
-        let years = self.claims().into_iter().filter(|text| text.starts_with(NEEDED));
-        let first =
-            years.filter_map(|text| text.split_whitespace().last()?.trim_end_matches('.').parse::<u64>().ok()).min();
-        first.map_or_else(|| "unknown".into(), |year| year.to_string().into())
-    }
+/// The answer that follows from these sentences: the earliest year.
+fn answer(verified: &[Value]) -> Value {
+    let year = |text: &Value| text.as_str()?.split_whitespace().last()?.trim_end_matches('.').parse::<u64>().ok();
+    let first = verified.iter().filter_map(year).min();
+    let text = first.map_or_else(|| "unknown".to_owned(), |year| year.to_string());
+    let rests_on: Vec<usize> = (0..verified.len()).collect();
+    json!({"text": text, "rests_on": rests_on})
 }
 
 fn sentences(document: &Value) -> impl Iterator<Item = &str> {
@@ -95,11 +97,7 @@ impl Scenario for Evidence {
                 Some(claim) => vec![add("/refused/-", claim)],
                 None => Vec::new(),
             },
-            _ => {
-                let rests_on: Vec<usize> = (0..list(document, "verified").len()).collect();
-                let text = if rests_on.is_empty() { "unknown".into() } else { given.answer() };
-                vec![add("/answer", json!({"text": text, "rests_on": rests_on}))]
-            }
+            _ => vec![add("/answer", answer(list(document, "verified")))],
         }
     }
 
@@ -124,27 +122,30 @@ impl Scenario for Evidence {
         };
         check("sources", &|source| sources.contains(&source));
         for (name, due) in texts {
-            check(name, &|text| text.as_str().is_some_and(|text| due.contains(&text)));
+            // Nothing is judged that was not claimed, and nothing claimed that is in no source.
+            let is_there = |text: &Value| match name {
+                "claims" => list(document, "sources").iter().any(|source| list(source, "sentences").contains(text)),
+                _ => list(document, "claims").contains(text),
+            };
+            check(name, &|text| is_there(text) && text.as_str().is_some_and(|text| due.contains(&text)));
         }
-        if let Some(answer) = document.get("answer") {
-            let rests_on = list(answer, "rests_on");
-            let text = if rests_on.is_empty() { "unknown".into() } else { given.answer() };
-            let is_there =
-                |index: &Value| index.as_u64().is_some_and(|i| (i as usize) < list(document, "verified").len());
-            let is_whole =
-                answer.as_object().is_some_and(|members| members.len() == 2) && answer["rests_on"].is_array();
-            // An answer that was given before the last claim was judged may rest on the younger mill alone.
-            let partial = rests_on.len() < 2 && answer["text"].as_str().is_some_and(|text| text.parse::<u64>().is_ok());
-            let is_right = is_whole && (answer["text"] == text || partial) && rests_on.iter().all(is_there);
-            if !is_right {
-                wrongs.push("/answer is another one".to_owned());
-            }
+        // The board ends with its answer: what was verified then is verified now.
+        if document.get("answer").is_some_and(|given| *given != answer(list(document, "verified"))) {
+            wrongs.push("/answer is another one".to_owned());
         }
         wrongs
     }
 
+    fn lasting(&self, document: &Value) -> Vec<String> {
+        let all = |name: &'static str| list(document, name).iter().map(move |one| format!("{name}: {one}"));
+        ["sources", "claims", "verified", "refused"].into_iter().flat_map(all).collect()
+    }
+
     fn is_done(&self, document: &Value) -> bool {
-        document["answer"]["text"] == Given::of(document).answer()
+        let given = Given::of(document);
+        let needed: Vec<Value> =
+            given.claims().into_iter().filter(|text| text.starts_with(NEEDED)).map(Value::from).collect();
+        document["answer"]["text"] == answer(&needed)["text"]
     }
 
     fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
@@ -200,9 +201,5 @@ impl Scenario for Evidence {
                 vec![add("/answer", json!({"text": "in the year 1066", "rests_on": rests_on}))]
             }
         })
-    }
-
-    fn circle(&self, _: &str, _: Option<&str>, _: &Value, _: usize, _: usize) -> Option<Vec<Value>> {
-        None
     }
 }

@@ -265,6 +265,15 @@ impl Scenario for Household {
         wrongs
     }
 
+    fn lasting(&self, document: &Value) -> Vec<String> {
+        let all = |name: &'static str| {
+            list(document, name).iter().enumerate().map(move |(index, one)| format!("{name} {index}: {one}"))
+        };
+        let mut lasting: Vec<String> = ["history", "hints"].into_iter().flat_map(all).collect();
+        lasting.extend(["goal", "plan"].iter().filter(|name| document.get(**name).is_some()).map(ToString::to_string));
+        lasting
+    }
+
     fn is_done(&self, document: &Value) -> bool {
         document["status"] == "won" && self.wrongs(document).is_empty()
     }
@@ -304,10 +313,11 @@ impl Scenario for Household {
         }
     }
 
-    fn circle(&self, worker: &str, _: Option<&str>, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
-        if worker != "actor" {
-            return None;
-        }
+    fn circles(&self, worker: &str) -> bool {
+        worker == "actor"
+    }
+
+    fn circle(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
         let place = PLACES[nth % length.min(PLACES.len())];
         let action = format!("go to {place}");
         let is_admissible = list(document, "admissible").iter().any(|one| *one == *action);

@@ -147,6 +147,27 @@ impl Scenario for Stockroom {
         wrongs
     }
 
+    fn lasting(&self, document: &Value) -> Vec<String> {
+        let all = |name: &'static str, member: &'static str| {
+            list(document, name).iter().map(move |one| format!("{name}: {}", one.get(member).unwrap_or(one)))
+        };
+        all("shelves", "item").chain(all("orders", "number")).chain(all("bookings", "")).collect()
+    }
+
+    fn is_overtaken(&self, worker: &str) -> bool {
+        worker == "clerk"
+    }
+
+    fn postpone(&self, worker: &str, ops: &mut Vec<Value>) -> Vec<Value> {
+        if worker != "receiver" {
+            return Vec::new();
+        }
+        // Orders that come in later; those that can only be refused are there from the beginning.
+        let is_late =
+            |op: &Value| op["path"] == "/orders/-" && op["value"]["number"].as_u64().is_some_and(|n| n < ORDERS);
+        ops.extract_if(.., |op| is_late(op)).collect()
+    }
+
     fn is_done(&self, document: &Value) -> bool {
         let orders = list(document, "orders");
         orders.len() == list(&document["request"], "orders").len()
@@ -210,16 +231,21 @@ impl Scenario for Stockroom {
         })
     }
 
-    fn circle(&self, worker: &str, _: Option<&str>, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
+    fn circles(&self, worker: &str) -> bool {
+        worker == "clerk"
+    }
+
+    fn circle(&self, _: &str, document: &Value, length: usize, nth: usize) -> Option<Vec<Value>> {
         // Of the orders that can only be refused, one is opened and the next one refused, again and again: after so many
         // steps all is as it was.
-        if worker != "clerk" {
-            return None;
+        let place = |nth: usize| {
+            let number = json!(2 * ORDERS - (nth % length) as u64);
+            Some(format!("/orders/{}/status", find(list(document, "orders"), "number", &number)?))
+        };
+        let refuse = replace(place(nth)?, "refused");
+        match nth.checked_sub(1) {
+            Some(before) => Some(vec![replace(place(before)?, "open"), refuse]),
+            None => Some(vec![refuse]),
         }
-        let orders = list(document, "orders");
-        let place = |nth: usize| format!("/orders/{}/status", orders.len() - 1 - nth % length);
-        let refuse = replace(place(nth), "refused");
-        let open = nth.checked_sub(1).map(|before| replace(place(before), "open"));
-        (orders.len() >= length).then(|| open.into_iter().chain([refuse]).collect())
     }
 }

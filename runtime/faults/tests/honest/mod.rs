@@ -54,12 +54,19 @@ impl Others for Workers<'_> {
 }
 
 /// Does additions, replacements and removals to a document; false if one cannot be done.
-#[allow(dead_code, reason = "not every test program does")]
 pub(crate) fn apply(document: &mut Value, ops: &[Value]) -> bool {
     ops.iter().all(|op| {
         let path = op["path"].as_str().unwrap_or_default();
         let Some((parent, name)) = path.rsplit_once('/') else { return false };
         match document.pointer_mut(parent) {
+            Some(Value::Array(elements)) if op["op"] == "remove" => {
+                let Some(index) = name.parse::<usize>().ok().filter(|index| *index < elements.len()) else {
+                    return false;
+                };
+                elements.remove(index);
+                true
+            }
+            Some(Value::Object(members)) if op["op"] == "remove" => members.remove(name).is_some(),
             Some(Value::Array(elements)) if name == "-" => {
                 elements.push(op["value"].clone());
                 true
