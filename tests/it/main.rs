@@ -3,6 +3,7 @@
 mod alfworld;
 mod codes;
 mod differential;
+mod faults;
 mod freshness;
 mod json_schema_suite;
 mod syntax;

@@ -231,7 +231,8 @@ impl<'a> Played<'a> {
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
         // Beside a circle, who is woken by something else does its work.
         let is_woken_by_it = self.faults < 2
-            || woken(call).is_none_or(|place| !place.starts_with("/orders/") || place.ends_with("/status"));
+            || scenario::woken(&call.prompt.user)
+                .is_none_or(|place| !place.starts_with("/orders/") || place.ends_with("/status"));
         match self.class {
             Class::Cycle => is_same && (!self.has_company || is_woken_by_it),
             Class::AgentCrash | Class::AgentHang => is_same && self.is_lasting,
@@ -350,12 +351,6 @@ const fn lasting(is_lasting: bool) -> &'static str {
     if is_lasting { "always" } else { "once" }
 }
 
-/// The place that a call's worker is told that it was woken by.
-pub fn woken<'a>(call: &Call<'a>) -> Option<&'a str> {
-    let (_, told) = call.prompt.user.rsplit_once("You were woken by rule ")?;
-    told.split_once(", because ")?.1.split_whitespace().next()
-}
-
 /// How a text begins as views show texts: as JSON, without the quotation marks.
 fn beginning(text: &str) -> String {
     let begins: String = text.chars().take(60).collect();
@@ -382,7 +377,7 @@ fn crash(call: &Call<'_>, after_ms: u64) -> Delivery {
 impl Others for Played<'_> {
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
-        let ops = self.scenario.answer(call.worker.as_str(), woken(&call), &document);
+        let ops = self.scenario.answer(call.worker.as_str(), scenario::woken(&call.prompt.user), &document);
         let seat = call.shown.seat();
         self.calls += u32::from(seat.worker.agent == AgentKind::Llm);
         if self.errs(&call)

@@ -68,6 +68,12 @@ pub trait Scenario: Sync {
     }
 }
 
+/// The place that a worker was woken by, as its view tells it.
+pub fn woken(view: &str) -> Option<&str> {
+    let (_, told) = view.rsplit_once("You were woken by rule ")?;
+    told.split_once(", because ")?.1.split_whitespace().next()
+}
+
 /// The workers that can err in this way.
 pub fn who_can_err(scenario: &dyn Scenario, class: Class) -> Vec<&str> {
     let can = |name: &str, worker: &Worker| match class {

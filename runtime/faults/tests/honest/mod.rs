@@ -1,7 +1,7 @@
 //! A scenario played by workers who err in nothing, on a board of PatchBoard.
 
 use patchboard_faults::random::Random;
-use patchboard_faults::scenario::Scenario;
+use patchboard_faults::scenario::{self, Scenario};
 use patchboard_faults::world::{Call, Delivery, Others, World};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
@@ -36,7 +36,7 @@ struct Workers<'a> {
 
 impl Others for Workers<'_> {
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
-        let woken = patchboard_faults::injection::woken(&call);
+        let woken = scenario::woken(&call.prompt.user);
         let ops = self.scenario.answer(call.worker.as_str(), woken, &board.state().root().to_value());
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
         let reply = ReplyBody::Json(json!({"patch": ops, "intent": "what is due"}));

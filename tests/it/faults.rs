@@ -1,0 +1,136 @@
+//! What the fault harness plays on its virtual clock is what the runtime runs: the same answers make the same records.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use patchboard_faults::random::Random;
+use patchboard_faults::scenario::{self, Scenario};
+use patchboard_faults::world::{self, Delivery, Others, World};
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Kind, Record};
+use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::clock::VirtualClock;
+use patchboard_runtime::ids::Ids;
+use patchboard_runtime::journal::Journal;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Options, Runtime};
+use serde_json::{Value, json};
+
+const BEGIN: Timestamp = Timestamp(1_750_000_000_000);
+
+/// What somebody answers who errs once: the second attempt of what was refused is right.
+fn answer(scenario: &dyn Scenario, worker: &str, view: &str, occurrence: u32, document: &Value) -> String {
+    if occurrence == 1 {
+        return "I had rather not say.".to_owned();
+    }
+    let ops = scenario.answer(worker, scenario::woken(view), document);
+    json!({"patch": ops, "intent": "what is due"}).to_string()
+}
+
+/// In how many milliseconds: no two answers come at the same time.
+fn after_ms(invocation: InvocationId, attempt: u32) -> u64 {
+    100 + 17 * u64::from(invocation.0) + u64::from(attempt)
+}
+
+/// The agents of the harness' board.
+struct Played<'a>(&'a dyn Scenario);
+
+impl Others for Played<'_> {
+    fn called(&mut self, call: world::Call<'_>, board: &Board) -> Vec<Delivery> {
+        let document = board.state().root().to_value();
+        let text = answer(self.0, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
+        let from = From::Attempt { invocation: call.invocation, attempt: call.attempt };
+        let reply = ReplyBody::Text(text);
+        let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None });
+        vec![Delivery { after_ms: after_ms(call.invocation, call.attempt), input }]
+    }
+}
+
+/// The agents of the runtime's board.
+struct Seats {
+    scenario: &'static dyn Scenario,
+    /// While it runs.
+    runtime: Mutex<Option<Arc<Runtime>>>,
+}
+
+impl Agent for Seats {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let runtime = self.runtime.lock().expect("nothing panics").clone().expect("it runs");
+        let document = runtime.snapshot(&call.board).expect("it runs").state.root().to_value();
+        let text = answer(self.scenario, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(after_ms(call.invocation, call.attempt))).await;
+            Ok(Reply { text, usage: None })
+        })
+    }
+}
+
+struct Given;
+
+impl Ids for Given {
+    fn board(&self) -> BoardId {
+        BoardId::from("given")
+    }
+
+    fn salt(&self) -> Salt {
+        Salt::ZERO
+    }
+
+    fn writer(&self) -> String {
+        "writer".to_owned()
+    }
+}
+
+fn played(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
+    let genesis = Genesis {
+        board: BoardId::from("given"),
+        blueprint: scenario.blueprint().clone(),
+        mode: Mode::default(),
+        architect: None,
+        request,
+        salt: Salt::ZERO,
+        at: BEGIN,
+    };
+    let mut others = Played(scenario);
+    let mut world = World::new(genesis, &Own, &mut others).expect("a board");
+    while !world.is_over() && world.advance(&mut others) {}
+    world.records().to_vec()
+}
+
+async fn run(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let journal = SqliteJournal::open(directory.path()).expect("a journal");
+    let seats = Arc::new(Seats { scenario, runtime: Mutex::default() });
+    let mut options = Options::new(Arc::clone(&seats) as Arc<dyn Agent>);
+    options.clock = Arc::new(VirtualClock::starting_at(BEGIN));
+    options.ids = Arc::new(Given);
+    let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await.expect("started"));
+    *seats.runtime.lock().expect("nothing panics") = Some(Arc::clone(&runtime));
+    let board = runtime.create(scenario.blueprint().clone(), request, Some(Salt::ZERO)).await.expect("a board");
+    board.ended().await.expect("it ends");
+    let records = journal.records(board.id(), None, usize::MAX).expect("read");
+    *seats.runtime.lock().expect("nothing panics") = None;
+    Arc::into_inner(runtime).expect("nobody else has it").shutdown().await;
+    records
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_of_the_harness_has_the_records_of_one_that_the_runtime_runs() {
+    for scenario in scenario::ALL {
+        let request = scenario.request(&mut Random::new(11), None);
+        let played = played(*scenario, request.clone());
+        let run = run(*scenario, request).await;
+        for (one, other) in run.iter().zip(&played) {
+            assert_eq!(one, other, "{}: record {}", scenario.name(), one.seq.0);
+        }
+        assert_eq!(run.len(), played.len(), "{}", scenario.name());
+        let count = |kind| run.iter().filter(|record| record.kind == kind).count();
+        assert!(count(Kind::Committed) >= 6 && count(Kind::Rejected) >= 1, "{}: {run:?}", scenario.name());
+    }
+}
