@@ -19,6 +19,16 @@ fn word_count_ends_done_and_verifies() {
 }
 
 #[test]
+fn boards_under_random_faults_end_verify_and_are_right() {
+    let soak = Command::new(env!("CARGO_BIN_EXE_soak")).args(["--boards", "12", "--seconds", "3"]).output();
+    let output = soak.expect("the example was built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("records verified and derived again"), "{text}");
+    assert!(text.contains("done (done)"), "{text}");
+}
+
+#[test]
 fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_is() {
     let Some(python) = game::python() else { return };
     let directory = tempfile::tempdir().expect("a directory can be made");

@@ -35,7 +35,7 @@ fn answer(scenario: &dyn Scenario, worker: &str, view: &str, occurrence: u32, do
 
 /// In how many milliseconds: no two answers come at the same time.
 fn after_ms(invocation: InvocationId, attempt: u32) -> u64 {
-    100 + 17 * u64::from(invocation.0) + u64::from(attempt)
+    100 + 17 * invocation.0 + u64::from(attempt)
 }
 
 /// The agents of the harness' board.

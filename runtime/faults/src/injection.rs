@@ -48,7 +48,7 @@ pub(crate) fn inject(
     for attempt in 0.. {
         // Every worker errs as often as any other. Where its call never came, or had nothing to err about, another is taken.
         let mut random = Random::of(seed, &[class as u64, instance, attempt]);
-        let hit = Hit { worker: *random.pick(&workers), nth: random.below(HITS >> attempt.min(2)) };
+        let hit = Hit { worker: random.pick::<&str>(&workers), nth: random.below(HITS >> attempt.min(2)) };
         let board = BoardId::from(format!("{class}-{}-{instance}", system.as_str()));
         let mut played = Played::new(class, system, scenario, hit, random, corpus);
         let records = played.run(board, plans);
@@ -123,7 +123,7 @@ impl<'a> Played<'a> {
         let planted = (class == Class::InjectedInstruction).then(|| corpus.instruction(&mut random));
         let request = scenario.request(&mut random, planted.as_deref());
         let length = 1 + random.index(6);
-        let pace = Random::new(random.next());
+        let pace = Random::new(random.draw());
         Self {
             class,
             system,

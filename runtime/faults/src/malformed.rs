@@ -26,8 +26,10 @@ const MUTATIONS: &[(&str, Mutation)] = &[
     ("single_quotes", |text, _| text.replace('"', "'")),
     ("bare_names", |text, _| text.replace("\"op\":", "op:").replace("\"patch\":", "patch:").replacen("\":", ":", 1)),
     ("curly_quotes", |text, _| text.replace('"', "\u{201d}")),
-    ("comment", |text, random| text.replacen('{', *random.pick(&["{ // here\n", "{ /* here */ ", "{ # here\n"]), 1)),
-    ("python_words", |text, random| text.replacen(':', *random.pick(&[": None, \"x\":", ": True, \"x\":"]), 1)),
+    ("comment", |text, random| {
+        text.replacen('{', random.pick::<&str>(&["{ // here\n", "{ /* here */ ", "{ # here\n"]), 1)
+    }),
+    ("python_words", |text, random| text.replacen(':', random.pick::<&str>(&[": None, \"x\":", ": True, \"x\":"]), 1)),
     ("no_numbers", |text, random| {
         text.replacen(
             ':',

@@ -14,13 +14,13 @@ impl Random {
     pub fn of(seed: u64, parts: &[u64]) -> Self {
         let mut mixed = Self(seed);
         for part in parts {
-            mixed = Self(mixed.next() ^ part.wrapping_mul(0xff51_afd7_ed55_8ccd));
+            mixed = Self(mixed.draw() ^ part.wrapping_mul(0xff51_afd7_ed55_8ccd));
         }
-        Self(mixed.next())
+        Self(mixed.draw())
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ impl Random {
 
     /// A number below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        let scaled = u128::from(self.next()) * u128::from(end);
+        let scaled = u128::from(self.draw()) * u128::from(end);
         u64::try_from(scaled >> 64).expect("it is below an end of 64 bits")
     }
 

@@ -1,0 +1,49 @@
+//! What happens to a running board from outside: pauses, crashes of its kernel, other owners, strangers who propose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_faults::random::Random;
+use patchboard_kernel::board::{From, Proposal, ReplyBody};
+use patchboard_kernel::id::Token;
+use patchboard_runtime::runtime::{BoardHandle, Runtime, RuntimeError};
+
+use crate::Ending;
+
+/// Disturbs a board until it ends; with what it has ended.
+pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut random: Random) -> Ending {
+    loop {
+        let moment = Duration::from_millis(500 + random.below(4_000));
+        if let Ok(ended) = tokio::time::timeout(moment, board.ended()).await {
+            return match ended {
+                // Closed here, and not gone on with yet.
+                Err(RuntimeError::Closed(_)) => Err(RuntimeError::Closed(board.id().clone())),
+                ended => ended.map(|ended| (board, ended)),
+            };
+        }
+        // A board may end at any moment: whatever cannot be done to it then is not done.
+        match random.below(20) {
+            0..3 => {
+                drop(board.pause().await);
+                tokio::time::sleep(Duration::from_millis(random.below(500))).await;
+                drop(board.resume().await);
+            }
+            3..5 => board.crash(),
+            5..7 => {
+                let id = board.id().clone();
+                runtime.close(&id).await;
+                board = runtime.resume(&id).await?;
+            }
+            7..10 => {
+                let token = random.percent(50).then(|| Token::from(format!("stranger-{}", random.below(3))));
+                let from = From::Direct { token, base: None };
+                let worker = (*random.pick(&["planner", "clerk", "actor", "nobody"])).into();
+                let reply = ReplyBody::Text(r#"[{"op": "replace", "path": "/request", "value": null}]"#.to_owned());
+                drop(board.propose(Proposal { from, worker, reply, usage: None }).await);
+            }
+            10 => drop(board.signal("news", serde_json::Value::Null).await),
+            11 if random.percent(20) => drop(board.cancel().await),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Many boards at once under random faults, for a while: does memory stay flat, does none get stuck, does every journal
+//! verify, is every document right?
+//!
+//! The boards are those of `patchboard faults`, run by the runtime itself on a journal on disk and in real time. When one
+//! ends it is checked, and another begins in its place.
+//!
+//! `cargo run --release --package patchboard-examples --bin soak -- --boards 200 --seconds 600`
+
+mod disturbance;
+mod erring;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use patchboard_faults::random::Random;
+use patchboard_faults::scenario::{self, Scenario};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::replay;
+use patchboard_runtime::audit;
+use patchboard_runtime::journal::Journal;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
+use serde_json::Value;
+
+use crate::memory::Memory;
+
+/// A board that has not ended after so long is stuck: its running time is limited to half of it.
+const STUCK_AFTER: Duration = Duration::from_secs(240);
+
+/// Growth that counts as flat: caches fill, and an allocator does not give everything back.
+const GROWTH_MAX: f64 = 1.25;
+
+/// Run many boards at once under random faults, and check each when it ends
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// How many boards at once
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    boards: u32,
+    /// For how long boards are begun; those that run then are waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// What the tasks and faults follow from; when they come does not
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Where the journal is kept [default: a directory that is removed at the end]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// What came of the boards.
+#[derive(Default)]
+struct Tally {
+    ends: Mutex<BTreeMap<String, u64>>,
+    troubles: Mutex<Vec<String>>,
+    ended: AtomicU64,
+    records: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Tally {
+    fn trouble(&self, board: &BoardId, what: impl std::fmt::Display) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first tell what is wrong.
+        if troubles.len() < 20 {
+            troubles.push(format!("{board}: {what}"));
+        }
+    }
+
+    fn end(&self, how: String) {
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner).entry(how).or_default() += 1;
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    // What agents panic with is a part of the exercise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match &arguments.data_dir {
+        Some(directory) => {
+            std::fs::create_dir_all(directory)?;
+            threads.block_on(soak(&arguments, directory))
+        }
+        None => {
+            let directory = tempfile::tempdir()?;
+            threads.block_on(soak(&arguments, directory.path()))
+        }
+    }
+}
+
+async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
+    let journal = SqliteJournal::open(directory)?;
+    let agent = Arc::new(erring::Agents::new(arguments.seed));
+    let options = Options::new(Arc::clone(&agent) as Arc<dyn patchboard_runtime::agent::Agent>);
+    let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await?);
+    agent.runs_in(&runtime);
+    let (tally, begun) = (Arc::new(Tally::default()), Instant::now());
+    let until = begun + Duration::from_secs(arguments.seconds.into());
+    let numbers = Arc::new(AtomicU64::new(0));
+    let mut seats = tokio::task::JoinSet::new();
+    for _ in 0..arguments.boards {
+        let (runtime, tally, numbers) = (Arc::clone(&runtime), Arc::clone(&tally), Arc::clone(&numbers));
+        let (journal, seed) = (journal.clone(), arguments.seed);
+        seats.spawn(async move {
+            while Instant::now() < until {
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                one(&runtime, &journal, &tally, seed, number).await;
+            }
+        });
+    }
+    let memory = watch(&mut seats, &tally, begun, arguments).await;
+    agent.runs_in_none();
+    if let Some(runtime) = Arc::into_inner(runtime) {
+        runtime.shutdown().await;
+    }
+    let size = std::fs::metadata(directory.join("patchboard.db")).map_or(0, |file| file.len());
+    Ok(report(&tally, &memory, begun.elapsed(), size))
+}
+
+/// Tells how things stand until all boards have ended.
+async fn watch(seats: &mut tokio::task::JoinSet<()>, tally: &Tally, begun: Instant, arguments: &Arguments) -> Memory {
+    let bar = if std::io::stderr().is_terminal() {
+        let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {msg}");
+        ProgressBar::new(arguments.seconds.into()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    } else {
+        ProgressBar::hidden()
+    };
+    let mut memory = Memory::default();
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    while !seats.is_empty() {
+        tokio::select! {
+            _ = seats.join_next() => {}
+            _ = second.tick() => {
+                let elapsed = begun.elapsed();
+                // Boards that run to their end one by one say nothing of what two hundred take.
+                if elapsed.as_secs() < arguments.seconds.into() {
+                    memory.sample();
+                }
+                bar.set_position(elapsed.as_secs());
+                bar.set_message(format!("{} ended, {}", tally.ended.load(Ordering::Relaxed), memory.now()));
+            }
+        }
+    }
+    bar.finish_and_clear();
+    memory
+}
+
+/// A board from its beginning until it is checked.
+async fn one(runtime: &Arc<Runtime>, journal: &SqliteJournal, tally: &Tally, seed: u64, number: u64) {
+    let scenario = scenario::ALL[number as usize % scenario::ALL.len()];
+    let mut random = Random::of(seed, &[number]);
+    let request = scenario.request(&mut random, None);
+    let board = match runtime.create(hurried(scenario.blueprint()), request.clone(), None).await {
+        Ok(board) => board,
+        Err(error) => return tally.trouble(&BoardId::from("none"), format!("it was not made: {error}")),
+    };
+    let id = board.id().clone();
+    let last = tokio::time::timeout(STUCK_AFTER, disturbance::disturb(runtime, board, random)).await;
+    match last {
+        Err(_) => {
+            tally.trouble(&id, "it is stuck");
+            tally.end("stuck".to_owned());
+        }
+        Ok(Err(error)) => {
+            tally.trouble(&id, &error);
+            tally.end(format!("lost: {}", error.code()));
+        }
+        Ok(Ok((board, ended))) => {
+            tally.end(format!("{} ({})", ended.end, ended.cause));
+            judge(scenario, &board, &request, tally);
+        }
+    }
+    runtime.close(&id).await;
+    let journal = journal.clone();
+    let checked = tokio::task::spawn_blocking(move || check(&journal, &id).map_err(|what| (id, what))).await;
+    match checked {
+        Ok(Ok(records)) => drop(tally.records.fetch_add(records, Ordering::Relaxed)),
+        Ok(Err((id, what))) => tally.trouble(&id, what),
+        Err(error) => tally.trouble(&BoardId::from("none"), error),
+    }
+}
+
+/// The same with calls that are given up soon: nobody waits for five minutes here.
+fn hurried(blueprint: &Blueprint) -> Blueprint {
+    let mut blueprint = blueprint.clone();
+    let mut value = serde_json::to_value(&blueprint).unwrap_or_default();
+    for worker in value["workers"].as_object_mut().into_iter().flat_map(|workers| workers.values_mut()) {
+        worker["limits"]["timeout"] = "3s".into();
+    }
+    value["limits"]["wall"] = "2m".into();
+    if let Ok(hurried) = serde_json::from_value(value) {
+        blueprint = hurried;
+    }
+    blueprint
+}
+
+/// What the document must be, whoever has erred: nobody lies here within what it may write.
+fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &Tally) {
+    let document = board.snapshot().state.root().to_value();
+    let wrongs = scenario::wrongs(scenario, request, &document);
+    if !wrongs.is_empty() {
+        tally.trouble(board.id(), wrongs.join("; "));
+    }
+    tally.done.fetch_add(u64::from(scenario.is_done(&document)), Ordering::Relaxed);
+}
+
+/// Verifies a board's journal and derives it again; how many records it has.
+fn check(journal: &SqliteJournal, board: &BoardId) -> Result<u64, String> {
+    audit::verify(journal, board, None).map_err(|fault| fault.to_string())?;
+    let records = journal.records(board, None, usize::MAX).map_err(|error| error.to_string())?;
+    replay::replay(&records, None).map_err(|difference| difference.to_string())?;
+    Ok(records.len() as u64)
+}
+
+fn report(tally: &Tally, memory: &Memory, took: Duration, size: u64) -> ExitCode {
+    let ended = tally.ended.load(Ordering::Relaxed);
+    println!("{ended} boards in {} s, {} of them done", took.as_secs(), tally.done.load(Ordering::Relaxed));
+    for (how, count) in &*tally.ends.lock().unwrap_or_else(PoisonError::into_inner) {
+        println!("  {count:>7} {how}");
+    }
+    println!(
+        "{} records verified and derived again; {} MB of journal",
+        tally.records.load(Ordering::Relaxed),
+        size >> 20
+    );
+    println!("memory: {memory}");
+    let mut troubles = std::mem::take(&mut *tally.troubles.lock().unwrap_or_else(PoisonError::into_inner));
+    if memory.growth().is_some_and(|growth| growth > GROWTH_MAX) {
+        troubles.push(format!("memory grew by more than a factor of {GROWTH_MAX}"));
+    }
+    for trouble in &troubles {
+        println!("wrong: {trouble}");
+    }
+    match troubles.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What stopped a board.
+type Ending = Result<(BoardHandle, patchboard_kernel::record::Ended), RuntimeError>;
