@@ -17,8 +17,9 @@ use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
 
-/// The oldest journal format whose decisions this version derives. What was decided before was decided without
-/// freshness, or without a way to ask for more.
+/// The oldest journal format whose decisions this version derives. Formats 1 and 2 are of decisions without freshness or
+/// without a way to ask for more; blueprints of format 3 have no `circuit.crashes`, so their branches never stopped because
+/// agents crashed.
 const OLDEST_RULES: u32 = 4;
 
 /// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use crate::digest::Digest;
 
 /// The number of the format.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// From this length on, in bytes of JSON, a node or a text is a part of its own.
 ///

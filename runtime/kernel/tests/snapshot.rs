@@ -72,7 +72,7 @@ fn the_bytes_of_a_snapshot_are_these() {
     assert_eq!(seal, sha256(&block));
     let state = board.state().digest();
     let begin = format!(
-        r#"{{"layout":2,"board":"small","seal":"{seal}","head":[{head},"{hash}"],"trees":[[1,"{state}",["o",0,0,["b",1,0,["list",["a",1,0,["l",1,1,["one"]]]]]]]],"rest":["o",0,0,"#
+        r#"{{"layout":3,"board":"small","seal":"{seal}","head":[{head},"{hash}"],"trees":[[1,"{state}",["o",0,0,["b",1,0,["list",["a",1,0,["l",1,1,["one"]]]]]]]],"rest":["o",0,0,"#
     );
     assert!(manifest.starts_with(&begin), "{manifest}\nis not\n{begin}");
     // All else is more than a small part, so it is one.
@@ -91,8 +91,8 @@ fn what_a_text_names_is_read_from_it() {
         (r#"["b",1,1,["HASH","HASH","k",["a",1,0,"HASH"]]]"#, Some(&[hash])),
         (r#"["i",1,["HASH",["l",1,1,[["o",1,0,"HASH"]]]]]"#, Some(&[hash, hash])),
         (r#"["s",1,["HASH",null]]"#, Some(&[hash])),
-        (r#"{"layout":2,"trees":[[1,"HASH",["t","HASH"]]],"rest":["o",0,0,"HASH"]}"#, Some(&[hash, hash])),
-        (r#"{"layout":1,"trees":[],"rest":["o",0,0,"HASH"]}"#, None),
+        (r#"{"layout":3,"trees":[[1,"HASH",["t","HASH"]]],"rest":["o",0,0,"HASH"]}"#, Some(&[hash, hash])),
+        (r#"{"layout":2,"trees":[],"rest":["o",0,0,"HASH"]}"#, None),
         (r#"["x","HASH"]"#, None),
         ("[]", None),
         ("HASH", None),
@@ -135,7 +135,9 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
         let digest = sha256(text.as_bytes());
         refused(digest, &parts.clone().into_iter().chain([(digest, text)]).collect())
     };
-    assert_eq!(changed(r#""layout":2"#, r#""layout":99"#), SnapshotError::OtherLayout(99));
+    for other in [2, 99] {
+        assert_eq!(changed(r#""layout":3"#, &format!(r#""layout":{other}"#)), SnapshotError::OtherLayout(other));
+    }
     for (from, to, why) in [
         (r#""board":"small""#, r#""board":"other""#, "another board"),
         (r#"["one"]"#, r#"["two"]"#, "digest"),

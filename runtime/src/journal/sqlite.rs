@@ -307,7 +307,6 @@ fn lock_file(path: &Path) -> Result<File, JournalError> {
     opened.map_err(|error| io_fault(path, &error))
 }
 
-/// Makes a directory that only its owner may look into: journals hold what users and documents say.
 /// Makes durable which files there are.
 fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
     if cfg!(unix) {
@@ -316,6 +315,7 @@ fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
     Ok(())
 }
 
+/// Makes a directory that only its owner may look into: journals hold what users and documents say.
 fn make_private_dir(path: &Path) -> Result<(), JournalError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

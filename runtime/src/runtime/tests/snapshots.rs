@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::board::Stored;
-use patchboard_kernel::digest::Digest;
+use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::Body;
-use patchboard_kernel::snapshot::Part;
+use patchboard_kernel::record::{self, Body};
+use patchboard_kernel::snapshot::{LAYOUT, Part};
 use rusqlite::Connection;
 
 use super::faults::Faulty;
@@ -254,6 +254,49 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
     runtime.shutdown().await;
     let kept = sound(&journal, &id);
     assert!(kept.iter().all(|kept| kept.of > newest.of), "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let id = long_board(&journal, SnapshotPolicy::NEVER, 120).await;
+    let board = recovery::recover(&journal, &id, &Own).expect("recovered").board;
+    // As the version before this one left it: what it calls a manifest is, by this layout, none.
+    let older = LAYOUT - 1;
+    let (mut parts, _) = all_parts(&board);
+    let manifest = parts.last_mut().expect("a manifest");
+    let text = manifest.text.replacen(&format!(r#""layout":{LAYOUT}"#), &format!(r#""layout":{older}"#), 1);
+    let text = text.replacen(r#""rest":"#, r#""more":1,"rest":"#, 1);
+    assert_ne!(text.as_str(), &*manifest.text);
+    *manifest = Part { hash: sha256(text.as_bytes()), text: text.into(), names: manifest.names.clone() };
+    let digest = manifest.hash;
+    journal.store_parts(&id, board.epoch(), &parts).expect("stored");
+    let (of, hash) = board.head();
+    let body = Body::Snapshot(record::Snapshot { of, layout: older, digest });
+    let at = Timestamp(1_700_000_000_001);
+    let named = Record::seal(hash, of.next(), at, &body, &Hasher::new(&Salt([3; 32])));
+    let expected = Some(Head { seq: of, hash });
+    let batch =
+        Batch { board: id.clone(), epoch: board.epoch(), expected, records: vec![named.clone()], blobs: Vec::new() };
+    journal.append(batch).await.expect("appended");
+
+    let kept = journal.snapshots(&id).expect("read");
+    assert_eq!(kept, [KeptSnapshot { of, record: named.seq, digest }]);
+    let recovered = recovery::recover(&journal, &id, &Own).expect("recovered");
+    assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
+    let verified = audit::verify(&journal, &id, None).expect("nothing is wrong");
+    assert_eq!((verified.snapshots, verified.unchecked_snapshots), (0, 1));
+    assert_sound(&journal, &id);
+    // The board goes on, and its own snapshots take that one's place.
+    let runtime = kept_by(journal.clone(), every(100)).await;
+    let resumed = runtime.resume(&id).await.expect("resumed");
+    for number in 0..250 {
+        commit(&resumed, number).await;
+    }
+    runtime.shutdown().await;
+    let kept = sound(&journal, &id);
+    assert!(!kept.is_empty() && kept.iter().all(|kept| kept.of > of), "{kept:?}");
 }
 
 #[tokio::test]
