@@ -109,7 +109,7 @@ impl Published {
         self.snapshot.load_full()
     }
 
-    /// The board's supervisor, once there is one; none if the board is gone.
+    /// The board's supervisor, once there is one, which is not while it is being replaced; none if the board is gone.
     pub(crate) async fn supervisor(&self) -> Option<ActorRef<board::Message>> {
         let mut watched = self.supervisor.subscribe();
         tokio::select! {
@@ -123,6 +123,11 @@ impl Published {
 
     pub(crate) fn supervised_by(&self, supervisor: ActorRef<board::Message>) {
         self.supervisor.send_replace(Some(supervisor));
+    }
+
+    /// Its supervisor has failed and is replaced. Who asks for the board's end waits for the next one.
+    pub(crate) fn unsupervised(&self) {
+        self.supervisor.send_replace(None);
     }
 
     /// Shows a board that is durable, and the records that made it so.

@@ -361,6 +361,10 @@ impl Runtime {
             drop(supervisor.wait(None).await);
         }
         self.boards.remove(&published);
+        // A supervisor that failed meanwhile leaves it to the root, which may be ending, too.
+        if !published.is_gone() {
+            self.context.gone(&published, RuntimeError::Closed(published.board().clone()));
+        }
     }
 
     fn handle(&self, published: Arc<Published>) -> BoardHandle {

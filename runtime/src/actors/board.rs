@@ -90,8 +90,7 @@ impl Actor for BoardSupervisor {
                 if let Some(generation) = state.generation.take() {
                     generation.drain().await;
                 }
-                state.context.options.agent.ended(state.published.board());
-                state.published.gone(RuntimeError::Closed(state.published.board().clone()));
+                state.context.gone(&state.published, RuntimeError::Closed(state.published.board().clone()));
                 // Whoever asked may have stopped waiting.
                 let _ = done.send(());
                 myself.stop(None);
@@ -150,8 +149,7 @@ impl State {
             drop(myself.cast(Message::Restart(Beginning::MeltDown)));
         } else {
             tracing::error!(%board, reason, "the board is given up");
-            self.context.options.agent.ended(&board);
-            self.published.gone(cause);
+            self.context.gone(&self.published, cause);
             myself.stop(None);
         }
     }

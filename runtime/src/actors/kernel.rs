@@ -201,7 +201,7 @@ impl State {
             self.context.journal.append(batch).await?;
             running.keeping.recorded(&step.records);
             if board.ended().is_some_and(Ended::is_final) {
-                self.context.options.agent.ended(board.id());
+                self.context.tell_ended(board.id());
             }
             self.published.publish(Snapshot::of(board, step.records.last()), step.records);
         }

@@ -27,17 +27,20 @@ pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::board::Effect;
-use patchboard_kernel::id::Seq;
+use patchboard_kernel::id::{BoardId, Seq};
 use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
 use crate::journal::group::GroupCommit;
 use crate::plans::SharedPlans;
-use crate::runtime::Options;
+use crate::published::Published;
+use crate::runtime::{Options, RuntimeError};
 
 /// What all actors of a runtime share.
 pub(crate) struct Context {
@@ -47,6 +50,28 @@ pub(crate) struct Context {
     /// Who stores or sweeps a snapshot holds one of few, so that many boards at once take no more memory and disk than
     /// some. Never closed.
     pub(crate) keepers: Arc<Semaphore>,
+}
+
+impl Context {
+    /// A board does not go on here. Who waits for it hears so first, so that nothing an agent does keeps them waiting.
+    pub(crate) fn gone(&self, published: &Published, reason: RuntimeError) {
+        published.gone(reason);
+        self.tell_ended(published.board());
+    }
+
+    /// Tells the agent. The end of a board is no moment to fail at what somebody else keeps for it.
+    pub(crate) fn tell_ended(&self, board: &BoardId) {
+        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| self.options.agent.ended(board))) {
+            tracing::error!(%board, reason = panic_text(&*panicked), "the agent failed when it was told of a board's end");
+        }
+    }
+}
+
+/// What a panic says.
+fn panic_text(panicked: &(dyn Any + Send)) -> String {
+    let text = panicked.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
+    format!("a panic: {}", text.unwrap_or("without a text"))
 }
 
 /// What is to be done now that a step is durable.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::board::Failures;
 use super::journal_writer::{self, JournalWriter};
 use super::kernel::Beginning;
-use super::{Context, board};
+use super::{Context, board, panic_text};
 use crate::published::{Boards, Published};
 use crate::runtime::RuntimeError;
 
@@ -69,6 +69,9 @@ pub(crate) struct State {
     boards: Arc<Boards>,
     writer: WriterSlot,
     writer_failures: Failures,
+    /// Whether a message to replace the writer is under way: one that could not be started may also be told to have
+    /// ended.
+    is_writer_due: bool,
     supervisors: HashMap<ActorId, Kept>,
 }
 
@@ -85,7 +88,8 @@ impl Actor for Root {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { context, boards, writer } = arguments;
         let writer_failures = Failures::new(context.options.restarts);
-        let state = State { context, boards, writer, writer_failures, supervisors: HashMap::new() };
+        let state =
+            State { context, boards, writer, writer_failures, is_writer_due: false, supervisors: HashMap::new() };
         state.start_writer(myself.get_cell()).await?;
         Ok(state)
     }
@@ -97,6 +101,9 @@ impl Actor for Root {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let published = message.published();
+        if matches!(message, Message::ReplaceWriter) {
+            state.is_writer_due = false;
+        }
         // With the root everything would end: what a message costs is at most its own board.
         if let Err(reason) = guarded(state.take(&myself, message)).await {
             match published {
@@ -137,11 +144,7 @@ async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         match polled {
             Ok(polled) => polled.map(Ok),
-            Err(panicked) => {
-                let text = panicked.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
-                Poll::Ready(Err(format!("a panic: {}", text.unwrap_or("without a text"))))
-            }
+            Err(panicked) => Poll::Ready(Err(panic_text(&*panicked))),
         }
     });
     polled.await
@@ -162,6 +165,11 @@ impl State {
                 let (published, blueprint) = (Arc::clone(&arguments.published), Arc::clone(&arguments.blueprint));
                 let failures = Failures::new(self.context.options.restarts);
                 self.open(myself, Kept { published, blueprint, failures }, *arguments).await;
+            }
+            // Somebody has asked for its end while nobody was there to answer.
+            Message::Reopen(kept) if kept.published.is_closing() || kept.published.is_gone() => {
+                let closed = RuntimeError::Closed(kept.published.board().clone());
+                self.board_gone(&kept.published, closed);
             }
             Message::Reopen(kept) => {
                 // The one before has given its claim up with all else that it had.
@@ -222,6 +230,7 @@ impl State {
         let Some(pause) = pause else { return self.board_ended(&kept.published, reason) };
         tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
         kept.published.shut();
+        kept.published.unsupervised();
         drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
     }
 
@@ -229,6 +238,10 @@ impl State {
     /// often, whoever has queued is told instead, so that no board waits for ever.
     fn writer_failed(&mut self, myself: &ActorRef<Message>, reason: &str) {
         tracing::error!(reason, "the journal writer failed and is replaced");
+        if self.is_writer_due {
+            return;
+        }
+        self.is_writer_due = true;
         let pause = self.writer_failures.next_restart(Instant::now()).unwrap_or_else(|| {
             self.context.journal.refuse_queued(reason);
             WRITER_PAUSE_MAX
@@ -238,9 +251,84 @@ impl State {
 
     /// A board's supervisor has ended. It says why itself, unless it failed.
     fn board_ended(&self, published: &Arc<Published>, reason: &str) {
-        let board = published.board().clone();
-        self.context.options.agent.ended(&board);
-        published.gone(RuntimeError::Crashed { board, reason: reason.to_owned() });
+        let crashed = RuntimeError::Crashed { board: published.board().clone(), reason: reason.to_owned() };
+        self.board_gone(published, crashed);
+    }
+
+    fn board_gone(&self, published: &Arc<Published>, reason: RuntimeError) {
+        // Whoever hears of it may take the board over again.
         self.boards.remove(published);
+        self.context.gone(published, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::agent::{Agent, Answer, Call};
+    use crate::journal::group::GroupCommit;
+    use crate::journal::sqlite::SqliteJournal;
+    use crate::plans::SharedPlans;
+    use crate::runtime::Options;
+
+    /// Is never called.
+    struct Idle;
+
+    impl Agent for Idle {
+        fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// In the root's place: counts how often it is asked for another writer.
+    struct Asked(Arc<AtomicUsize>);
+
+    impl Actor for Asked {
+        type Msg = Message;
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+
+        async fn handle(&self, _: ActorRef<Message>, message: Message, (): &mut ()) -> Result<(), ActorProcessingErr> {
+            self.0.fetch_add(usize::from(message.kind() == "replace_writer"), Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_is_told_twice_to_have_failed_is_replaced_once() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
+        let options = Options::new(Arc::new(Idle));
+        let writer_failures = Failures::new(options.restarts);
+        let context = Arc::new(Context {
+            journal: GroupCommit::new(Arc::new(journal), || ()),
+            options,
+            plans: SharedPlans::default(),
+            keepers: Arc::new(Semaphore::new(1)),
+        });
+        let mut state = State {
+            context,
+            boards: Arc::default(),
+            writer: WriterSlot::default(),
+            writer_failures,
+            is_writer_due: false,
+            supervisors: HashMap::new(),
+        };
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (root, _) = Actor::spawn(None, Asked(Arc::clone(&asked)), ()).await.expect("started");
+        state.writer_failed(&root, "it could not be told to begin");
+        state.writer_failed(&root, "it has ended");
+        tokio::time::sleep(WRITER_PAUSE_MAX * 2).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        root.stop(None);
     }
 }
