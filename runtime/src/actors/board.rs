@@ -49,7 +49,8 @@ pub(crate) struct State {
     failures: Failures,
     /// Set once the board is only brought to its end.
     is_melting: bool,
-    _claim: Claim,
+    /// Until it is given up: whoever hears that the board is gone may claim it.
+    claim: Option<Claim>,
 }
 
 /// Children that were made together.
@@ -69,7 +70,7 @@ impl Actor for BoardSupervisor {
         let Arguments { context, published, blueprint, beginning, claim } = arguments;
         myself.cast(Message::Restart(beginning))?;
         let failures = Failures::new(context.options.restarts);
-        Ok(State { context, published, blueprint, generation: None, failures, is_melting: false, _claim: claim })
+        Ok(State { context, published, blueprint, generation: None, failures, is_melting: false, claim: Some(claim) })
     }
 
     async fn handle(
@@ -90,6 +91,7 @@ impl Actor for BoardSupervisor {
                 if let Some(generation) = state.generation.take() {
                     generation.drain().await;
                 }
+                drop(state.claim.take());
                 state.context.gone(&state.published, RuntimeError::Closed(state.published.board().clone()));
                 // Whoever asked may have stopped waiting.
                 let _ = done.send(());
@@ -149,6 +151,7 @@ impl State {
             drop(myself.cast(Message::Restart(Beginning::MeltDown)));
         } else {
             tracing::error!(%board, reason, "the board is given up");
+            drop(self.claim.take());
             self.context.gone(&self.published, cause);
             myself.stop(None);
         }

@@ -20,6 +20,25 @@ async fn a_board_is_run_by_one_process_at_a_time() {
     assert_sound(&sqlite(dir.path()), board.id());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_board_that_was_closed_can_be_resumed_at_once() {
+    let dir = dir();
+    let runtime = Arc::new(runtime(sqlite(dir.path()), agent(|_| never())).await);
+    let mut boards = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let runtime = Arc::clone(&runtime);
+        boards.spawn(async move {
+            let board = create(&runtime, five_steps()).await.id().clone();
+            for _ in 0..25 {
+                runtime.close(&board).await;
+                let resumed = runtime.resume(&board).await.unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(resumed.id(), &board);
+            }
+        });
+    }
+    boards.join_all().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_old_owner_of_a_seized_board_can_write_no_more() {
     let dir = dir();
