@@ -3,6 +3,9 @@
 //!
 //! The binary is the one that ships. What it does to its files is counted, and ended, by a library that is loaded before
 //! the system's (`shim.c`), so these tests are for Linux.
+//!
+//! All moments at which something can happen take minutes. A fixed seed chooses some of them, each time the same; with
+//! `PATCHBOARD_CRASHES=all` all are tried.
 
 mod disk;
 mod kills;

@@ -1,17 +1,21 @@
-/* Counts what a process does to the files below CRASH_DIR, and at the CRASH_AT-th of these operations does what CRASH_HOW
- * says: `kill` dies before it, `torn` does half of a write and dies, `full` and `readonly` refuse every write from then on,
- * `unsynced` refuses every sync. What was done is written to CRASH_TRACE, with what was said on standard error between.
+/* Counts what a process does to the files below CRASH_DIR: files and directories it makes, writes, syncs, cuts, names it
+ * changes and takes away. At the CRASH_AT-th of these operations it does what CRASH_HOW says: `kill` dies before it, `torn`
+ * does half of a write and dies; from then on `short` does half of every write and says so, `full` and `readonly` refuse
+ * every write and every new file, `filling` does the same after half of the first write, `unsynced` refuses every sync. What was done is written to CRASH_TRACE, with what was said on standard error between.
  * Loaded with LD_PRELOAD; the process is otherwise the one that ships. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -28,6 +32,9 @@ static int (*real_fsync)(int);
 static int (*real_fdatasync)(int);
 static int (*real_ftruncate64)(int, off64_t);
 static int (*real_unlink)(const char *);
+static int (*real_open64)(const char *, int, ...);
+static int (*real_rename)(const char *, const char *);
+static int (*real_mkdir)(const char *, mode_t);
 
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 
@@ -39,11 +46,14 @@ __attribute__((constructor)) static void begin(void)
     real_fdatasync = next("fdatasync");
     real_ftruncate64 = next("ftruncate64");
     real_unlink = next("unlink");
+    real_open64 = next("open64");
+    real_rename = next("rename");
+    real_mkdir = next("mkdir");
     dir = getenv("CRASH_DIR");
     if (getenv("CRASH_HOW")) how = getenv("CRASH_HOW");
     if (getenv("CRASH_AT")) at = atol(getenv("CRASH_AT"));
     const char *path = getenv("CRASH_TRACE");
-    if (path) trace = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (path) trace = real_open64(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     /* Programs that this one starts are none of ours. */
     unsetenv("LD_PRELOAD");
 }
@@ -70,6 +80,18 @@ static const char *name_of(int fd, char *path, size_t size)
     return ours(path);
 }
 
+/* The same of something that need not be there yet. */
+static const char *name_at(const char *path, char *whole, size_t size)
+{
+    char above[4096], last[4096];
+    if (!dir || strlen(path) >= sizeof above) return NULL;
+    char *parent = realpath(dirname(strcpy(above, path)), NULL);
+    if (!parent) return NULL;
+    int length = snprintf(whole, size, "%s/%s", parent, basename(strcpy(last, path)));
+    free(parent);
+    return length < 0 || (size_t)length >= size ? NULL : ours(whole);
+}
+
 static void told(const char *what, const char *name, long long offset, size_t size, const void *bytes)
 {
     if (trace < 0) return;
@@ -91,29 +113,47 @@ static long counted(void)
 
 static int refuses(long number, const char *way) { return at > 0 && number >= at && !strcmp(how, way); }
 
-ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
+/* Whether there is no room for this operation, or none is given. Says so in errno. */
+static int has_no_room(long number)
 {
-    char path[4096];
-    const char *name = name_of(fd, path, sizeof path);
-    if (!name) return real_pwrite64(fd, bytes, size, offset);
+    if (refuses(number, "readonly")) errno = EROFS;
+    else if (refuses(number, "full") || refuses(number, "filling")) errno = ENOSPC;
+    else return 0;
+    return 1;
+}
+
+static ssize_t put(int fd, const void *bytes, size_t size, off64_t offset, int is_at_end)
+{
+    return is_at_end ? real_write(fd, bytes, size) : real_pwrite64(fd, bytes, size, offset);
+}
+
+static ssize_t written(int fd, const char *name, const void *bytes, size_t size, off64_t offset, int is_at_end)
+{
     pthread_mutex_lock(&turn);
     long number = counted();
     ssize_t done;
     if (number == at && !strcmp(how, "torn")) {
-        real_pwrite64(fd, bytes, size / 2, offset);
+        put(fd, bytes, size / 2, offset, is_at_end);
         die();
     }
-    if (refuses(number, "full") || refuses(number, "readonly")) {
-        errno = strcmp(how, "full") ? EROFS : ENOSPC;
-        done = -1;
-    } else {
-        done = real_pwrite64(fd, bytes, size, offset);
-        int saved = errno;
-        if (done > 0) told("write", name, offset, (size_t)done, bytes);
-        errno = saved;
+    if (refuses(number, "short") || (number == at && size > 1 && !strcmp(how, "filling"))) size = (size + 1) / 2;
+    else if (has_no_room(number)) {
+        pthread_mutex_unlock(&turn);
+        return -1;
     }
+    done = put(fd, bytes, size, offset, is_at_end);
+    int saved = errno;
+    if (done > 0) told("write", name, offset, (size_t)done, bytes);
     pthread_mutex_unlock(&turn);
+    errno = saved;
     return done;
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
+{
+    char path[4096];
+    const char *name = name_of(fd, path, sizeof path);
+    return name ? written(fd, name, bytes, size, offset, 0) : real_pwrite64(fd, bytes, size, offset);
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset) { return pwrite64(fd, bytes, size, offset); }
@@ -129,7 +169,68 @@ ssize_t write(int fd, const void *bytes, size_t size)
         pthread_mutex_unlock(&turn);
         return done;
     }
-    return real_write(fd, bytes, size);
+    char path[4096];
+    const char *name = name_of(fd, path, sizeof path);
+    return name ? written(fd, name, bytes, size, lseek64(fd, 0, SEEK_CUR), 1) : real_write(fd, bytes, size);
+}
+
+/* Opening is counted where it makes a file. */
+int open64(const char *path, int flags, ...)
+{
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list more;
+        va_start(more, flags);
+        mode = va_arg(more, mode_t);
+        va_end(more);
+    }
+    if (!real_open64) real_open64 = next("open64");
+    char whole[4096];
+    const char *name = flags & O_CREAT ? name_at(path, whole, sizeof whole) : NULL;
+    if (!name || !access(whole, F_OK)) return real_open64(path, flags, mode);
+    pthread_mutex_lock(&turn);
+    int done = has_no_room(counted()) ? -1 : real_open64(path, flags, mode);
+    int saved = errno;
+    if (done >= 0) told("create", name, 0, 0, NULL);
+    pthread_mutex_unlock(&turn);
+    errno = saved;
+    return done;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return open64(path, flags, mode);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    char whole[4096];
+    const char *name = name_at(path, whole, sizeof whole);
+    if (!name || !access(whole, F_OK)) return real_mkdir(path, mode);
+    pthread_mutex_lock(&turn);
+    int done = has_no_room(counted()) ? -1 : real_mkdir(path, mode);
+    int saved = errno;
+    if (!done) told("mkdir", name, 0, 0, NULL);
+    pthread_mutex_unlock(&turn);
+    errno = saved;
+    return done;
+}
+
+int rename(const char *from, const char *to)
+{
+    char whole[4096];
+    const char *name = name_at(from, whole, sizeof whole);
+    if (!name) return real_rename(from, to);
+    pthread_mutex_lock(&turn);
+    counted();
+    int done = real_rename(from, to);
+    if (!done) told("rename", name, 0, 0, NULL);
+    pthread_mutex_unlock(&turn);
+    return done;
 }
 
 static int synced(int fd, int (*real)(int))

@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use patchboard_faults::random::Random;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::sandbox::{Ran, Sandbox};
 
-/// A blueprint of scripts: fifteen notes, each checked; thirty commits and as many calls.
+/// A blueprint of one script: six links, each a call and a commit of its own.
 pub(crate) const CHAIN: &str = r#"
 blueprint: 1
 name: chain
@@ -17,7 +20,7 @@ state:
   schema:
     type: object
     properties:
-      links: {type: array, items: {type: object, properties: {length: {type: integer}, checked: {type: boolean}}}}
+      links: {type: array, items: {type: object, properties: {length: {type: integer}}}}
   initial: {links: []}
 workers:
   smith:
@@ -57,8 +60,12 @@ pub(crate) enum How {
     Kill,
     /// Half of a write is done, and the process dies.
     Torn,
-    /// Writes from then on find the disk full.
+    /// Writes from then on do half of what they are asked to, and say so.
+    Short,
+    /// Writes and new files from then on find the disk full.
     Full,
+    /// The same, after half of a write.
+    Filling,
     /// Writes from then on find it read-only.
     ReadOnly,
     /// Syncs from then on fail.
@@ -71,7 +78,9 @@ impl How {
             Self::Nothing => "nothing",
             Self::Kill => "kill",
             Self::Torn => "torn",
+            Self::Short => "short",
             Self::Full => "full",
+            Self::Filling => "filling",
             Self::ReadOnly => "readonly",
             Self::Unsynced => "unsynced",
         }
@@ -81,6 +90,14 @@ impl How {
 /// Something that a process did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
+    /// A file came to be.
+    Create {
+        file: String,
+    },
+    /// A directory did.
+    Directory {
+        file: String,
+    },
     Write {
         file: String,
         offset: usize,
@@ -140,23 +157,54 @@ pub(crate) fn trace(sandbox: &Sandbox) -> Vec<Operation> {
         rest = after;
         operations.push(match *what {
             "write" => Operation::Write { file, offset: number(offset), bytes: data.to_vec() },
+            "create" => Operation::Create { file },
+            "mkdir" => Operation::Directory { file },
             "sync" => Operation::Sync { file },
             "truncate" => Operation::Truncate { file, size: number(offset) },
             "unlink" => Operation::Unlink { file },
             "said" => Operation::Said(String::from_utf8_lossy(data).into_owned()),
+            // Nothing is ever renamed: whoever begins to says in `power` what of it a loss of power leaves.
             other => panic!("no operation: {other}"),
         });
     }
     operations
 }
 
-/// The highest version that these words told of; 0 if none.
-pub(crate) fn told(words: &str) -> u64 {
-    let versions = words.lines().filter(|line| line.contains("committed")).filter_map(|line| {
-        let rest = line.split("version ").nth(1)?;
+/// The highest version that these words told of; none if not even of the board.
+pub(crate) fn told(words: &str) -> Option<u64> {
+    let version = |line: &str| {
+        if line.starts_with("created ") {
+            return Some(0);
+        }
+        let rest = line.strip_prefix("committed version ")?;
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    // What is cut off in the middle of a line may be part of a number only.
+    let whole = words.rfind('\n').map_or("", |end| &words[..end]);
+    whole.lines().filter_map(version).max()
+}
+
+/// Of so many cases one, each time another; all of them with `PATCHBOARD_CRASHES=all`.
+pub(crate) fn sampled<T: Copy>(cases: &[T], every: usize) -> Vec<T> {
+    if std::env::var("PATCHBOARD_CRASHES").is_ok_and(|which| which == "all") {
+        return cases.to_vec();
+    }
+    let mut random = Random::of(23, &[cases.len() as u64]);
+    cases.chunks(every).map(|chunk| *random.pick(chunk)).collect()
+}
+
+/// Does something with each, on as many threads as the machine has.
+pub(crate) fn each<T: Sync>(cases: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(case);
+                }
+            });
+        }
     });
-    versions.max().unwrap_or_default()
 }
 
 /// A sandbox with the blueprint.
@@ -168,25 +216,64 @@ pub(crate) fn sandbox() -> Sandbox {
 
 pub(crate) const RUN: &[&str] = &["run", "chain.yaml"];
 
-/// What is there after something happened is whole, holds all that was told, and the board can be run to its end.
-pub(crate) fn survives(sandbox: &Sandbox, told: u64, after: &str) {
-    let resumed = sandbox.run(&["resume", "last", "--output", "json"]);
-    for words in [&resumed.stderr, &resumed.stdout] {
-        assert!(!words.contains("panicked"), "{after}: {words}");
-    }
-    if resumed.code != 0 {
-        // There is no board yet, if nobody was told of one; or all was done.
-        let is_over = resumed.stderr.contains("board_over") || resumed.stderr.contains("over");
-        let is_none = told == 0 && resumed.code == 2;
-        assert!(is_none || is_over, "{after}: {}{}", resumed.stdout, resumed.stderr);
-        if is_none && !is_over {
-            return;
-        }
+/// What a journal holds of the last board.
+struct Found {
+    version: u64,
+    records: Vec<Value>,
+}
+
+/// What is found; none if there is no board.
+fn found(sandbox: &Sandbox, after: &str) -> Option<Found> {
+    let log = sandbox.run(&["log", "last", "--output", "json"]);
+    if log.code != 0 {
+        assert!(is_none(&log), "{after}: {}{}", log.stdout, log.stderr);
+        return None;
     }
     let state = sandbox.run(&["state", "last", "--output", "json"]).exits(0).json();
     let version = state["version"].as_u64().expect("a version is a number");
-    assert_eq!(version, 6, "{after}: the board was run to its end");
-    assert!(version >= told, "{after}: version {told} was told");
+    Some(Found { version, records: log.lines() })
+}
+
+/// Whether a command says that there is no board, and nothing else.
+fn is_none(ran: &Ran) -> bool {
+    ran.code == 2 && ["no_journal", "no_such_board"].iter().any(|code| ran.error()["code"] == *code)
+}
+
+/// The data directory as it is now, elsewhere: who reads a journal may mend it.
+fn copy(sandbox: &Sandbox) -> Sandbox {
+    fn put(from: &Path, to: &Path) {
+        fs::create_dir_all(to).expect("a directory can be made");
+        for entry in fs::read_dir(from).expect("it can be read") {
+            let from = entry.expect("it can be read").path();
+            let to = to.join(from.file_name().expect("it has a name"));
+            match from.is_dir() {
+                true => put(&from, &to),
+                false => drop(fs::copy(&from, &to).expect("a file can be copied")),
+            }
+        }
+    }
+    let (copy, directory) = (Sandbox::new(), sandbox.path().join(".patchboard"));
+    if directory.exists() {
+        put(&directory, &copy.path().join(".patchboard"));
+    }
+    copy
+}
+
+/// What is there after something happened holds all that was told, before anybody goes on with it; it is whole, the board
+/// can be run to its end, and what was there stays.
+pub(crate) fn survives(sandbox: &Sandbox, told: Option<u64>, after: &str) {
+    let Some(before) = found(&copy(sandbox), after) else {
+        assert_eq!(told, None, "{after}: this was told, and nothing is there");
+        let resumed = sandbox.run(&["resume", "last", "--output", "json"]);
+        assert!(is_none(&resumed), "{after}: {}{}", resumed.stdout, resumed.stderr);
+        return;
+    };
+    assert!(Some(before.version) >= told, "{after}: version {told:?} was told, {} is there", before.version);
+    let resumed = sandbox.run(&["resume", "last", "--output", "json"]);
+    assert_eq!(resumed.code, 0, "{after}: {}{}", resumed.stdout, resumed.stderr);
+    let now = found(sandbox, after).expect("it was there before");
+    assert_eq!(now.version, 6, "{after}: the board was run to its end");
+    assert!(now.records.starts_with(&before.records), "{after}: records that were there are not, or are others");
     sandbox.run(&["verify", "last"]).exits(0);
     sandbox.run(&["replay", "last"]).exits(0);
 }
