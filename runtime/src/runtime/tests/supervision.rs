@@ -229,7 +229,10 @@ impl Agent for Clinging {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
-    let stopped = |board: Result<Ended, RuntimeError>| board.expect_err("it did not reach its end").code();
+    let ended = async |board: &BoardHandle| {
+        let ended = tokio::time::timeout(Duration::from_secs(600), board.ended()).await;
+        ended.expect("who waits for it is told")
+    };
     for (strike, code) in [
         // It reaches its end, or is closed.
         (None, "board_closed"),
@@ -248,7 +251,7 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
         let options = quiet(probe, Arc::new(Clinging));
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let done = create(&runtime, five_steps()).await;
-        assert_eq!(done.ended().await.expect("ended").end, End::Done);
+        assert_eq!(ended(&done).await.expect("it reached its end").end, End::Done);
         assert_eq!(count(&assert_sound(&journal, done.id()), Kind::Epoch), 0, "nothing was restarted");
 
         let mut blueprint = five_steps();
@@ -267,8 +270,7 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
                 }
             }
         }
-        let ended = tokio::time::timeout(Duration::from_secs(600), board.ended()).await;
-        assert_eq!(stopped(ended.expect("who waits for it is told")), code, "{strike:?}");
+        assert_eq!(ended(&board).await.expect_err("it did not reach its end").code(), code, "{strike:?}");
         assert_eq!(runtime.boards(), [done.id().clone()], "{strike:?}");
         is_broken.store(false, Ordering::SeqCst);
         runtime.shutdown().await;
