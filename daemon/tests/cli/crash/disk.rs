@@ -27,6 +27,7 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
         sampled(&cases, EVERY)
     });
     let (codes, acknowledged) = (Mutex::new(BTreeMap::<String, usize>::new()), AtomicUsize::new(0));
+    let shortened = AtomicUsize::new(0);
     each(&cases.concat(), |(how, at)| {
         let sandbox = sandbox();
         let ran = run(&sandbox, &[RUN, &["--output", "json"]].concat(), *how, *at);
@@ -40,6 +41,10 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
             let entry = if is_new { format!("New {code}") } else { format!("{how:?} {code}") };
             *codes.lock().expect("nobody panicked").entry(entry).or_default() += 1;
             acknowledged.fetch_add(usize::from(told > Some(0)), Ordering::Relaxed);
+        }
+        if *how == How::Short {
+            let count = trace(&sandbox).iter().filter(|operation| operation.is_counted()).count();
+            shortened.fetch_add(usize::from(count > operations.len() * 5 / 4), Ordering::Relaxed);
         }
         survives(&sandbox, told, &after);
     });
@@ -57,6 +62,8 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
     let of_new = ["disk_full", "journal_io", "journal_read_only"].map(|code| format!("New {code}"));
     assert!(codes.keys().all(|told| !told.starts_with("New") || of_new.contains(told)), "{codes:?}");
     // The rest of a write is asked for again.
+    let (shortened, short) = (shortened.into_inner(), cases[4].len());
+    assert!(shortened * 2 > short, "{shortened} of {short} runs had to write more often");
     assert!(!codes.keys().any(|told| told.starts_with("Short")), "{codes:?}");
     let failed: usize = codes.values().sum();
     assert!(acknowledged * 4 >= failed, "{acknowledged} of {failed} had told of a commit");
