@@ -243,25 +243,24 @@ impl Breaker {
             let over = self.decisions.saturating_sub(since) >= u64::from(policy.cooldown);
             return over.then_some(Move { reason: Reason::Cooldown, action: None, change: Change::HalfOpened });
         }
-        let returns = track.recent.iter().filter(|(_, is_return)| *is_return).count();
-        let tripped = if returns >= policy.cycles.repeats as usize {
-            Some((Reason::Cycles, &policy.cycles.then))
-        } else if track.no_ops >= policy.no_ops.limit {
-            Some((Reason::NoOps, &policy.no_ops.then))
-        } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
-            Some((Reason::Rejections, &policy.rejections.then))
-        } else if track.crashes >= policy.crashes.limit {
-            Some((Reason::Crashes, &policy.crashes.then))
-        } else {
-            None
-        };
-        if let Some((reason, action)) = tripped {
-            return Some(self.move_for(branch, reason, action.clone()));
-        }
-        track.probe.map(|reason| {
+        // Of a branch that gets one try, the outcome of that decides: streaks are what stopped it, and are over with the move.
+        if let Some(reason) = track.probe {
             let change = if reason == Reason::ProbeCommitted { Change::Closed } else { Change::Opened };
-            Move { reason, action: None, change }
-        })
+            return Some(Move { reason, action: None, change });
+        }
+        let returns = track.recent.iter().filter(|(_, is_return)| *is_return).count();
+        let (reason, action) = if returns >= policy.cycles.repeats as usize {
+            (Reason::Cycles, &policy.cycles.then)
+        } else if track.no_ops >= policy.no_ops.limit {
+            (Reason::NoOps, &policy.no_ops.then)
+        } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
+            (Reason::Rejections, &policy.rejections.then)
+        } else if track.crashes >= policy.crashes.limit {
+            (Reason::Crashes, &policy.crashes.then)
+        } else {
+            return None;
+        };
+        Some(self.move_for(branch, reason, action.clone()))
     }
 
     /// The move that an action means for a branch: what was reduced already is stopped.
@@ -438,17 +437,60 @@ mod tests {
         assert_eq!((due.reason, due.change), (Reason::ProbeCommitted, Change::Closed));
     }
 
-    #[test]
-    fn a_probe_that_is_rejected_to_the_end_stops_the_branch_again() {
-        let policy = Circuit::default();
+    /// A half open branch whose try is under way.
+    fn probed() -> Breaker {
         let mut breaker = Breaker::default();
         breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
         breaker.dispatched(&branch(), InvocationId(1));
+        breaker
+    }
+
+    #[test]
+    fn a_probe_that_is_rejected_to_the_end_stops_the_branch_again_and_does_no_more() {
+        let rejections = Streak { limit: 3, then: Action::StopBoard };
+        let policy = Circuit { rejections, ..Circuit::default() };
+        let mut breaker = probed();
         for is_final in [false, false, true] {
+            assert_eq!(breaker.due(&policy, &branch()), None);
             breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final });
         }
-        let due = breaker.due(&policy, &branch()).expect("the streak is too long");
-        assert_eq!(due.change, Change::Opened);
+        let due = breaker.due(&policy, &branch()).expect("the probe failed");
+        assert_eq!(due, Move { reason: Reason::ProbeFailed, action: None, change: Change::Opened });
+        // The streak is over with the move: what comes after the next cooldown is judged anew.
+        breaker.apply(&branch(), due.change, due.reason);
+        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+        assert_eq!(breaker.due(&policy, &branch()), None);
+    }
+
+    #[test]
+    fn a_probe_that_crashes_or_goes_in_circles_is_judged_as_a_probe() {
+        let crashes = Streak { limit: 1, then: Action::StopBoard };
+        let cycles = Cycles { repeats: 1, then: Action::StopBoard, ..Cycles::default() };
+        let policy = Circuit { crashes, cycles, ..Circuit::default() };
+        let mut breaker = probed();
+        breaker.hear(&policy, Some(&branch()), Heard::Failure { is_final: true, is_crash: true });
+        let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.action));
+        assert_eq!(due, Some((Reason::ProbeFailed, None)));
+        // Of a branch that a budget stopped, calls may still commit: its next one is a return, and its probe.
+        let mut breaker = Breaker::default();
+        breaker.apply(&branch(), Change::Opened, Reason::Budget);
+        breaker.hear(&policy, Some(&branch()), written(1));
+        breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
+        breaker.hear(&policy, Some(&branch()), written(1));
+        let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.change));
+        assert_eq!(due, Some((Reason::ProbeCommitted, Change::Closed)));
+    }
+
+    #[test]
+    fn a_streak_while_the_probe_may_go_on_stops_the_branch_as_the_blueprint_says() {
+        let rejections = Streak { limit: 2, then: Action::ReduceView };
+        let policy = Circuit { rejections, ..Circuit::default() };
+        let mut breaker = probed();
+        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+        breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
+        let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.change));
+        assert_eq!(due, Some((Reason::Rejections, Change::Opened)));
     }
 
     #[test]
