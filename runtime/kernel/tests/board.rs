@@ -121,6 +121,53 @@ fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() 
 }
 
 #[test]
+fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
+    let no_op = "[]".to_owned();
+    let refused = json!([{"op": "remove", "path": "/list"}]).to_string();
+    for (is_paused, reply) in [(false, &no_op), (false, &refused), (true, &no_op)] {
+        let mut played = Played::new(json!({
+            "workers": {"w": appender(json!({}))},
+            "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+            "circuit": {"no_ops": {"limit": 1, "then": "stop_branch"}, "cooldown": 2},
+        }));
+        played.signal();
+        played.answer(json!([]), None);
+        played.signal();
+        assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
+        if is_paused {
+            played.give(Input::Pause);
+        }
+        played.direct("w", reply);
+        assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker), "it has not cooled down");
+        played.direct("w", reply);
+        assert_eq!(played.board.ended(), None, "what is queued may go on");
+        played.holds();
+        if is_paused {
+            assert_eq!(played.calls.len(), 0);
+            played.give(Input::Resume);
+        }
+        assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
+        assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::NothingToDo));
+        played.holds();
+    }
+}
+
+#[test]
+fn a_board_that_stands_still_stays_so_when_a_branch_cools_down_that_has_nothing_queued() {
+    let mut played = Played::new(json!({
+        "workers": {"w": appender(json!({}))},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+        "circuit": {"no_ops": {"limit": 1, "then": "stop_branch"}, "cooldown": 1},
+    }));
+    played.signal();
+    played.answer(json!([]), None);
+    played.direct("w", "[]");
+    assert!(played.board.ended().is_some());
+    assert_eq!((played.count(Kind::Breaker), played.count(Kind::Ended)), (2, 2));
+    played.holds();
+}
+
+#[test]
 fn what_has_ended_does_not_end_again() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({}))},

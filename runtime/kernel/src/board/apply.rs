@@ -137,6 +137,12 @@ impl Board {
                         self.abandon(invocation, at);
                     }
                 }
+                // What has waited for this on a board that stands still goes on.
+                let may_go = |queued: &Queued| self.breaker.admits(&queued.branch);
+                let lets_go = matches!(moved.change, breaker::Change::HalfOpened | breaker::Change::Closed);
+                if lets_go && self.scheduler.queue().iter().any(may_go) {
+                    self.wake();
+                }
             }
             Body::Budget(budget) => {
                 self.short = true;
