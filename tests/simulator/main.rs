@@ -15,11 +15,13 @@ mod stored;
 mod world;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use patchboard_kernel::record::Kind;
+use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::record::{Body, Cause, Kind};
 
 use self::shrink::simulate;
 use self::world::Simulation;
@@ -34,6 +36,8 @@ const AGAIN: u64 = 8;
 #[derive(Default)]
 struct Seen {
     kinds: BTreeMap<Kind, u64>,
+    moves: BTreeMap<(Reason, Change), u64>,
+    ends: BTreeMap<Cause, u64>,
     snapshots: u64,
     commits_most: u64,
 }
@@ -65,25 +69,52 @@ fn seeded_boards_keep_every_invariant() {
     if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         panic!("{told}");
     }
-    let Seen { kinds, snapshots, commits_most } = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-    eprintln!(
-        "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits: {kinds:?}",
+    let Seen { kinds, moves, ends, snapshots, commits_most } =
+        seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let told = format!(
+        "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
         seeds.len(),
         begun.elapsed().as_secs_f64(),
     );
+    say(&told);
+    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which something never happens proves nothing about it.
         for kind in Kind::ALL {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
         }
+        for due in moves_there_are() {
+            assert!(moves.contains_key(&due), "no breaker of a simulated board ever {} for {}", due.1, due.0);
+        }
+        for cause in Cause::ALL {
+            assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
+        }
     }
+}
+
+/// Why breakers may move, and how: for what goes wrong the blueprint has actions, which reduce a view or stop a branch.
+fn moves_there_are() -> Vec<(Reason, Change)> {
+    let wrong = [Reason::Rejections, Reason::NoOps, Reason::Crashes, Reason::Cycles, Reason::Budget];
+    let of_actions = wrong.into_iter().flat_map(|reason| [(reason, Change::Reduced), (reason, Change::Opened)]);
+    let others = [
+        (Reason::Cooldown, Change::HalfOpened),
+        (Reason::ProbeCommitted, Change::Closed),
+        (Reason::ProbeFailed, Change::Opened),
+    ];
+    of_actions.chain(others).collect()
+}
+
+/// Says something to whoever runs the tests, also where they pass: what the harness captures is what `eprintln!` says.
+pub(crate) fn say(text: &str) {
+    // Nobody is worse off if there is nobody to hear it.
+    drop(std::io::stderr().write_all(format!("{text}\n").as_bytes()));
 }
 
 /// Runs the board of a seed.
 fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
     let simulation = simulate(seed, trace).map_err(|failure| failure.told())?;
     let mut snapshots = 0;
-    if seed % AGAIN == 0 {
+    if seed.is_multiple_of(AGAIN) {
         let again = simulate(seed, false).map_err(|failure| failure.told())?;
         if simulation.records() != again.records() {
             return Err(format!("SEED={seed}: the same inputs gave other bytes"));
@@ -100,6 +131,14 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
     for record in simulation.records() {
         *seen.kinds.entry(record.kind).or_default() += 1;
         commits += u64::from(record.kind == Kind::Committed);
+        if !matches!(record.kind, Kind::Breaker | Kind::Ended) {
+            continue;
+        }
+        match record.body() {
+            Ok(Body::Breaker(moved)) => *seen.moves.entry((moved.reason, moved.change)).or_default() += 1,
+            Ok(Body::Ended(ended)) => *seen.ends.entry(ended.cause).or_default() += 1,
+            _ => {}
+        }
     }
     seen.snapshots += snapshots;
     seen.commits_most = seen.commits_most.max(commits);

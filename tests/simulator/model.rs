@@ -1,22 +1,29 @@
 //! The simulated blueprint a second time, in plain values and written without the kernel: what may be committed, what a
-//! commit schedules, who may be called, and when a breaker moves. It hears every input and every record, and compares.
+//! commit schedules, who may be called and how often, when a breaker moves and how, and how a board ends. It hears every
+//! input and every record, and compares.
 //!
-//! Knows the blueprint's rules by heart and nothing of contracts, patterns, CEL or schemas. Proposals and schedules are
-//! judged on boards of the usual mode; calls and breakers on all.
+//! Knows the blueprint's rules by heart and nothing of contracts, patterns, CEL or schemas; limits and actions, which
+//! differ from board to board, it reads in the blueprint. Proposals and schedules are judged on boards of the usual mode;
+//! calls, breakers and ends on all.
 
+mod calls;
 mod circuit;
+mod ends;
 mod proposals;
 mod schedule;
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
-use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
-use patchboard_kernel::record::{Author, Body, Kind, Record};
+use patchboard_kernel::breaker::Change;
+use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
+use patchboard_kernel::record::{Author, Body, Kind, Record, Resource};
 use patchboard_kernel::rejection::Stage;
 use serde_json::Value;
 
+use self::calls::Calls;
 use self::circuit::Circuit;
+use self::ends::{Ends, Work};
 use self::proposals::{Basis, Expected};
 use self::schedule::Schedule;
 
@@ -32,46 +39,36 @@ pub(super) struct Model {
     is_usual: bool,
     /// Whether a note needs a person's word.
     asks: bool,
-    concurrency: usize,
     /// The document at each version.
     documents: Vec<Value>,
-    /// Attempts that are under way.
-    open: BTreeMap<InvocationId, Open>,
     branches: BTreeMap<InvocationId, Branch>,
     /// How often those before an invocation have asked to be shown more.
     rounds: BTreeMap<InvocationId, u32>,
-    /// What waits for a person, by the record that asks.
-    asked: BTreeMap<Seq, InvocationId>,
+    /// What waits for a person, by the record that asks; none for a direct proposal.
+    asked: BTreeMap<Seq, Option<InvocationId>>,
+    calls: Calls,
     circuit: Circuit,
     schedule: Schedule,
-}
-
-/// An attempt that is under way.
-struct Open {
-    attempt: u32,
-    worker: WorkerName,
-    base: usize,
-    reads: Vec<String>,
-    /// It was answered, and waits for a person.
-    waits: bool,
+    ends: Ends,
 }
 
 impl Model {
-    pub(super) fn new(seed: u64, board: &Board) -> Self {
+    /// Of a board that was just made.
+    pub(super) fn new(seed: u64, board: &Board, at: Timestamp) -> Self {
         let blueprint = serde_json::to_value(&**board.blueprint()).expect("a blueprint is JSON");
         let note = &blueprint["workers"]["doer"]["writes"][1];
         Self {
             seed,
             is_usual: board.plan().mode.is_default(),
             asks: note.get("approval").is_some_and(|approval| !approval.is_null()),
-            concurrency: board.blueprint().concurrency as usize,
             documents: vec![board.state().root().to_value()],
-            open: BTreeMap::new(),
             branches: BTreeMap::new(),
             rounds: BTreeMap::new(),
             asked: BTreeMap::new(),
+            calls: Calls::new(seed, &blueprint),
             circuit: Circuit::new(seed, &blueprint["circuit"]),
-            schedule: Schedule::new(seed),
+            schedule: Schedule::new(seed, &blueprint),
+            ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
         }
     }
 
@@ -80,20 +77,38 @@ impl Model {
         if let (Some(Input::Propose(proposal)), Some(outcome)) = (input, &step.outcome) {
             self.proposed(proposal, outcome, &step.records, &board.state().root().to_value());
         }
-        let before = self.now().clone();
-        let mut is_over = false;
+        let mut ended = None;
         for record in &step.records {
             let body = record.body().unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
-            is_over |= record.kind == Kind::Ended;
-            self.happened(record.seq, &body, board);
+            assert!(ended.is_none(), "SEED={}: a record after the end of a step", self.seed);
+            self.happened(record, &body, board);
+            if let Body::Ended(end) = body {
+                ended = Some(end);
+            }
         }
-        self.circuit.at_the_end_of_a_step(is_over, board);
+        // What is only noted down, and what is not, changes nothing of what there is to do.
+        let is_note = |record: &Record| matches!(record.kind, Kind::Late | Kind::Snapshot);
+        let is_step = !step.records.iter().all(is_note);
+        self.circuit.at_the_end_of_a_step();
+        let work = Work {
+            is_under_way: !self.calls.is_idle() || !self.asked.is_empty(),
+            is_held_back: self.circuit.is_any_open() || self.calls.is_queued(|_| true),
+        };
+        let now = self.documents.last().expect("there is a first one");
+        self.ends.compare(input, ended, is_step, now, self.documents.len() - 1, work);
+        let is_over = ended.is_some_and(|ended| ended.is_final());
         if self.is_usual {
-            let now = self.now().clone();
-            self.schedule.compare(step, &before, &now, is_over);
+            self.schedule.at_the_end_of_a_step(is_over);
         }
-        let called = self.open.values().filter(|open| !open.waits).count();
-        assert!(called <= self.concurrency, "SEED={}: {called} calls at once", self.seed);
+        if is_over {
+            self.calls.ended();
+            self.asked.clear();
+        }
+        if let (Some(last), true) = (step.records.last(), is_step) {
+            let is_at_work = !is_over && (self.ends.is_at_work() || ended.is_some());
+            let moment = (last.at, self.circuit.decisions());
+            self.calls.at_the_end_of_a_step(is_at_work, moment, |branch| self.circuit.admits(branch));
+        }
     }
 
     fn now(&self) -> &Value {
@@ -106,7 +121,7 @@ impl Model {
         let is_late = records.iter().any(|record| record.kind == Kind::Late);
         let basis = match &proposal.from {
             From::Attempt { invocation, attempt } => {
-                let open = self.open.get(invocation).filter(|open| open.attempt == *attempt && !open.waits);
+                let open = self.calls.awaited(*invocation, *attempt);
                 let Some(open) = open.filter(|open| open.worker == proposal.worker) else {
                     let is_passed_over = is_late || matches!(outcome, Outcome::Duplicate(_));
                     assert!(is_passed_over, "SEED={seed}: an answer nobody waits for counted: {outcome:?}");
@@ -122,11 +137,18 @@ impl Model {
         };
         if self.is_usual {
             let expected = proposals::judge(self.now(), proposal.worker.as_str(), &proposal.reply, basis, self.asks);
-            self.compare(&expected, outcome, proposal, made);
+            let own = match &proposal.from {
+                From::Attempt { invocation, .. } => Some(*invocation),
+                From::Direct { .. } => None,
+            };
+            let now = records.first().map(|record| (record.at, self.circuit.decisions()));
+            let is_kept = now.is_some_and(|now| self.calls.is_kept(own, now));
+            self.compare(&expected, outcome, proposal, made, is_kept);
         }
     }
 
-    fn compare(&self, expected: &Expected, outcome: &Outcome, proposal: &Proposal, made: &Value) {
+    /// `is_any_kept`: whether any places are kept for others.
+    fn compare(&self, expected: &Expected, outcome: &Outcome, proposal: &Proposal, made: &Value, is_any_kept: bool) {
         // Places that are kept for somebody else are told of before it is seen what else would be wrong.
         let is_kept = |stages: &[Stage]| !stages.contains(&Stage::Syntax) && !stages.contains(&Stage::Authorization);
         let comes_that_far = match expected {
@@ -138,6 +160,7 @@ impl Model {
             && rejection.stage == Stage::Freshness
             && rejection.violations.iter().all(|one| one.code.as_str() == "reserved")
         {
+            assert!(is_any_kept, "SEED={}: nothing is kept for others: {outcome:?}", self.seed);
             return;
         }
         let is_due = match (expected, outcome) {
@@ -153,103 +176,132 @@ impl Model {
     }
 
     /// Takes over what a record says.
-    fn happened(&mut self, seq: Seq, body: &Body, board: &Board) {
-        let seed = self.seed;
+    fn happened(&mut self, record: &Record, body: &Body, board: &Board) {
+        let (seed, seq) = (self.seed, record.seq);
+        let moment = (record.at, self.circuit.decisions());
+        let waits_for_persons = !self.asked.is_empty() && self.calls.is_asking();
+        self.ends.passes(record.at, body, waits_for_persons);
         match body {
             Body::Scheduled(scheduled) => {
                 let branch = (scheduled.rule.as_ref().map(ToString::to_string), scheduled.worker.to_string());
-                self.schedule.queued(scheduled.invocation, &branch);
-                self.branches.insert(scheduled.invocation, branch);
+                self.calls.queued(scheduled.invocation, &branch);
                 if let Some(before) = scheduled.follows {
                     let rounds = self.rounds.get(&before).map_or(1, |rounds| rounds + 1);
                     assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
                     self.rounds.insert(scheduled.invocation, rounds);
+                } else if self.is_usual {
+                    self.schedule.queued(&branch);
                 }
+                self.branches.insert(scheduled.invocation, branch);
             }
             Body::Invoked(invoked) => {
-                let branch = &self.branches[&invoked.invocation];
-                self.schedule.called(invoked.invocation, branch);
-                self.circuit.called(branch, invoked.attempt == 1);
                 let base = usize::try_from(invoked.base.0).expect("few versions");
-                assert_eq!(
-                    base + 1,
-                    self.documents.len(),
-                    "SEED={seed}: a view of another version than the present one"
-                );
-                let (attempt, worker) = (invoked.attempt, invoked.worker.clone());
-                let reads = invoked.reads.clone();
-                let before = self.open.insert(invoked.invocation, Open { attempt, worker, base, reads, waits: false });
-                assert!(before.is_none(), "SEED={seed}: two attempts of one invocation at once");
+                let is_present = base + 1 == self.documents.len();
+                assert!(is_present, "SEED={seed}: a view of another version than the present one");
+                self.calls.called(invoked, base, moment, |branch| self.circuit.admits(branch));
+                self.circuit.called(&self.branches[&invoked.invocation], invoked.attempt == 1);
             }
             Body::Committed(committed) => {
-                let before = without_messages(self.now().clone());
-                self.documents.push(board.state().root().to_value());
-                let branch = self.close(&committed.by);
-                let now = self.now().clone();
+                let before = self.now().clone();
+                let now = board.state().root().to_value();
+                self.documents.push(now.clone());
+                let written = proposals::written(&committed.patch);
+                if self.is_usual {
+                    self.calls.writes(&committed.by, &written, moment);
+                }
+                let branch = self.answered(&committed.by);
+                self.ends.committed();
                 // A message that sets nothing is committed, and is nothing done.
-                if without_messages(now.clone()) == before {
+                if without_messages(now.clone()) == without_messages(before.clone()) {
                     self.circuit.changed_nothing(branch.as_ref());
                 } else {
-                    self.circuit.committed(branch.as_ref(), &proposals::written(&committed.patch), &now);
+                    self.circuit.committed(branch.as_ref(), &written, &now);
                 }
-                self.schedule.committed(&committed.patch, committed.expand.is_empty(), branch.as_ref());
+                self.schedule.committed(&committed.patch, &before, &now);
+                if committed.expand.is_empty() {
+                    self.schedule.completed(branch.as_ref());
+                }
             }
             Body::NoOp(no_op) => {
-                let branch = self.close(&no_op.by);
+                let branch = self.answered(&no_op.by);
                 self.circuit.changed_nothing(branch.as_ref());
                 self.schedule.completed(branch.as_ref());
             }
             Body::Expanded(expanded) => {
-                let branch = self.close(&expanded.by);
-                self.circuit.decided(branch.as_ref());
+                let branch = self.answered(&expanded.by);
+                self.circuit.asked_for_more(branch.as_ref());
             }
             Body::Rejected(rejected) => {
-                let branch = self.close(&rejected.by);
+                self.settled(&rejected.by);
+                let branch = self.calls.refused(rejected);
+                self.ends.gave_up(rejected.is_final);
                 self.circuit.refused(branch.as_ref(), rejected.stage, rejected.is_final);
             }
             Body::Failed(failed) => {
-                let branch = self.close(&failed.by);
+                let branch = self.calls.failed(&failed.by, failed.code, failed.is_final);
+                self.ends.gave_up(failed.is_final);
                 self.circuit.failed(branch.as_ref(), failed.code, failed.is_final);
             }
             Body::Approval(approval) => {
-                let attempt = approval.by.attempt.as_ref();
-                if let Some(open) = attempt.and_then(|attempt| self.open.get_mut(&attempt.invocation)) {
-                    open.waits = true;
-                }
-                self.asked.extend(attempt.map(|attempt| (seq, attempt.invocation)));
-                let branch = attempt.and_then(|attempt| self.branches.get(&attempt.invocation));
-                self.circuit.decided(branch);
+                let branch = self.calls.asks(&approval.by, seq);
+                self.asked.insert(seq, approval.by.attempt.as_ref().map(|attempt| attempt.invocation));
+                self.ends.wakes();
+                self.circuit.decided(branch.as_ref());
             }
             Body::Breaker(moved) => {
                 let branch = (moved.rule.as_ref().map(ToString::to_string), moved.worker.to_string());
-                if self.circuit.moved(&branch, moved.change, moved.reason) {
-                    let branches = &self.branches;
-                    self.open.retain(|invocation, _| branches[invocation] != branch);
+                let comes = self.circuit.moved(&branch, moved.change, moved.reason);
+                if comes.gives_up {
+                    self.calls.stopped(&branch);
+                }
+                // What waits for nothing else now goes on.
+                let lets_go = matches!(moved.change, Change::HalfOpened | Change::Closed);
+                if lets_go && self.calls.is_queued(|branch| self.circuit.admits(branch)) {
+                    self.ends.wakes();
+                }
+                self.ends.stops(comes.stops);
+                if let Some(woken) = comes.wakes.filter(|_| self.is_usual) {
+                    self.schedule.wakes(woken);
                 }
             }
-            Body::Budget(budget) => self.schedule.ran_out(budget.worker.as_str(), budget.invocation),
-            Body::Signal(signal) => self.schedule.signalled(&signal.name),
-            Body::Ended(ended) if ended.is_final() => self.open.clear(),
+            Body::Budget(budget) => {
+                let branch = (budget.rule.as_ref().map(ToString::to_string), budget.worker.to_string());
+                let of_invocations = budget.resource == Resource::Invocations;
+                if of_invocations && self.is_usual {
+                    self.schedule.ran_out(&branch);
+                }
+                if let Some(invocation) = budget.invocation {
+                    self.calls.give_up(invocation);
+                }
+                self.ends.ran_short();
+                self.circuit.ran_short(&branch, of_invocations);
+            }
+            Body::Signal(signal) => {
+                self.ends.wakes();
+                self.schedule.signalled(&signal.name);
+            }
             Body::Created(_) => self.schedule.began(),
             Body::Skipped(skipped) => self.schedule.skipped(skipped.rule.as_ref().map(ToString::to_string)),
-            Body::Epoch(_)
-            | Body::Late(_)
-            | Body::Reserved(_)
-            | Body::Answer(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Tick(_)
-            | Body::Snapshot(_)
-            | Body::Ended(_) => {}
+            Body::Reserved(reserved) => self.calls.keeps(reserved, moment),
+            Body::Paused(_) => self.ends.paused(true),
+            Body::Resumed(_) => self.ends.paused(false),
+            Body::Epoch(_) | Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
+        }
+        self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));
+    }
+
+    /// A question that a person was asked about a proposal is over.
+    fn settled(&mut self, by: &Author) {
+        if let Some(question) = by.approval {
+            let stood = self.asked.remove(&question);
+            assert!(stood.is_some(), "SEED={}: record {question} asks nothing", self.seed);
         }
     }
 
-    /// The attempt is over; its branch, if it was one of an invocation.
-    fn close(&mut self, by: &Author) -> Option<Branch> {
-        let attempt = by.attempt.as_ref()?;
-        let open = self.open.remove(&attempt.invocation);
-        assert!(open.is_some(), "SEED={}: an outcome of an attempt that is not under way", self.seed);
-        self.branches.get(&attempt.invocation).cloned()
+    /// The invocation has done what it was for; its branch, if the proposal was one of an invocation.
+    fn answered(&mut self, by: &Author) -> Option<Branch> {
+        self.settled(by);
+        self.calls.answered(by, true)
     }
 }
 

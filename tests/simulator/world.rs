@@ -11,7 +11,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Token};
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::Record;
+use patchboard_kernel::record::{Ended, Record};
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
@@ -21,6 +21,9 @@ use super::stored::Stored;
 
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 600;
+
+/// How often somebody tries what to do with a board that stands still.
+const STIRS_MAX: u64 = 12;
 
 /// Tasks there may be.
 pub(super) const TASKS_MAX: usize = 9;
@@ -32,6 +35,8 @@ pub(super) struct Simulation {
     stored: Stored,
     /// Whether the board is replaced now and then by what its snapshot makes of it.
     restores: bool,
+    /// How often somebody still tries what to do with the board when it stands still.
+    stirs_left: u64,
 }
 
 /// Whoever answers, and checks what happens.
@@ -39,12 +44,23 @@ struct Workers {
     random: Random,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
+    mood: Mood,
     trace: bool,
     /// None while the board is being made.
     invariants: Option<Invariants>,
     model: Option<Model>,
     seed: u64,
     history: History,
+}
+
+/// What they do more often than others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Usual,
+    /// Agents crash.
+    Crashing,
+    /// Whoever does tasks does and undoes one.
+    Circling,
 }
 
 /// Three workers of unequal rights on a list of tasks, and a vault that nobody may read.
@@ -115,6 +131,8 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
              "run": "doer"},
             {"name": "moved", "trigger": {"op": "replace", "path": "/tasks/*/status"}, "when": "value != 'done'",
              "run": "doer"},
+            {"name": "reopened", "trigger": {"op": "replace", "path": "/tasks/*/status"}, "when": "value == 'open'",
+             "run": "checker"},
             {"name": "finished", "trigger": {"op": "replace", "path": "/tasks/*/status"}, "when": "value == 'done'",
              "run": "checker"},
             {"name": "odd", "trigger": {"op": "add", "path": "/notes/*"}, "when": "value.nothing == 1",
@@ -135,7 +153,8 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
             "budget": {"then": random.pick(&actions)},
             "cooldown": 2 + random.below(6),
         },
-        "limits": {"commits": 10 + random.below(40), "tokens": 5_000 + random.below(60_000), "wall": "5m"},
+        "limits": {"commits": 10 + random.below(40), "tokens": 5_000 + random.below(60_000),
+                   "wall": if random.percent(10) { "20s" } else { "5m" }},
         "concurrency": 1 + random.below(4),
     });
     serde_json::from_value(value).expect("the simulated blueprint is one")
@@ -177,9 +196,14 @@ impl Simulation {
         let (genesis, random) = begun(seed);
         // Drawn apart, like the mode.
         let is_careful = Random::new(seed ^ 0xca4e).percent(40);
-        let mut workers = Workers { random, is_careful, trace, invariants: None, model: None, seed, history };
+        let mood = match Random::new(seed ^ 0x300d).below(20) {
+            0 => Mood::Crashing,
+            1 => Mood::Circling,
+            _ => Mood::Usual,
+        };
+        let mut workers = Workers { random, is_careful, mood, trace, invariants: None, model: None, seed, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
-        Self { seed, world, workers, stored: Stored::new(seed), restores: false }
+        Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
 
     /// The same board, made again from snapshots at random moments.
@@ -198,12 +222,12 @@ impl Simulation {
     /// Runs until the board has ended and every answer under way has come.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            if self.world.is_over() {
+            if self.world.is_over() && !self.stirs() {
                 break;
             }
             self.disturb();
             self.keep();
-            if !self.world.advance(&mut self.workers) {
+            if !self.world.advance(&mut self.workers) && !self.world.is_over() {
                 if !self.world.board().is_paused() {
                     break;
                 }
@@ -240,9 +264,28 @@ impl Simulation {
             let worker = *workers.random.pick(&["planner", "doer", "checker", "nobody"]);
             let reply = workers.reply(worker, self.world.board());
             let token = workers.random.percent(50).then(|| Token::from(format!("t{}", workers.random.below(4))));
-            let from = From::Direct { token, base: None };
-            self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None }));
+            self.propose(worker, reply, token);
         }
+    }
+
+    fn propose(&mut self, worker: &str, reply: ReplyBody, token: Option<Token>) {
+        let from = From::Direct { token, base: None };
+        self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None }));
+    }
+
+    /// Somebody tries once more what to do with a board that stands still; false if nobody does.
+    fn stirs(&mut self) -> bool {
+        let board = self.world.board();
+        let is_final = board.ended().is_some_and(Ended::is_final);
+        // Where something waits for a breaker, more may come of it.
+        let percent = if board.scheduler().queue().is_empty() { 25 } else { 95 };
+        if is_final || self.stirs_left == 0 || !self.workers.random.percent(percent) {
+            return false;
+        }
+        self.stirs_left -= 1;
+        let patch = *self.workers.random.pick(&["[]", r#"[{"op": "remove", "path": "/vault"}]"#]);
+        self.propose("doer", ReplyBody::Text(patch.to_owned()), None);
+        true
     }
 
     /// The process dies; another rebuilds the board from the journal and takes over. Answers under way are lost, or
@@ -283,7 +326,7 @@ impl Others for Workers {
         }
         let seed = self.seed;
         self.invariants.get_or_insert_with(|| Invariants::new(seed, board)).after_step(input, step, board);
-        self.model.get_or_insert_with(|| Model::new(seed, board)).after_step(input, step, board);
+        self.model.get_or_insert_with(|| Model::new(seed, board, at)).after_step(input, step, board);
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
@@ -297,7 +340,10 @@ impl Others for Workers {
             true => call.timeout_ms + self.random.below(5_000),
             false => self.random.below(3_000),
         };
-        let input = if self.errs(8) {
+        let input = if self.mood == Mood::Crashing && self.random.percent(60) {
+            let (code, message) = (FailureCode::Crashed, "it crashed".into());
+            Input::AgentFailed { invocation, attempt, code, message, usage: None }
+        } else if self.errs(8) {
             let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
             Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
         } else {
@@ -424,6 +470,10 @@ impl Workers {
                     "value": {"title": format!("task {any}"), "status": "open", "checked": false}});
                 let count = if self.is_careful { 1 + self.random.index(3) } else { 1 };
                 Value::Array(vec![add; count])
+            }
+            "doer" if self.mood == Mood::Circling && !tasks.is_empty() => {
+                let status = if tasks[0]["status"] == "open" { "doing" } else { "open" };
+                json!([{"op": "replace", "path": "/tasks/0/status", "value": status}])
             }
             "doer" => {
                 let status = *self.random.pick(&["doing", "done", "done", "open"]);

@@ -268,7 +268,7 @@ impl Breaker {
         // A probe with less to see is no probe: what fails half open is stopped again.
         let may_reduce = self.position(branch) == Position::Closed && !self.is_reduced(branch);
         let change = match action {
-            Action::ReduceView if may_reduce => Change::Reduced,
+            Action::ReduceView if may_reduce && !planted::is(Bug::HarshBreaker) => Change::Reduced,
             Action::ReduceView | Action::StopBranch | Action::StopBoard | Action::Wake(_) => Change::Opened,
         };
         Move { reason, action: Some(action), change }

@@ -8,12 +8,24 @@
 pub enum Bug {
     /// The scheduler passes over the last of several invocations that a commit gives rise to.
     LostInvocation,
+    /// The scheduler passes over an invocation that alone comes of something.
+    LoneInvocation,
     /// The scheduler makes one call more at once than it may.
     OneCallMore,
+    /// The scheduler makes one call less at once than it may.
+    OneCallLess,
     /// The scheduler takes the newest of what waits instead of the oldest.
     LastComeFirst,
+    /// An invocation has one attempt more than it may.
+    OneAttemptMore,
+    /// A board stands still while a person is asked.
+    Impatience,
+    /// A board goes on standing still when what it waited for may go on.
+    DeepSleep,
     /// A breaker does not forget refusals when its branch commits.
     LongMemory,
+    /// A breaker stops a branch of which only the views should be reduced.
+    HarshBreaker,
     /// A breaker moves one refusal too late.
     SlowBreaker,
     /// Freshness looks at what is written, and not at what was read.
@@ -28,11 +40,17 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::LostInvocation,
+        Self::LoneInvocation,
         Self::OneCallMore,
+        Self::OneCallLess,
         Self::LastComeFirst,
+        Self::OneAttemptMore,
+        Self::Impatience,
+        Self::DeepSleep,
         Self::LongMemory,
+        Self::HarshBreaker,
         Self::SlowBreaker,
         Self::ReadsForgotten,
         Self::TargetsForgotten,

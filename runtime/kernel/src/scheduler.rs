@@ -221,7 +221,8 @@ impl Scheduler {
         waits: impl Fn(&Open) -> bool,
         admits: impl Fn(&Branch) -> bool,
     ) -> Option<Next> {
-        let concurrency = concurrency + u32::from(planted::is(Bug::OneCallMore));
+        let concurrency =
+            concurrency + u32::from(planted::is(Bug::OneCallMore)) - u32::from(planted::is(Bug::OneCallLess));
         // One that waited for a person has left its place, and others may be in all of them.
         if self.open.values().filter(|open| open.calling).count() >= concurrency as usize {
             return None;
@@ -414,7 +415,12 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
             }
         }
     }
-    if planted::is(Bug::LostInvocation) && wishes.wishes.len() > 1 {
+    let lost = match wishes.wishes.len() {
+        0 => false,
+        1 => planted::is(Bug::LoneInvocation),
+        _ => planted::is(Bug::LostInvocation),
+    };
+    if lost && matches!(wishes.wishes.last(), Some(Wish::Invoke { .. })) {
         wishes.wishes.pop();
     }
     wishes.wishes

@@ -1,10 +1,10 @@
-//! When a breaker moves.
+//! When a breaker moves, how, and what else its blueprint wants done then.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use patchboard_kernel::board::Board;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::Cause;
 use patchboard_kernel::rejection::Stage;
 use serde_json::Value;
 
@@ -18,11 +18,32 @@ pub(super) struct Circuit {
     window: usize,
     repeats: usize,
     cooldown: u64,
+    /// What the blueprint wants done, by what went wrong.
+    actions: BTreeMap<Reason, Action>,
     /// Outcomes of the whole board.
     decisions: u64,
     branches: BTreeMap<Branch, State>,
     /// Moves that must be made before the step is over.
     due: Vec<(Branch, Reason)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Action {
+    ReduceView,
+    StopBranch,
+    StopBoard,
+    Wake(String),
+}
+
+/// What comes of a move.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// The branch's calls are over.
+    pub(super) gives_up: bool,
+    /// Why the board is over, too.
+    pub(super) stops: Option<Cause>,
+    /// Who is called about it.
+    pub(super) wakes: Option<String>,
 }
 
 #[derive(Default)]
@@ -33,13 +54,14 @@ struct State {
     /// What the last commits wrote, and whether each had been there before among them.
     fingerprints: VecDeque<(String, bool)>,
     position: Position,
+    /// Whether it is shown less, and for which reason.
+    reduced: Option<Reason>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Position {
     #[default]
     Closed,
-    Reduced,
     /// Since that many decisions; and whether because a budget ran short, for which nothing that is under way is given up.
     Open(u64, bool),
     /// Whether its one try was made.
@@ -49,6 +71,19 @@ enum Position {
 impl Circuit {
     pub(super) fn new(seed: u64, circuit: &Value) -> Self {
         let number = |value: &Value| value.as_u64().expect("defaults are spelled out");
+        let action = |name: &str| match &circuit[name]["then"] {
+            then if *then == "reduce_view" => Action::ReduceView,
+            then if *then == "stop_branch" => Action::StopBranch,
+            then if *then == "stop_board" => Action::StopBoard,
+            then => Action::Wake(then["wake"].as_str().expect("there is no other action").to_owned()),
+        };
+        let actions = [
+            (Reason::Rejections, action("rejections")),
+            (Reason::NoOps, action("no_ops")),
+            (Reason::Crashes, action("crashes")),
+            (Reason::Cycles, action("cycles")),
+            (Reason::Budget, action("budget")),
+        ];
         Self {
             seed,
             rejections: number(&circuit["rejections"]["limit"]),
@@ -57,22 +92,45 @@ impl Circuit {
             window: number(&circuit["cycles"]["window"]) as usize,
             repeats: number(&circuit["cycles"]["repeats"]) as usize,
             cooldown: number(&circuit["cooldown"]),
+            actions: actions.into(),
             decisions: 0,
             branches: BTreeMap::new(),
             due: Vec::new(),
         }
     }
 
+    pub(super) const fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    /// Whether something new of a branch may be called.
+    pub(super) fn admits(&self, branch: &Branch) -> bool {
+        match self.branches.get(branch).map(|state| state.position) {
+            None | Some(Position::Closed | Position::Half(false)) => true,
+            Some(Position::Open(..) | Position::Half(true)) => false,
+        }
+    }
+
+    pub(super) fn is_any_open(&self) -> bool {
+        self.branches.values().any(|state| matches!(state.position, Position::Open(..)))
+    }
+
     /// An outcome that moves no breaker, of a reply.
     pub(super) fn decided(&mut self, branch: Option<&Branch>) {
         self.decisions += 1;
-        self.answered(branch);
-    }
-
-    /// An agent that answers does not crash.
-    fn answered(&mut self, branch: Option<&Branch>) {
+        // An agent that answers does not crash.
         if let Some(state) = branch.and_then(|branch| self.branches.get_mut(branch)) {
             state.crashes = 0;
+        }
+    }
+
+    /// A reply that only asked: the invocation that follows goes on being the try, if it was.
+    pub(super) fn asked_for_more(&mut self, branch: Option<&Branch>) {
+        self.decided(branch);
+        if let Some(state) = branch.and_then(|branch| self.branches.get_mut(branch))
+            && let Position::Half(was_tried) = &mut state.position
+        {
+            *was_tried = false;
         }
     }
 
@@ -82,6 +140,7 @@ impl Circuit {
         let (window, repeats) = (self.window, self.repeats);
         let state = self.branches.entry(branch.clone()).or_default();
         (state.rejections, state.no_ops) = (0, 0);
+        state.reduced = state.reduced.filter(|reason| *reason == Reason::Cycles);
         let there: Vec<(&String, Option<&Value>)> =
             written.iter().map(|place| (place, now.pointer(place.trim_end_matches("/-")))).collect();
         let fingerprint = format!("{there:?}");
@@ -91,11 +150,12 @@ impl Circuit {
             state.fingerprints.pop_front();
         }
         let returns = state.fingerprints.iter().filter(|(_, is_return)| *is_return).count();
-        if matches!(state.position, Position::Half(_)) {
-            self.due.push((branch.clone(), Reason::ProbeCommitted));
-        } else if returns >= repeats {
-            self.due.push((branch.clone(), Reason::Cycles));
-        }
+        let reason = match state.position {
+            Position::Half(_) => Some(Reason::ProbeCommitted),
+            Position::Closed => (returns >= repeats).then_some(Reason::Cycles),
+            Position::Open(..) => None,
+        };
+        self.due.extend(reason.map(|reason| (branch.clone(), reason)));
     }
 
     pub(super) fn changed_nothing(&mut self, branch: Option<&Branch>) {
@@ -104,11 +164,12 @@ impl Circuit {
         let limit = self.no_ops;
         let state = self.branches.entry(branch.clone()).or_default();
         state.no_ops += 1;
-        if matches!(state.position, Position::Half(_)) {
-            self.due.push((branch.clone(), Reason::ProbeFailed));
-        } else if state.no_ops >= limit {
-            self.due.push((branch.clone(), Reason::NoOps));
-        }
+        let reason = match state.position {
+            Position::Half(_) => Some(Reason::ProbeFailed),
+            Position::Closed => (state.no_ops >= limit).then_some(Reason::NoOps),
+            Position::Open(..) => None,
+        };
+        self.due.extend(reason.map(|reason| (branch.clone(), reason)));
     }
 
     pub(super) fn refused(&mut self, branch: Option<&Branch>, stage: Stage, is_final: bool) {
@@ -120,13 +181,12 @@ impl Circuit {
         if stage != Stage::Freshness {
             state.rejections += 1;
         }
-        if matches!(state.position, Position::Half(_)) {
-            if is_final {
-                self.due.push((branch.clone(), Reason::ProbeFailed));
-            }
-        } else if state.rejections >= limit {
-            self.due.push((branch.clone(), Reason::Rejections));
-        }
+        let reason = match state.position {
+            Position::Half(_) if is_final => Some(Reason::ProbeFailed),
+            Position::Half(_) | Position::Closed => (state.rejections >= limit).then_some(Reason::Rejections),
+            Position::Open(..) => None,
+        };
+        self.due.extend(reason.map(|reason| (branch.clone(), reason)));
     }
 
     pub(super) fn failed(&mut self, branch: Option<&Branch>, code: FailureCode, is_final: bool) {
@@ -137,10 +197,27 @@ impl Circuit {
         if code == FailureCode::Crashed {
             state.crashes += 1;
         }
-        if matches!(state.position, Position::Half(_)) {
-            self.due.push((branch.clone(), Reason::ProbeFailed));
-        } else if state.crashes >= limit {
-            self.due.push((branch.clone(), Reason::Crashes));
+        let reason = match state.position {
+            Position::Half(_) => Some(Reason::ProbeFailed),
+            Position::Closed => (state.crashes >= limit).then_some(Reason::Crashes),
+            Position::Open(..) => None,
+        };
+        self.due.extend(reason.map(|reason| (branch.clone(), reason)));
+    }
+
+    /// A budget ran short. Where further invocations are refused anyway, there is nothing to stop.
+    pub(super) fn ran_short(&mut self, branch: &Branch, of_invocations: bool) {
+        let stops_only_itself = matches!(self.action(branch, Reason::Budget), Action::StopBranch | Action::ReduceView);
+        if !(of_invocations && stops_only_itself) {
+            self.due.push((branch.clone(), Reason::Budget));
+        }
+    }
+
+    /// What the blueprint wants done. Who has no budget left is not woken about it.
+    fn action(&self, branch: &Branch, reason: Reason) -> Action {
+        match &self.actions[&reason] {
+            Action::Wake(woken) if reason == Reason::Budget && *woken == branch.1 => Action::StopBranch,
+            action => action.clone(),
         }
     }
 
@@ -150,7 +227,7 @@ impl Circuit {
         let state = self.branches.entry(branch.clone()).or_default();
         let is_stopped = match state.position {
             Position::Open(_, by_budget) => is_first || !by_budget,
-            _ => false,
+            Position::Closed | Position::Half(_) => false,
         };
         assert!(!is_stopped, "SEED={seed}: a stopped branch was called: {branch:?}");
         if let Position::Half(was_tried) = &mut state.position {
@@ -158,43 +235,54 @@ impl Circuit {
         }
     }
 
-    /// A breaker has moved; whether the branch's calls are over.
-    pub(super) fn moved(&mut self, branch: &Branch, change: Change, reason: Reason) -> bool {
-        let seed = self.seed;
+    /// A breaker has moved: there was a cause, and it moved as the blueprint says.
+    pub(super) fn moved(&mut self, branch: &Branch, change: Change, reason: Reason) -> Moved {
+        let (seed, decisions) = (self.seed, self.decisions);
         let place = self.due.iter().position(|(one, why)| one == branch && *why == reason);
+        let action = self.actions.contains_key(&reason).then(|| self.action(branch, reason));
         let state = self.branches.entry(branch.clone()).or_default();
         match (reason, state.position) {
-            (Reason::Budget, _) => {}
             (Reason::Cooldown, Position::Open(since, _)) => {
-                assert!(self.decisions >= since + self.cooldown, "SEED={seed}: {branch:?} cooled down too soon");
+                assert!(decisions >= since + self.cooldown, "SEED={seed}: {branch:?} cooled down too soon");
             }
             (Reason::Cooldown, position) => panic!("SEED={seed}: {branch:?} cools down and is {position:?}"),
-            _ => {
-                assert!(place.is_some(), "SEED={seed}: {branch:?} {change} for {reason} without a cause");
-            }
+            _ => assert!(place.is_some(), "SEED={seed}: {branch:?} {change} for {reason} without a cause"),
         }
         if let Some(place) = place {
             self.due.remove(place);
         }
+        let may_reduce = state.position == Position::Closed && state.reduced.is_none();
+        let due = match (&action, reason) {
+            (Some(Action::ReduceView), _) if may_reduce => Change::Reduced,
+            (Some(_), _) => Change::Opened,
+            (None, Reason::Cooldown) => Change::HalfOpened,
+            (None, Reason::ProbeCommitted) => Change::Closed,
+            (None, _) => Change::Opened,
+        };
+        assert_eq!(change, due, "SEED={seed}: what {branch:?} comes to for {reason}; {action:?}");
         (state.rejections, state.no_ops, state.crashes) = (0, 0, 0);
-        if matches!(reason, Reason::Cycles) {
+        match change {
+            Change::Reduced => state.reduced = Some(reason),
+            Change::Opened => state.position = Position::Open(decisions, reason == Reason::Budget),
+            Change::HalfOpened => state.position = Position::Half(false),
+            Change::Closed => (state.position, state.reduced) = (Position::Closed, None),
+        }
+        if matches!(change, Change::Reduced | Change::Opened) {
             state.fingerprints.clear();
         }
-        state.position = match change {
-            Change::Reduced => Position::Reduced,
-            Change::Opened => Position::Open(self.decisions, reason == Reason::Budget),
-            Change::HalfOpened => Position::Half(false),
-            Change::Closed => Position::Closed,
-        };
-        change == Change::Opened && reason != Reason::Budget
+        Moved {
+            gives_up: change == Change::Opened && reason != Reason::Budget,
+            stops: (action == Some(Action::StopBoard)).then(|| cause(reason)),
+            wakes: match action {
+                Some(Action::Wake(woken)) => Some(woken),
+                _ => None,
+            },
+        }
     }
 
     /// Nothing that was due was left out.
-    pub(super) fn at_the_end_of_a_step(&mut self, is_over: bool, _: &Board) {
+    pub(super) fn at_the_end_of_a_step(&mut self) {
         let due = std::mem::take(&mut self.due);
-        if is_over {
-            return;
-        }
         assert!(due.is_empty(), "SEED={}: breakers should have moved: {due:?}", self.seed);
         for (branch, state) in &self.branches {
             if let Position::Open(since, _) = state.position {
@@ -202,5 +290,17 @@ impl Circuit {
                 assert!(!is_cold, "SEED={}: {branch:?} should have cooled down", self.seed);
             }
         }
+    }
+}
+
+/// Why a board ends that is stopped for this reason.
+fn cause(reason: Reason) -> Cause {
+    match reason {
+        Reason::Rejections => Cause::Rejections,
+        Reason::NoOps => Cause::NoOps,
+        Reason::Crashes => Cause::Crashes,
+        Reason::Cycles => Cause::Cycles,
+        Reason::Budget => Cause::Budget,
+        Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed => panic!("{reason} has no action"),
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     let mut candidate = now.clone();
     let mut is_applied = true;
     for op in &ops {
-        if !may(worker, op, now) {
+        if !may(worker, op) {
             // What a place cannot be is told of at once, what it may not be as soon.
             return refusal(&[Stage::Authorization, Stage::Syntax]);
         }
@@ -119,14 +119,17 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
 }
 
 /// Whether a worker's contract lets it do this.
-fn may(worker: &str, op: &Value, now: &Value) -> bool {
+fn may(worker: &str, op: &Value) -> bool {
     let path = op["path"].as_str().unwrap_or_default();
     let of_task = |field: &str| {
         let parts: Vec<&str> = path.split('/').collect();
         matches!(parts.as_slice(), ["", "tasks", index, last] if index.parse::<u64>().is_ok() && *last == field)
     };
-    let _ = now;
     match (worker, op["op"].as_str()) {
+        // Who may read a place may ask what it holds.
+        ("planner", Some("test")) => path.starts_with("/tasks") || path.starts_with("/request"),
+        ("doer", Some("test")) => of_task("status") || of_task("title"),
+        ("checker", Some("test")) => of_task("status"),
         ("planner", Some("add")) => {
             path == "/tasks/-" && op["value"].get("status").is_none_or(|status| status == "open")
         }
@@ -140,6 +143,9 @@ fn may(worker: &str, op: &Value, now: &Value) -> bool {
 /// Does an operation; false if it cannot be done.
 fn apply(document: &mut Value, op: &Value) -> bool {
     let path = op["path"].as_str().unwrap_or_default();
+    if op["op"] == "test" {
+        return document.pointer(path) == Some(&op["value"]);
+    }
     match path.strip_suffix("/-") {
         Some(list) => match document.pointer_mut(list) {
             Some(Value::Array(elements)) => {
@@ -161,6 +167,11 @@ fn apply(document: &mut Value, op: &Value) -> bool {
 /// Whether something that was shown, or is written, has changed since the view, or was never shown.
 fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     let [first, later @ ..] = basis.versions else { return false };
+    let targets: Vec<&str> = ops.iter().filter(|op| op["op"] != "test").filter_map(|op| op["path"].as_str()).collect();
+    if targets.is_empty() {
+        // What writes nothing depends on nothing.
+        return false;
+    }
     // Changed and changed back is changed twice.
     let has_changed = |place: &str| {
         let seen = first.pointer(place);
@@ -173,14 +184,10 @@ fn is_stale(basis: Basis<'_>, worker: &str, ops: &[Value]) -> bool {
     if basis.reads.iter().any(|place| has_changed(place)) {
         return true;
     }
-    ops.iter().filter_map(|op| op["path"].as_str()).filter(|path| !path.ends_with("/-")).any(|target| {
+    targets.into_iter().filter(|path| !path.ends_with("/-")).any(|target| {
         let is_within = |read: &String| target == read || target.starts_with(&format!("{read}/"));
         let was_shown = basis.reads.iter().any(is_within);
-        let may_read = match worker {
-            "planner" => true,
-            "doer" => target.ends_with("/status"),
-            _ => target.ends_with("/status"),
-        };
+        let may_read = worker == "planner" || target.ends_with("/status");
         let came = first.pointer(target).is_none() && later.iter().any(|version| version.pointer(target).is_some());
         has_changed(target) || came || (first.pointer(target).is_some() && may_read && !was_shown)
     })

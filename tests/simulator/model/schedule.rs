@@ -1,78 +1,95 @@
-//! What a commit or a signal schedules, and in what order calls are made.
+//! What a commit, a signal or a breaker schedules, and in what order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use patchboard_kernel::board::Step;
-use patchboard_kernel::id::InvocationId;
-use patchboard_kernel::record::Body;
 use serde_json::Value;
 
 use super::Branch;
 
-/// What was scheduled, by rule.
-type Wanted = Vec<(String, String)>;
-
 pub(super) struct Schedule {
     seed: u64,
-    /// What is due in the present step: rule and worker, in order.
-    due: Wanted,
+    /// What is due in the present step, in order.
+    due: VecDeque<Branch>,
     /// Conditions without a truth value in the present step.
     skips: Vec<String>,
     skipped: Vec<String>,
-    /// What of the present step's records were of a person's making or of a rule that waits.
+    /// Whether the rule that waits for the first check has been woken.
     has_checked: bool,
-    /// Workers whose invocations or tokens have run out: nothing more need be scheduled for them.
-    exhausted: BTreeSet<String>,
-    /// Not called yet, by branch.
-    waiting: BTreeMap<Branch, VecDeque<InvocationId>>,
-    called: BTreeSet<InvocationId>,
+    /// Whom each rule runs, in order.
+    rules: Vec<(String, String)>,
+    /// Those of them that the beginning triggers.
+    start: Vec<String>,
+    /// How many invocations each worker may have.
+    limits: BTreeMap<String, u64>,
+    scheduled: BTreeMap<String, u64>,
+    /// Workers of whom it was said that they have no invocations left.
+    told: BTreeSet<String>,
 }
 
 impl Schedule {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, blueprint: &Value) -> Self {
+        let rules = || blueprint["rules"].as_array().into_iter().flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let workers = blueprint["workers"].as_object().into_iter().flatten();
+        let limit = |worker: &Value| worker["limits"]["invocations"].as_u64().expect("it is spelled out");
         Self {
             seed,
-            due: Vec::new(),
+            due: VecDeque::new(),
             skips: Vec::new(),
             skipped: Vec::new(),
             has_checked: false,
-            exhausted: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            called: BTreeSet::new(),
+            rules: rules().map(|rule| (text(&rule["name"]), text(&rule["run"]))).collect(),
+            start: rules().filter(|rule| rule["trigger"] == "start").map(|rule| text(&rule["name"])).collect(),
+            limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
+            scheduled: BTreeMap::new(),
+            told: BTreeSet::new(),
         }
     }
 
     pub(super) fn began(&mut self) {
-        self.want("begin", "planner");
+        for rule in self.start.clone() {
+            self.want(&rule);
+        }
     }
 
     pub(super) fn signalled(&mut self, name: &str) {
         if name == "more" {
-            self.want("more", "planner");
+            self.want("more");
         }
     }
 
-    fn want(&mut self, rule: &str, worker: &str) {
-        self.due.push((rule.to_owned(), worker.to_owned()));
+    /// A rule fires, if there is such a one.
+    fn want(&mut self, name: &str) {
+        let rule = self.rules.iter().find(|(rule, _)| rule == name);
+        self.due.extend(rule.map(|(rule, worker)| (Some(rule.clone()), worker.clone())));
     }
 
-    /// A patch was committed; `is_whole`: nothing more was asked for.
-    pub(super) fn committed(&mut self, patch: &Value, is_whole: bool, branch: Option<&Branch>) {
-        // Which places there were follows from what the patch did to them; the comparison knows the documents.
+    /// A breaker wakes a worker: at once, before anything else that is due.
+    pub(super) fn wakes(&mut self, worker: String) {
+        self.due.push_front((None, worker));
+    }
+
+    /// A patch was committed: its events in order, and for each the rules in order.
+    pub(super) fn committed(&mut self, patch: &Value, before: &Value, now: &Value) {
         for op in patch.as_array().into_iter().flatten() {
             match op["path"].as_str() {
-                Some("/tasks/-") if op["value"]["status"] == "open" => self.want("new-task", "doer"),
-                Some("/notes/-") => self.skips.push("odd".to_owned()),
-                Some(path) if path.ends_with("/status") && op["op"] == "replace" => {
-                    let is_done = op["value"] == "done";
-                    let (rule, worker) = if is_done { ("finished", "checker") } else { ("moved", "doer") };
-                    self.due.push((format!("{rule}@{path}"), worker.to_owned()));
+                Some("/tasks/-") if op["value"]["status"] == "open" => self.want("new-task"),
+                Some("/notes/-") if self.rules.iter().any(|(rule, _)| rule == "odd") => {
+                    self.skips.push("odd".to_owned())
+                }
+                // Writing what is there already is no event.
+                Some(path) if path.ends_with("/status") && before.pointer(path) != now.pointer(path) => {
+                    match op["value"].as_str() {
+                        Some("done") => self.want("finished"),
+                        Some("open") => {
+                            self.want("moved");
+                            self.want("reopened");
+                        }
+                        _ => self.want("moved"),
+                    }
                 }
                 _ => {}
             }
-        }
-        if is_whole {
-            self.completed(branch);
         }
     }
 
@@ -80,7 +97,7 @@ impl Schedule {
     pub(super) fn completed(&mut self, branch: Option<&Branch>) {
         let is_check = branch.is_some_and(|(rule, _)| rule.as_deref() == Some("finished"));
         if is_check && !std::mem::replace(&mut self.has_checked, true) {
-            self.want("after-first-check", "planner");
+            self.want("after-first-check");
         }
     }
 
@@ -88,64 +105,46 @@ impl Schedule {
         self.skipped.extend(rule);
     }
 
-    /// A budget ran short; the invocation that it was for, if there was one, is over.
-    pub(super) fn ran_out(&mut self, worker: &str, invocation: Option<InvocationId>) {
-        self.exhausted.insert(worker.to_owned());
-        for waiting in self.waiting.values_mut() {
-            waiting.retain(|one| Some(*one) != invocation);
+    /// Whether a worker has had all its invocations.
+    fn is_used_up(&self, worker: &str) -> bool {
+        self.scheduled.get(worker).copied().unwrap_or(0) >= self.limits[worker]
+    }
+
+    /// What comes next, without what nobody has to be told of once more.
+    fn next(&mut self) -> Option<Branch> {
+        while let Some((_, worker)) = self.due.front()
+            && self.told.contains(worker)
+            && self.is_used_up(worker)
+        {
+            self.due.pop_front();
         }
+        self.due.pop_front()
     }
 
-    pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
-        self.waiting.entry(branch.clone()).or_default().push_back(invocation);
+    /// An invocation was queued.
+    pub(super) fn queued(&mut self, branch: &Branch) {
+        let (seed, next) = (self.seed, self.next());
+        assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: something else was scheduled than was due");
+        assert!(!self.is_used_up(&branch.1), "SEED={seed}: {branch:?} was scheduled beyond its limit");
+        *self.scheduled.entry(branch.1.clone()).or_default() += 1;
     }
 
-    /// An attempt is made: the first ones of a branch in the order in which they were scheduled.
-    pub(super) fn called(&mut self, invocation: InvocationId, branch: &Branch) {
-        if !self.called.insert(invocation) {
-            return;
-        }
-        let waiting = self.waiting.entry(branch.clone()).or_default();
-        let seed = self.seed;
-        assert!(waiting.contains(&invocation), "SEED={seed}: {invocation:?} was called and never scheduled");
-        assert_eq!(waiting.pop_front(), Some(invocation), "SEED={seed}: {invocation:?} went before its turn");
+    /// A worker is to have no further invocation.
+    pub(super) fn ran_out(&mut self, branch: &Branch) {
+        let (seed, next) = (self.seed, self.next());
+        assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: somebody else was short of invocations than was due");
+        assert!(self.is_used_up(&branch.1), "SEED={seed}: {branch:?} has invocations left");
+        self.told.insert(branch.1.clone());
     }
 
-    /// Compares what was scheduled in a step with what was due.
-    pub(super) fn compare(&mut self, step: &Step, before: &Value, now: &Value, is_over: bool) {
-        let due = std::mem::take(&mut self.due);
+    /// Everything was scheduled that was due. Who has ended for good schedules no more, or not all.
+    pub(super) fn at_the_end_of_a_step(&mut self, is_over: bool) {
+        let missing = self.next();
+        self.due.clear();
         let (skips, skipped) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.skipped));
-        // Writing what is there already is no event.
-        let has_changed = |path: &str| before.pointer(path) != now.pointer(path);
-        let due = due.into_iter().filter_map(|(rule, worker)| match rule.split_once('@') {
-            Some((rule, path)) => has_changed(path).then(|| (rule.to_owned(), worker)),
-            None => Some((rule, worker)),
-        });
-        let mut due: Wanted = due.collect();
-        let mut found: Wanted = Vec::new();
-        for record in &step.records {
-            if let Ok(Body::Scheduled(scheduled)) = record.body()
-                && let (Some(rule), None) = (&scheduled.rule, scheduled.follows)
-            {
-                found.push((rule.to_string(), scheduled.worker.to_string()));
-            }
+        if !is_over {
+            assert_eq!(missing, None, "SEED={}: it was not scheduled", self.seed);
+            assert_eq!(skipped, skips, "SEED={}: other conditions had no truth value", self.seed);
         }
-        if is_over {
-            // Who has ended schedules no more, or not all.
-            return;
-        }
-        // Of what somebody has no budget for any more, as much is scheduled as it had.
-        let mut left = found.clone();
-        due.retain(|one| match left.iter().position(|other| other == one) {
-            Some(at) => {
-                left.swap_remove(at);
-                true
-            }
-            None => !self.exhausted.contains(&one.1),
-        });
-        due.sort();
-        found.sort();
-        assert_eq!(found, due, "SEED={}: something else was scheduled than was due", self.seed);
-        assert_eq!(skipped, skips, "SEED={}: other conditions had no truth value", self.seed);
     }
 }

@@ -14,6 +14,7 @@ use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
+use crate::planted::{self, Bug};
 use crate::record::{self, Author, Body, Committed, Expanded, NoOp, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Expansion, Open, Queued};
@@ -140,7 +141,7 @@ impl Board {
                 // What has waited for this on a board that stands still goes on.
                 let may_go = |queued: &Queued| self.breaker.admits(&queued.branch);
                 let lets_go = matches!(moved.change, breaker::Change::HalfOpened | breaker::Change::Closed);
-                if lets_go && self.scheduler.queue().iter().any(may_go) {
+                if lets_go && !planted::is(Bug::DeepSleep) && self.scheduler.queue().iter().any(may_go) {
                     self.wake();
                 }
             }

@@ -574,6 +574,7 @@ impl Draft<'_> {
     fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
+        let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
         let idle = board.ended.is_none() && !board.paused && is_idle;
         if !idle || board.plan.rules.is_empty() {
             return None;
@@ -707,7 +708,8 @@ impl Draft<'_> {
     fn is_last(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
-        open.attempt.saturating_sub(open.lost).saturating_sub(open.conflicts) >= limits.attempts
+        let attempts = limits.attempts + u32::from(planted::is(Bug::OneAttemptMore));
+        open.attempt.saturating_sub(open.lost).saturating_sub(open.conflicts) >= attempts
     }
 
     /// Whether an invocation is given up with one more refusal because others had been faster.

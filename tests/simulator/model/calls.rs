@@ -1,0 +1,315 @@
+//! Who is called, when, and how often: one queue, a number of places, and limits for each invocation.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
+use patchboard_kernel::record::{Author, Invoked, Rejected, Reserved};
+use patchboard_kernel::rejection::Stage;
+use serde_json::Value;
+
+use super::Branch;
+
+/// Decisions and milliseconds that places are kept.
+const KEPT: (u64, i64) = (8, 30_000);
+
+/// After so many losses the next one ends an invocation.
+const LOST_MAX: u64 = 8;
+
+pub(super) struct Calls {
+    seed: u64,
+    concurrency: usize,
+    limits: BTreeMap<String, Limits>,
+    /// First come, first served.
+    queue: VecDeque<(InvocationId, Branch)>,
+    open: BTreeMap<InvocationId, Open>,
+    kept: BTreeMap<InvocationId, Kept>,
+}
+
+struct Limits {
+    attempts: u64,
+    conflicts: u64,
+    is_llm: bool,
+    /// What its program knows is lost with the process.
+    is_lost_at_once: bool,
+}
+
+/// An invocation that is under way.
+pub(super) struct Open {
+    branch: Branch,
+    pub(super) worker: WorkerName,
+    pub(super) attempt: u32,
+    pub(super) base: usize,
+    pub(super) reads: Vec<String>,
+    pub(super) is_calling: bool,
+    asked: Option<Seq>,
+    lost: u64,
+    conflicts: u64,
+    /// Its last attempt met what is kept for others.
+    met_kept: bool,
+}
+
+/// Places that are kept for an invocation.
+struct Kept {
+    places: Vec<String>,
+    decisions: u64,
+    until: Timestamp,
+}
+
+/// A moment: time, and decisions of the board.
+pub(super) type Moment = (Timestamp, u64);
+
+impl Calls {
+    pub(super) fn new(seed: u64, blueprint: &Value) -> Self {
+        let number = |value: &Value| value.as_u64().expect("defaults are spelled out");
+        let workers = blueprint["workers"].as_object().into_iter().flatten();
+        let limits = workers.map(|(name, worker)| {
+            let limits = Limits {
+                attempts: number(&worker["limits"]["attempts"]),
+                conflicts: number(&worker["limits"]["conflicts"]),
+                is_llm: worker["agent"] == "llm",
+                is_lost_at_once: worker["agent"] == "command" && worker["restart"] == "fail",
+            };
+            (name.clone(), limits)
+        });
+        Self {
+            seed,
+            concurrency: number(&blueprint["concurrency"]) as usize,
+            limits: limits.collect(),
+            queue: VecDeque::new(),
+            open: BTreeMap::new(),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// What is under way with this attempt, if its answer is waited for.
+    pub(super) fn awaited(&self, invocation: InvocationId, attempt: u32) -> Option<&Open> {
+        self.open.get(&invocation).filter(|open| open.is_calling && open.attempt == attempt)
+    }
+
+    pub(super) fn is_open(&self, invocation: InvocationId) -> bool {
+        self.open.contains_key(&invocation)
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whatever is under way waits for persons.
+    pub(super) fn is_asking(&self) -> bool {
+        self.open.values().all(|open| open.asked.is_some())
+    }
+
+    pub(super) fn is_queued(&self, may: impl Fn(&Branch) -> bool) -> bool {
+        self.queue.iter().any(|(_, branch)| may(branch))
+    }
+
+    pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
+        self.queue.push_back((invocation, branch.clone()));
+    }
+
+    /// An attempt is made: of what is under way and due again first, then of the first in the queue that may go.
+    pub(super) fn called(&mut self, invoked: &Invoked, base: usize, now: Moment, admits: impl Fn(&Branch) -> bool) {
+        let (seed, invocation) = (self.seed, invoked.invocation);
+        let is_before = |other: InvocationId| other < invocation || !self.open.contains_key(&invocation);
+        let passed_over = self.again(now).find(|other| is_before(*other));
+        assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
+        let attempt = match self.open.get(&invocation) {
+            Some(open) => {
+                assert!(!open.is_calling, "SEED={seed}: two attempts of {invocation} at once");
+                assert_eq!(open.asked, None, "SEED={seed}: {invocation} is called and waits for a person");
+                open.attempt + 1
+            }
+            None => {
+                let first = self.queue.iter().find(|(_, branch)| admits(branch)).map(|(first, _)| *first);
+                assert_eq!(first, Some(invocation), "SEED={seed}: {invocation} went before its turn");
+                1
+            }
+        };
+        assert_eq!(attempt, invoked.attempt, "SEED={seed}: attempts of {invocation} have gaps");
+        let (lost, conflicts) = self.open.get(&invocation).map_or((0, 0), |open| (open.lost, open.conflicts));
+        let branch = match self.open.remove(&invocation) {
+            Some(open) => open.branch,
+            None => self.unqueue(invocation).expect("it is the first"),
+        };
+        assert_eq!(branch.1, invoked.worker.as_str(), "SEED={seed}: {invocation} is another worker's");
+        let (worker, reads) = (invoked.worker.clone(), invoked.reads.clone());
+        let (is_calling, asked, met_kept) = (true, None, false);
+        let open = Open { branch, worker, attempt, base, reads, is_calling, asked, lost, conflicts, met_kept };
+        self.open.insert(invocation, open);
+    }
+
+    fn unqueue(&mut self, invocation: InvocationId) -> Option<Branch> {
+        let place = self.queue.iter().position(|(queued, _)| *queued == invocation)?;
+        Some(self.queue.remove(place)?.1)
+    }
+
+    /// What is due again and waits for nothing.
+    fn again(&self, now: Moment) -> impl Iterator<Item = InvocationId> {
+        let is_due = move |invocation: InvocationId, open: &Open| {
+            let is_held_up = open.met_kept && self.kept_from(Some(invocation), now).next().is_some();
+            !open.is_calling && open.asked.is_none() && !is_held_up
+        };
+        self.open.iter().filter(move |(invocation, open)| is_due(**invocation, open)).map(|(invocation, _)| *invocation)
+    }
+
+    /// The attempt is answered, or what a person was asked about it: it is over, or with `ends` the whole invocation.
+    /// Returns the branch.
+    pub(super) fn answered(&mut self, by: &Author, ends: bool) -> Option<Branch> {
+        let attempt = by.attempt.as_ref()?;
+        let seed = self.seed;
+        let open = self.open.get_mut(&attempt.invocation);
+        let awaited = open.filter(|open| {
+            let is_awaited = open.is_calling || (open.asked.is_some() && open.asked == by.approval);
+            is_awaited && open.attempt == attempt.number
+        });
+        let open = awaited.unwrap_or_else(|| panic!("SEED={seed}: an outcome of an attempt that is not under way"));
+        (open.is_calling, open.asked) = (false, None);
+        let branch = open.branch.clone();
+        if ends {
+            self.give_up(attempt.invocation);
+        }
+        Some(branch)
+    }
+
+    /// A refusal: the same, and whether it had to be the last one is compared.
+    pub(super) fn refused(&mut self, rejected: &Rejected) -> Option<Branch> {
+        let seed = self.seed;
+        let invocation = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let is_conflict = rejected.stage == Stage::Freshness;
+        let open = invocation.and_then(|invocation| self.open.get_mut(&invocation));
+        let is_last = open.is_some_and(|open| {
+            let limits = &self.limits[&open.branch.1];
+            let is_last = match is_conflict {
+                true => open.conflicts + 1 >= limits.conflicts,
+                false => rejected.code.as_str() == "approval_expired" || open.has_used_up(limits),
+            };
+            open.conflicts += u64::from(is_conflict);
+            open.met_kept = rejected.rejection.violations.iter().any(|one| one.code.as_str() == "reserved");
+            is_last
+        });
+        assert_eq!(rejected.is_final, is_last, "SEED={seed}: whether {invocation:?} has another attempt");
+        self.answered(&rejected.by, is_last)
+    }
+
+    /// An attempt without an answer.
+    pub(super) fn failed(&mut self, by: &Author, code: FailureCode, is_final: bool) -> Option<Branch> {
+        let invocation = by.attempt.as_ref()?.invocation;
+        let seed = self.seed;
+        let Some(open) = self.open.get_mut(&invocation) else {
+            panic!("SEED={seed}: {invocation} fails and is not under way")
+        };
+        let limits = &self.limits[&open.branch.1];
+        let is_last = match code {
+            FailureCode::Lost => {
+                open.lost += 1;
+                limits.is_lost_at_once || open.lost > LOST_MAX
+            }
+            FailureCode::Refused
+            | FailureCode::RateLimited
+            | FailureCode::CassetteMiss
+            | FailureCode::NotConfigured => true,
+            FailureCode::Timeout
+            | FailureCode::Unreachable
+            | FailureCode::Truncated
+            | FailureCode::Empty
+            | FailureCode::Protocol
+            | FailureCode::Crashed => open.has_used_up(limits),
+        };
+        assert_eq!(is_final, is_last, "SEED={seed}: whether {invocation} has another attempt after {code}");
+        self.answered(by, is_last)
+    }
+
+    /// What was proposed is put to a person.
+    pub(super) fn asks(&mut self, by: &Author, question: Seq) -> Option<Branch> {
+        let branch = self.answered(by, false)?;
+        let open = by.attempt.as_ref().and_then(|attempt| self.open.get_mut(&attempt.invocation))?;
+        open.asked = Some(question);
+        Some(branch)
+    }
+
+    /// An invocation is over, whatever becomes of its call.
+    pub(super) fn give_up(&mut self, invocation: InvocationId) {
+        self.unqueue(invocation);
+        self.open.remove(&invocation);
+        self.kept.remove(&invocation);
+    }
+
+    /// What a branch has under way is over.
+    pub(super) fn stopped(&mut self, branch: &Branch) {
+        self.open.retain(|_, open| open.branch != *branch);
+        self.kept.retain(|invocation, _| self.open.contains_key(invocation));
+    }
+
+    /// The board has ended for good.
+    pub(super) fn ended(&mut self) {
+        self.queue.clear();
+        self.open.clear();
+        self.kept.clear();
+    }
+
+    /// Places are kept for an invocation.
+    pub(super) fn keeps(&mut self, reserved: &Reserved, (at, decisions): Moment) {
+        let seed = self.seed;
+        let (invocation, until) = (reserved.invocation, reserved.until);
+        assert_eq!(reserved.decisions, decisions + KEPT.0, "SEED={seed}: places are kept for other than 8 decisions");
+        assert_eq!(until.0, at.0 + KEPT.1, "SEED={seed}: places are kept for other than 30 s");
+        let open = self.open.get(&invocation);
+        assert!(open.is_some_and(|open| !open.is_calling), "SEED={seed}: places are kept for who has no next attempt");
+        let kept = Kept { places: reserved.places.clone(), decisions: reserved.decisions, until };
+        self.kept.insert(invocation, kept);
+    }
+
+    /// What is kept for others than this one.
+    fn kept_from(&self, own: Option<InvocationId>, (at, decisions): Moment) -> impl Iterator<Item = &str> {
+        let others = self.kept.iter().filter(move |(invocation, _)| Some(**invocation) != own);
+        let standing = others.filter(move |(_, kept)| kept.until > at && kept.decisions > decisions);
+        standing.flat_map(|(_, kept)| kept.places.iter().map(String::as_str))
+    }
+
+    /// Whether anything is kept for others.
+    pub(super) fn is_kept(&self, own: Option<InvocationId>, now: Moment) -> bool {
+        self.kept_from(own, now).next().is_some()
+    }
+
+    /// A commit: it wrote to nothing that is kept for others.
+    pub(super) fn writes(&self, by: &Author, written: &[String], now: Moment) {
+        let own = by.attempt.as_ref().map(|attempt| attempt.invocation);
+        let is_in = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
+        for place in written.iter().filter(|place| !place.ends_with("/-")) {
+            let kept = self.kept_from(own, now).find(|kept| is_in(kept, place) || is_in(place, kept));
+            assert_eq!(kept, None, "SEED={}: {place} was written and kept for somebody else", self.seed);
+        }
+    }
+
+    /// Nobody is called beyond the places there are, and while there is one nobody waits who may be called.
+    pub(super) fn at_the_end_of_a_step(&self, is_at_work: bool, now: Moment, admits: impl Fn(&Branch) -> bool) {
+        let seed = self.seed;
+        let calling = self.open.values().filter(|open| open.is_calling).count();
+        assert!(calling <= self.concurrency, "SEED={seed}: {calling} calls at once");
+        if !is_at_work || calling == self.concurrency {
+            return;
+        }
+        let has_place = self.open.values().filter(|open| open.asked.is_none()).count() < self.concurrency;
+        let first = self.queue.iter().find(|(_, branch)| has_place && admits(branch));
+        let again = self.again(now).next().map(|invocation| (invocation, &self.open[&invocation].branch));
+        let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
+            return;
+        };
+        // What others have reserved may be enough for it once they have answered.
+        let is_llm = |branch: &Branch| self.limits[&branch.1].is_llm;
+        let is_reserved = self.open.values().any(|open| open.is_calling && is_llm(&open.branch));
+        assert!(
+            is_reserved && is_llm(branch),
+            "SEED={seed}: {invocation} may be called, there is a place, and it waits"
+        );
+    }
+}
+
+impl Open {
+    /// Neither what was lost nor what others were faster at counts.
+    fn has_used_up(&self, limits: &Limits) -> bool {
+        u64::from(self.attempt) - self.lost - self.conflicts >= limits.attempts
+    }
+}

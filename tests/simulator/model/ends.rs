@@ -1,0 +1,143 @@
+//! When a board ends, how, and why.
+
+use patchboard_kernel::board::Input;
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::{Body, Cause, End, Ended};
+use serde_json::Value;
+
+pub(super) struct Ends {
+    seed: u64,
+    tasks_min: usize,
+    commits_max: usize,
+    wall_ms: i64,
+    /// A board without rules waits for what comes from outside, and never stands still.
+    has_rules: bool,
+    /// How it stands.
+    ended: Option<Ended>,
+    is_paused: bool,
+    /// A budget ran short at some time.
+    was_short: bool,
+    /// An invocation was given up at some time.
+    gave_up: bool,
+    running_ms: i64,
+    last_at: Timestamp,
+    /// What of the present step ends the board.
+    stops: Option<Cause>,
+    has_committed: bool,
+}
+
+/// What there is for a board to do.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    /// Something is under way, or a person is asked.
+    pub(super) is_under_way: bool,
+    /// Something is queued, or a branch is stopped.
+    pub(super) is_held_back: bool,
+}
+
+impl Ends {
+    pub(super) fn new(seed: u64, blueprint: &Value, wall_ms: u64, at: Timestamp) -> Self {
+        let when = blueprint["done"]["when"].as_str().unwrap_or_default();
+        let tasks_min = when.strip_prefix("size(state.tasks) >= ").and_then(|rest| rest.split(' ').next());
+        let commits_max = blueprint["limits"]["commits"].as_u64().expect("it is spelled out");
+        Self {
+            seed,
+            tasks_min: tasks_min.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX),
+            commits_max: commits_max as usize,
+            wall_ms: i64::try_from(wall_ms).expect("it is short"),
+            has_rules: blueprint["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
+            ended: None,
+            is_paused: false,
+            was_short: false,
+            gave_up: false,
+            running_ms: 0,
+            last_at: at,
+            stops: None,
+            has_committed: false,
+        }
+    }
+
+    /// Time runs while there is something to be done by others than persons.
+    pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits_for_persons: bool) {
+        let runs = !self.is_paused && self.ended.is_none() && !waits_for_persons;
+        if runs && !matches!(body, Body::Epoch(_)) {
+            self.running_ms += at.0 - self.last_at.0;
+        }
+        self.last_at = at;
+    }
+
+    pub(super) const fn paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    pub(super) const fn ran_short(&mut self) {
+        self.was_short = true;
+    }
+
+    pub(super) fn gave_up(&mut self, is_final: bool) {
+        self.gave_up |= is_final;
+    }
+
+    /// A breaker's action is to stop the board; the first one counts.
+    pub(super) fn stops(&mut self, cause: Option<Cause>) {
+        self.stops = self.stops.or(cause);
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.has_committed = true;
+        self.wakes();
+    }
+
+    /// A board that only stood still goes on.
+    pub(super) fn wakes(&mut self) {
+        self.ended = self.ended.filter(|ended| ended.is_final());
+    }
+
+    pub(super) fn is_at_work(&self) -> bool {
+        self.ended.is_none() && !self.is_paused
+    }
+
+    /// Compares how the board ended in a step, if it did. `is_step`: the step was more than a note.
+    pub(super) fn compare(
+        &mut self,
+        input: Option<&Input>,
+        found: Option<Ended>,
+        is_step: bool,
+        document: &Value,
+        version: usize,
+        work: Work,
+    ) {
+        let due = self.due(input, is_step, document, version, work);
+        let seed = self.seed;
+        assert_eq!(found, due, "SEED={seed}: the board should end otherwise; {} ms, {document}", self.running_ms);
+        self.ended = self.ended.or(due);
+        (self.stops, self.has_committed) = (None, false);
+    }
+
+    fn due(&self, input: Option<&Input>, is_step: bool, document: &Value, version: usize, work: Work) -> Option<Ended> {
+        // What has ended does not end again.
+        if self.ended.is_some() {
+            return None;
+        }
+        let tasks = document["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_done = tasks.len() >= self.tasks_min && tasks.iter().all(|task| task["checked"] == true);
+        let stopped = |cause| Some(Ended { end: End::Stopped, cause });
+        match input {
+            Some(Input::Cancel) => return Some(Ended { end: End::Cancelled, cause: Cause::Cancelled }),
+            Some(Input::Meltdown) => return Some(Ended { end: End::Failed, cause: Cause::Meltdown }),
+            _ if !is_step => return None,
+            _ if self.has_committed && is_done => return Some(Ended { end: End::Done, cause: Cause::Done }),
+            _ if self.stops.is_some() => return self.stops.and_then(stopped),
+            _ if version >= self.commits_max => return stopped(Cause::Commits),
+            _ if self.running_ms >= self.wall_ms => return stopped(Cause::Wall),
+            _ if self.is_paused || work.is_under_way || !self.has_rules => return None,
+            _ => {}
+        }
+        match (self.was_short, work.is_held_back, self.gave_up) {
+            (true, ..) => stopped(Cause::Exhausted),
+            (false, true, _) => stopped(Cause::Breaker),
+            (false, false, true) => Some(Ended { end: End::Quiescent, cause: Cause::GaveUp }),
+            (false, false, false) => Some(Ended { end: End::Quiescent, cause: Cause::NothingToDo }),
+        }
+    }
+}
