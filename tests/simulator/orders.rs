@@ -1,15 +1,18 @@
-//! Small cases exhaustively: every order of four proposals from three workers, and a crash at every place in each.
+//! Small cases exhaustively: every order of four proposals from three workers, of the replies to four calls, and of calls
+//! and replies, with a crash at every place in each; judged by the model and the invariants after every step.
 
+use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
-use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::Record;
+use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
+use super::model::Model;
 use super::world::{blueprint, tally};
 use patchboard_faults::random::Random;
 
@@ -61,25 +64,17 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     let mut blueprint = blueprint(&mut random);
     blueprint.rules.clear();
     blueprint.done = None;
-    blueprint.state.initial = json!({
-        "tasks": [{"title": "a", "status": "open", "checked": false}], "notes": [], "vault": "nobody-may-read-this",
-    });
-    let genesis = Genesis {
-        board: BoardId::from("orders"),
-        blueprint,
-        mode: Mode::default(),
-        architect: None,
-        request: json!({"goal": "order"}),
-        salt: Salt([1; 32]),
-        at: Timestamp(0),
-    };
-    let (mut board, first) = Board::create(genesis, &Own).expect("the request fits");
+    blueprint.state.initial = initial();
+    let (mut board, first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
     let mut invariants = Invariants::new(0, &board);
+    let mut model = Model::new(0, &board, Timestamp(0));
+    model.after_step(None, &first, &board);
     let mut records: Vec<Record> = first.records.clone();
     let mut outcomes = Vec::new();
     let mut take = |board: &mut Board, input: Input, invariants: &mut Invariants| -> Step {
         let step = board.step(Timestamp(1), input.clone());
         invariants.after_step(Some(&input), &step, board);
+        model.after_step(Some(&input), &step, board);
         records.extend(step.records.iter().cloned());
         if crash.is_some() {
             let recovered = Board::recover(&records).expect("the journal is enough");
@@ -106,6 +101,24 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     (json!([[task["status"], task["checked"]], tasks]), names)
 }
 
+fn initial() -> Value {
+    json!({
+        "tasks": [{"title": "a", "status": "open", "checked": false}], "notes": [], "vault": "nobody-may-read-this",
+    })
+}
+
+fn genesis(blueprint: Blueprint) -> Genesis {
+    Genesis {
+        board: BoardId::from("orders"),
+        blueprint,
+        mode: Mode::default(),
+        architect: None,
+        request: json!({"goal": "order"}),
+        salt: Salt([1; 32]),
+        at: Timestamp(0),
+    }
+}
+
 fn permutations(of: usize) -> Vec<Vec<usize>> {
     if of == 0 {
         return vec![Vec::new()];
@@ -119,4 +132,172 @@ fn permutations(of: usize) -> Vec<Vec<usize>> {
         }
     }
     all
+}
+
+/// What each of four invocations proposes, again and again if it is refused: an append by who reads all tasks, two
+/// writers of one field, and a check that only holds once one of them was committed.
+const INVOCATIONS: [(&str, &str, &str); 4] = [
+    ("append", "planner", r#"[{"op":"add","path":"/tasks/-","value":{"title":"b","status":"open","checked":false}}]"#),
+    ("finish", "doer", r#"[{"op":"replace","path":"/tasks/0/status","value":"done"}]"#),
+    ("begin-it", "doer", r#"[{"op":"replace","path":"/tasks/0/status","value":"doing"}]"#),
+    ("check", "checker", r#"[{"op":"replace","path":"/tasks/0/checked","value":true}]"#),
+];
+
+/// How the process dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Crash {
+    /// Before every answer, and the answers reach the board as if nothing had been.
+    Unnoticed,
+    /// Before the answer at this place; another process takes over, and what was under way is lost and made again.
+    TakenOver(usize),
+}
+
+/// Of the seeds whose boards are looked at at one version of theirs only when they have ended.
+const SEED: u64 = 1;
+
+/// A board on which four invocations of three workers begin at once.
+struct Called {
+    board: Board,
+    records: Vec<Record>,
+    invariants: Invariants,
+    model: Model,
+    now: Timestamp,
+}
+
+impl Called {
+    /// `tries`: how often each may be refused, for its own fault and because others were faster.
+    fn new(concurrency: u32, tries: u64) -> Self {
+        let mut blueprint = serde_json::to_value(blueprint(&mut Random::new(0))).expect("a blueprint is JSON");
+        let rules = INVOCATIONS.map(|(name, worker, _)| json!({"name": name, "trigger": "start", "run": worker}));
+        blueprint["rules"] = json!(rules);
+        blueprint["done"] = Value::Null;
+        blueprint["concurrency"] = json!(concurrency);
+        blueprint["state"]["initial"] = initial();
+        for worker in ["planner", "doer", "checker"] {
+            blueprint["workers"][worker]["limits"]["attempts"] = json!(tries);
+            blueprint["workers"][worker]["limits"]["conflicts"] = json!(tries);
+        }
+        blueprint["workers"]["checker"]["restart"] = json!("fresh");
+        let blueprint: Blueprint = serde_json::from_value(blueprint).expect("it is still one");
+        let freshness = blueprint.workers.values().map(|worker| worker.freshness);
+        assert!(freshness.into_iter().all(|freshness| freshness == Freshness::Reads), "the usual one");
+        let (board, first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
+        let (mut invariants, mut model) = (Invariants::new(SEED, &board), Model::new(SEED, &board, Timestamp(0)));
+        invariants.after_step(None, &first, &board);
+        model.after_step(None, &first, &board);
+        let called = Self { board, records: first.records, invariants, model, now: Timestamp(0) };
+        assert_eq!(called.calling().len(), 4.min(concurrency as usize));
+        called
+    }
+
+    /// Which calls are under way, and with which attempt.
+    fn calling(&self) -> Vec<(InvocationId, u32)> {
+        let open = self.board.scheduler().open().iter().filter(|(_, open)| open.calling);
+        open.map(|(invocation, open)| (*invocation, open.attempt)).collect()
+    }
+
+    fn give(&mut self, at: Timestamp, input: Input) {
+        self.now = at;
+        let step = self.board.step(at, input.clone());
+        self.invariants.after_step(Some(&input), &step, &self.board);
+        self.model.after_step(Some(&input), &step, &self.board);
+        self.records.extend(step.records);
+    }
+
+    /// The call is answered that is under way for this invocation, if one is.
+    fn answer(&mut self, invocation: InvocationId) {
+        let Some(attempt) = self.calling().into_iter().find(|(calling, _)| *calling == invocation) else { return };
+        let (_, worker, patch) = INVOCATIONS[invocation.0 as usize - 1];
+        let from = From::Attempt { invocation, attempt: attempt.1 };
+        let reply = ReplyBody::Text(patch.to_owned());
+        let proposal = Proposal { from, worker: worker.into(), reply, usage: None };
+        self.give(self.now.plus_ms(1), Input::Propose(proposal));
+    }
+
+    fn crash(&mut self, crash: Crash) {
+        let recovered = Board::recover(&self.records).expect("the journal is enough");
+        self.invariants.same(&self.board, &recovered);
+        self.board = recovered;
+        if crash != Crash::Unnoticed {
+            self.give(self.now, Input::TakeOver { epoch: self.board.epoch() + 1, writer: "next".into() });
+        }
+    }
+
+    /// Answers whatever is still asked, the oldest first, until the board stands still.
+    fn finish(&mut self) {
+        for _ in 0..200 {
+            match (self.calling().first(), self.board.wake_at()) {
+                (Some((invocation, _)), _) => self.answer(*invocation),
+                (None, Some(at)) => self.give(at, Input::Tick),
+                (None, None) => break,
+            }
+        }
+        assert!(self.board.ended().is_some(), "the board neither ended nor waits for anything");
+        self.invariants.at_the_end(&self.board, &self.records);
+    }
+}
+
+/// Plays these answers, then whatever is still to be answered.
+fn answered(concurrency: u32, tries: u64, order: &[InvocationId], crash: Option<Crash>) -> Called {
+    let mut called = Called::new(concurrency, tries);
+    for place in 0..=order.len() {
+        let is_here = |crash: &Crash| *crash == Crash::Unnoticed || *crash == Crash::TakenOver(place);
+        crash.filter(is_here).into_iter().for_each(|crash| called.crash(crash));
+        order.get(place).into_iter().for_each(|invocation| called.answer(*invocation));
+    }
+    called.finish();
+    called
+}
+
+/// The same with a crash at every place.
+fn answered_whatever_dies(concurrency: u32, tries: u64, order: &[InvocationId]) -> Called {
+    let whole = answered(concurrency, tries, order, None);
+    let unnoticed = answered(concurrency, tries, order, Some(Crash::Unnoticed));
+    assert_eq!(whole.records, unnoticed.records, "answers {order:?}");
+    for place in 0..=order.len() {
+        let taken_over = answered(concurrency, tries, order, Some(Crash::TakenOver(place)));
+        assert_eq!(taken_over.board.epoch(), 1);
+    }
+    whole
+}
+
+#[test]
+fn every_order_of_the_replies_to_four_calls_of_one_version_is_judged_as_the_model_judges() {
+    let mut outcomes = std::collections::BTreeMap::<Kind, usize>::new();
+    for order in permutations(4) {
+        let order: Vec<_> = order.into_iter().map(|index| InvocationId(index as u64 + 1)).collect();
+        let whole = answered_whatever_dies(4, 3, &order);
+        let invoked = whole.records.iter().filter_map(|record| match record.body() {
+            Ok(Body::Invoked(invoked)) if invoked.attempt == 1 => Some(invoked.base),
+            _ => None,
+        });
+        assert_eq!(invoked.collect::<Vec<_>>(), [Version(0); 4], "all four see the same");
+        whole.records.iter().for_each(|record| *outcomes.entry(record.kind).or_default() += 1);
+    }
+    // Of replies to one view not all can hold: some are refused, kept a place, and made again.
+    for kind in [Kind::Committed, Kind::Rejected, Kind::Reserved] {
+        assert!(outcomes.contains_key(&kind), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn every_interleaving_of_calls_and_replies_is_judged_as_the_model_judges() {
+    // As many replies may come next as there are calls under way; the next call is made where a place is free.
+    let counts = [(1, 1), (2, 8), (3, 18), (4, 24)];
+    for (concurrency, expected) in counts {
+        let mut played = 0;
+        let mut orders = vec![Vec::new()];
+        while let Some(order) = orders.pop() {
+            let mut called = Called::new(concurrency, 1);
+            order.iter().for_each(|invocation| called.answer(*invocation));
+            let calling = called.calling();
+            orders.extend(calling.iter().map(|(next, _)| order.iter().copied().chain([*next]).collect::<Vec<_>>()));
+            if calling.is_empty() {
+                assert_eq!(order.len(), 4, "each is answered once");
+                answered_whatever_dies(concurrency, 1, &order);
+                played += 1;
+            }
+        }
+        assert_eq!(played, expected, "{concurrency} calls at once");
+    }
 }
