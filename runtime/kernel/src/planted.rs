@@ -18,6 +18,8 @@ pub enum Bug {
     LastComeFirst,
     /// An invocation has one attempt more than it may.
     OneAttemptMore,
+    /// An attempt does not wait for what is kept for others.
+    Haste,
     /// A board stands still while a person is asked.
     Impatience,
     /// A board goes on standing still when what it waited for may go on.
@@ -40,13 +42,14 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::LostInvocation,
         Self::LoneInvocation,
         Self::OneCallMore,
         Self::OneCallLess,
         Self::LastComeFirst,
         Self::OneAttemptMore,
+        Self::Haste,
         Self::Impatience,
         Self::DeepSleep,
         Self::LongMemory,

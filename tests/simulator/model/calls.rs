@@ -45,8 +45,8 @@ pub(super) struct Open {
     asked: Option<Seq>,
     lost: u64,
     conflicts: u64,
-    /// Its last attempt met what is kept for others.
-    met_kept: bool,
+    /// Where its last attempt met what is kept for others.
+    met_kept: Vec<String>,
 }
 
 /// Places that are kept for an invocation.
@@ -119,6 +119,9 @@ impl Calls {
             Some(open) => {
                 assert!(!open.is_calling, "SEED={seed}: two attempts of {invocation} at once");
                 assert_eq!(open.asked, None, "SEED={seed}: {invocation} is called and waits for a person");
+                let met = |kept: &&str| open.met_kept.iter().any(|met| overlap(met, kept));
+                let kept = self.kept_from(Some(invocation), now).find(met);
+                assert_eq!(kept, None, "SEED={seed}: {invocation} is called while that is kept from it");
                 open.attempt + 1
             }
             None => {
@@ -135,7 +138,7 @@ impl Calls {
         };
         assert_eq!(branch.1, invoked.worker.as_str(), "SEED={seed}: {invocation} is another worker's");
         let (worker, reads) = (invoked.worker.clone(), invoked.reads.clone());
-        let (is_calling, asked, met_kept) = (true, None, false);
+        let (is_calling, asked, met_kept) = (true, None, Vec::new());
         let open = Open { branch, worker, attempt, base, reads, is_calling, asked, lost, conflicts, met_kept };
         self.open.insert(invocation, open);
     }
@@ -148,7 +151,7 @@ impl Calls {
     /// What is due again and waits for nothing.
     fn again(&self, now: Moment) -> impl Iterator<Item = InvocationId> {
         let is_due = move |invocation: InvocationId, open: &Open| {
-            let is_held_up = open.met_kept && self.kept_from(Some(invocation), now).next().is_some();
+            let is_held_up = !open.met_kept.is_empty() && self.kept_from(Some(invocation), now).next().is_some();
             !open.is_calling && open.asked.is_none() && !is_held_up
         };
         self.open.iter().filter(move |(invocation, open)| is_due(**invocation, open)).map(|(invocation, _)| *invocation)
@@ -186,7 +189,8 @@ impl Calls {
                 false => rejected.code.as_str() == "approval_expired" || open.has_used_up(limits),
             };
             open.conflicts += u64::from(is_conflict);
-            open.met_kept = rejected.rejection.violations.iter().any(|one| one.code.as_str() == "reserved");
+            let reserved = rejected.rejection.violations.iter().filter(|one| one.code.as_str() == "reserved");
+            open.met_kept = reserved.map(|one| one.pointer.clone()).collect();
             is_last
         });
         assert_eq!(rejected.is_final, is_last, "SEED={seed}: whether {invocation:?} has another attempt");
@@ -276,9 +280,8 @@ impl Calls {
     /// A commit: it wrote to nothing that is kept for others.
     pub(super) fn writes(&self, by: &Author, written: &[String], now: Moment) {
         let own = by.attempt.as_ref().map(|attempt| attempt.invocation);
-        let is_in = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
         for place in written.iter().filter(|place| !place.ends_with("/-")) {
-            let kept = self.kept_from(own, now).find(|kept| is_in(kept, place) || is_in(place, kept));
+            let kept = self.kept_from(own, now).find(|kept| overlap(kept, place));
             assert_eq!(kept, None, "SEED={}: {place} was written and kept for somebody else", self.seed);
         }
     }
@@ -305,6 +308,12 @@ impl Calls {
             "SEED={seed}: {invocation} may be called, there is a place, and it waits"
         );
     }
+}
+
+/// Whether one place is the other, or lies in it.
+fn overlap(one: &str, other: &str) -> bool {
+    let is_in = |one: &str, other: &str| one == other || one.starts_with(&format!("{other}/"));
+    is_in(one, other) || is_in(other, one)
 }
 
 impl Open {

@@ -550,7 +550,8 @@ impl Draft<'_> {
         while self.ending.is_none() && !self.board.paused {
             let board = &*self.board;
             let concurrency = board.plan.blueprint.concurrency;
-            let waits = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let waits = |open: &Open| is_held_up(open) && !planted::is(Bug::Haste);
             let next = board.scheduler.next(concurrency, waits, |branch| board.breaker.admits(branch));
             let Some(next) = next else { break };
             if !self.dispatch(next) {
