@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
@@ -18,6 +17,7 @@ use super::history::History;
 use super::oracle::{Oracle, Question};
 use super::patches;
 use super::place::Place;
+use crate::random::Random;
 
 /// Steps of one round after which something must have gone wrong.
 const STEPS_MAX: usize = 400;

@@ -175,7 +175,9 @@ impl Report<'_> {
     fn check_target(&mut self, target: &Target) {
         let (place, base, action) = (&*target.place, self.base(), target.action);
         let was_there = |place: &Pointer| Some(self.inputs.context.basis?.state.get(place).is_some());
-        if action.needs_value() && was_there(place) == Some(false) && self.inputs.state.get(place).is_none() {
+        // What must be there for it to be applied: the place, or what would hold a new one.
+        let needed = if action.needs_value() { Some(place) } else { place.parent() };
+        if needed.is_some_and(|needed| was_there(needed) == Some(false) && self.inputs.state.get(needed).is_none()) {
             // Nobody was faster: it could be applied neither then nor now, and why is told at the next stage.
             return;
         }
