@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed (splitmix64), so that a run can be had again on any machine.
+//! The numbers that the boards of `freshness` follow from (splitmix64, by the remainder): those that their seeds are of.
 
 pub(crate) struct Random(u64);
 
