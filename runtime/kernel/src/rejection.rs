@@ -284,6 +284,7 @@ impl Rejection {
         Self { stage, code, violations, allowed: Vec::new() }
     }
 }
+
 /// A value that is there, also if it is `null`: a board that was recovered must tell of it as the one that decided did.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
