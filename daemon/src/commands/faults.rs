@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// What they are injected into: patchboard, plain, structured
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// More texts: JSON files of [{"input": TEXT}], what models wrote; of {"NAME": [TEXT]}, instructions to plant
+    /// More texts: JSON files of [{"input": "TEXT"}], what models wrote; of {"NAME": ["TEXT"]}, instructions to plant
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
     /// Write a line of JSON about every fault into this file, too

@@ -1,7 +1,7 @@
 //! Bugs that were put in on purpose: a simulator that does not find them proves nothing by finding no others.
 //!
 //! Only with the feature `planted`, which tests alone ask for, and only where a test has switched one on. Without it
-//! [`is`] is `false` at compile time, and nothing of this is in the program.
+//! `is` is `false` at compile time, and nothing of this is in the program.
 
 /// A bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
