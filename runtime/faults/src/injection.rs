@@ -80,8 +80,8 @@ struct Played<'a> {
     /// How long answers take.
     pace: Random,
     corpus: &'a Corpus,
-    /// A text for somebody to obey, and how it begins where it is shown.
-    planted: Option<(String, String)>,
+    /// How a text for somebody to obey begins where it is shown.
+    planted: Option<String>,
     request: Value,
     calls: u32,
     faults: u32,
@@ -132,7 +132,7 @@ impl<'a> Played<'a> {
             of_worker: 0,
             pace,
             corpus,
-            planted: planted.map(|text| (beginning(&text), text)).map(|(begins, text)| (text, begins)),
+            planted: planted.as_deref().map(beginning),
             request,
             calls: 0,
             faults: 0,
@@ -225,7 +225,7 @@ impl<'a> Played<'a> {
             let is_it = call.worker.as_str() == self.hit.worker;
             let nth = self.of_worker;
             self.of_worker += u64::from(is_it);
-            let is_reached = self.planted.as_ref().is_none_or(|(_, begins)| call.prompt.user.contains(begins.as_str()));
+            let is_reached = self.planted.as_ref().is_none_or(|begins| call.prompt.user.contains(begins.as_str()));
             return is_it && nth >= self.hit.nth && is_reached;
         }
         let is_same = self.worker.as_deref() == Some(call.worker.as_str());
