@@ -402,30 +402,59 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
     runtime.shutdown().await;
 }
 
+/// Panics at every call of a worker with this role.
+fn panicking() -> Arc<dyn Agent> {
+    agent(|call| {
+        assert!(call.seat().role != "panic", "always");
+        replies(STEP)
+    })
+}
+
+/// A second worker, with this role, is woken by each step; it may write nothing.
+fn with_another(mut blueprint: Blueprint, role: &str) -> Blueprint {
+    let mut other = blueprint.workers["walker"].clone();
+    other.role = role.to_owned();
+    other.writes.clear();
+    blueprint.workers.insert("bad".into(), other);
+    let mut rule = blueprint.rules[1].clone();
+    rule.name = "wake-the-bad-one".into();
+    rule.run = "bad".into();
+    blueprint.rules.push(rule);
+    blueprint
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_always_panics_stops_its_branch_and_then_the_board_that_cannot_do_without_it() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime =
+        Runtime::start(Arc::new(journal.clone()), quiet(Probe::default(), panicking())).await.expect("started");
+    // One goes half of the way; the rest is for another.
+    let mut blueprint = with_another(steps(10), "panic");
+    blueprint.rules[1].when = Some("size(state.steps) < 5".to_owned());
+    let bad = create(&runtime, blueprint).await;
+    let ended = bad.ended().await.expect("it stands still");
+    assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
+    // The daemon goes on.
+    let good = create(&runtime, steps(10)).await;
+    assert_eq!(good.ended().await.expect("ended").end, End::Done);
+    runtime.shutdown().await;
+    let records = assert_sound(&journal, bad.id());
+    let place = |kind| records.iter().position(|record| record.kind == kind);
+    let (stopped, ended) = (place(Kind::Breaker), place(Kind::Ended));
+    assert!(stopped.is_some() && stopped < ended, "the branch at {stopped:?}, the board at {ended:?}");
+    assert_eq!(count(&records, Kind::Epoch), 0, "no actor was restarted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_always_panics_stops_its_branch_and_nothing_else() {
-    let panicking = || {
-        agent(|call| {
-            assert!(call.seat().role != "panic", "always");
-            replies(STEP)
-        })
-    };
     let run = async |is_bad: bool| {
         let dir = dir();
         let journal = sqlite(dir.path());
         let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(Probe::default(), panicking()) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
         let good = create(&runtime, steps(10)).await;
-        let mut blueprint = steps(10);
-        let mut bad = blueprint.workers["walker"].clone();
-        bad.role = if is_bad { "panic" } else { "" }.to_owned();
-        bad.writes.clear();
-        blueprint.workers.insert("bad".into(), bad);
-        let mut rule = blueprint.rules[1].clone();
-        rule.name = "wake-the-bad-one".into();
-        rule.run = "bad".into();
-        blueprint.rules.push(rule);
-        let other = create(&runtime, blueprint).await;
+        let other = create(&runtime, with_another(steps(10), if is_bad { "panic" } else { "" })).await;
         assert_eq!(good.ended().await.expect("ended").end, End::Done);
         assert_eq!(other.ended().await.expect("ended").end, End::Done);
         runtime.shutdown().await;
