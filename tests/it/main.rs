@@ -6,7 +6,6 @@ mod differential;
 mod faults;
 mod freshness;
 mod json_schema_suite;
-mod random;
 mod syntax;
 mod tidy;
 mod vectors;

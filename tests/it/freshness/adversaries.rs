@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::history::History;
 use super::oracle::{Oracle, Question, Shown};
 use super::place::Place;
-use crate::random::Random;
+use patchboard_faults::random::Random;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -270,7 +270,7 @@ fn told_as_targets(oracle: &Oracle, decision: &Decision<'_>, violations: &[Viola
         let at = event.membership().unwrap_or_else(|| event.at.clone());
         targets.iter().any(|target| target.touches(&event.at) || target.touches(&at))
     }) && copies(oracle, decision).all(|place| {
-        !decision.findings.iter().any(|finding| finding.place == place)
+        !decision.findings.iter().any(|finding| finding.code == Code::StaleRead && finding.place == place)
             || targets.iter().any(|target| target.touches(&place))
     })
 }
@@ -303,8 +303,8 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         }
         if violation.code != Code::StaleRead || is_copied {
             due.extend(last(&|event| event.changes_anything(&place)));
-            due.extend(last(&|event| event.at == place));
         }
+        due.extend(last(&|event| event.at == place));
         due.extend(last(&|event| event.makes(&place)));
         assert!(due.contains(&stale.now.0), "{}: {violation:?} changed in {due:?}", told(oracle, decision));
     }
@@ -356,7 +356,7 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
         let targets = trace::targets(oracle.history.now(), decision.question.ops);
         let mut written = targets.iter().filter(|(_, target)| !matches!(target, Target::Copy(_)));
         let all_kept = written.all(|(_, target)| kept.iter().any(|kept| target.is_meant_by(kept)))
-            && decision.findings.iter().all(|finding| kept.iter().any(|kept| finding.is_about(kept)));
+            && contested(decision).all(|place| kept.iter().any(|kept| kept.touches(&place)));
         assert!(is_final || !is_stale || all_kept, "{}: no reservation", told(oracle, decision));
         return;
     };
@@ -379,6 +379,16 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
         assert!(is_wanted || is_nothing, "{}: {place} is kept for nothing", told(oracle, decision));
         assert!(!others.contains(&place), "{}: {place} is kept for two", told(oracle, decision));
     }
+}
+
+/// Where a rejection says that something changed, which is at or above what its author read or would write.
+fn contested(decision: &Decision<'_>) -> impl Iterator<Item = Place> {
+    let violations = match decision.outcome {
+        Outcome::Rejected { rejection, .. } => rejection.violations.as_slice(),
+        _ => &[],
+    };
+    let changed = violations.iter().filter(|violation| violation.code != Code::Reserved);
+    changed.map(|violation| Place::parse(&violation.pointer))
 }
 
 /// A decision as a failed check tells it.

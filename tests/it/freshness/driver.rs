@@ -17,7 +17,7 @@ use super::history::History;
 use super::oracle::{Oracle, Question};
 use super::patches;
 use super::place::Place;
-use crate::random::Random;
+use patchboard_faults::random::Random;
 
 /// Steps of one round after which something must have gone wrong.
 const STEPS_MAX: usize = 400;

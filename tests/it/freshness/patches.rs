@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::place::Place;
-use crate::random::Random;
+use patchboard_faults::random::Random;
 
 /// Arrays and objects are not made longer than this; the large object starts longer.
 const LEN_MAX: usize = 5;

@@ -68,10 +68,8 @@ pub(super) fn on_the_way(
         // What neither was there nor is was not shifted.
         let is_nothing = || node.slot(&decoded).is_none() && was_there(here) == Some(false);
         if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
-            // What was shifted there may have been written over since; a place that was not there may have come later.
-            let is_new = was_there(here) == Some(false);
-            let moved = node.slot(&decoded).filter(|(_, stamp)| stamp.born <= at || is_new);
-            let at = moved.map_or(at, |(_, stamp)| at.max(stamp.changed));
+            // What is there now may have come, or been written over, since.
+            let at = node.slot(&decoded).map_or(at, |(_, stamp)| at.max(stamp.changed));
             return change(at, What::Shifted);
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
