@@ -29,7 +29,7 @@ use crate::blueprint::{Approval, GrantOp, Worker};
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::rejection::{Allowed, Code, Violation};
-use crate::schema::{Location, Schema, nearest, shorten};
+use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large, shorten};
 use crate::state::{Candidate, Effect};
 use crate::tree::Node;
 
@@ -104,16 +104,20 @@ impl Contract {
         for (index, path) in worker.reads.iter().enumerate() {
             contract.reads.push(pattern(format!("/reads/{index}"), path)?);
         }
+        let mut regex_bytes = 0;
         for (index, grant) in worker.writes.iter().enumerate() {
             let value = grant.value.as_ref().map(|written| {
                 let schema = with_definitions(written, state_schema);
-                match Schema::compile(&schema, false) {
-                    Ok(schema) => Ok(ValueGrant { written: written.clone(), schema }),
-                    Err(error) => {
-                        let pointer = format!("/writes/{index}/value{}", error.pointer);
-                        Err(ContractError { pointer, message: error.message })
-                    }
+                let wrong = |below: &str, message: String| {
+                    let pointer = format!("/writes/{index}/value{below}");
+                    ContractError { pointer, message }
+                };
+                let schema = Schema::compile(&schema, false).map_err(|error| wrong(&error.pointer, error.message))?;
+                regex_bytes += schema.regex_bytes();
+                if regex_bytes > REGEX_BYTES_MAX {
+                    return Err(wrong("", regexes_too_large()));
                 }
+                Ok(ValueGrant { written: written.clone(), schema })
             });
             contract.writes.push(Write {
                 pattern: pattern(format!("/writes/{index}/path"), &grant.path)?,
@@ -124,6 +128,11 @@ impl Contract {
             });
         }
         Ok(contract)
+    }
+
+    /// Bytes that the regular expressions of its schemas take.
+    pub(crate) fn regex_bytes(&self) -> usize {
+        self.writes.iter().filter_map(|write| write.value.as_ref()).map(|value| value.schema.regex_bytes()).sum()
     }
 
     /// Patterns it may read.

@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
 use crate::pattern::Pattern;
-use crate::schema::{Schema, StateSchema};
+use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
 /// The variables of a rule's condition (SPEC section 6).
@@ -128,6 +128,7 @@ impl Plan {
             .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
         let request = Schema::compile(&blueprint.request, state.assert_formats)
             .map_err(|error| format!("request{}: {error}", error.pointer))?;
+        let mut regex_bytes = schema.regex_bytes() + request.regex_bytes();
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that demands a person must never be committed without one.
@@ -142,6 +143,10 @@ impl Plan {
                 Contract::compile(worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
+            regex_bytes += contract.regex_bytes();
+            if regex_bytes > REGEX_BYTES_MAX {
+                return Err(format!("workers.{name}: {}", regexes_too_large()));
+            }
             let is_ablated = worker.agent == AgentKind::Llm;
             let open = match is_ablated && !mode.has(Component::Contracts) {
                 true => Some(compile(&open(&worker))?),

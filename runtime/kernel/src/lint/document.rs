@@ -35,7 +35,10 @@ impl Check<'_> {
 
     fn compile(&mut self, pointer: &str, schema: &Value) -> Option<Schema> {
         match Schema::compile(schema, self.blueprint.state.assert_formats) {
-            Ok(schema) => Some(schema),
+            Ok(schema) => {
+                self.regex_bytes += schema.regex_bytes();
+                Some(schema)
+            }
             Err(error) => {
                 self.find("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
                 None

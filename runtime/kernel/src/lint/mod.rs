@@ -157,6 +157,8 @@ struct Check<'a> {
     /// `None` if it does not compile.
     schema: Option<Schema>,
     request: Option<Schema>,
+    /// What the regular expressions of the schemas take that were compiled so far.
+    regex_bytes: usize,
     seats: BTreeMap<&'a WorkerName, Seat<'a>>,
     expressions: Vec<Expression<'a>>,
     findings: Vec<Diagnostic>,
@@ -207,6 +209,7 @@ impl<'a> Check<'a> {
             blueprint,
             schema: None,
             request: None,
+            regex_bytes: 0,
             seats: BTreeMap::new(),
             expressions: Vec::new(),
             findings: Vec::new(),

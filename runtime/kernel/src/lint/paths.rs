@@ -7,7 +7,7 @@ use crate::blueprint::{GrantOp, Trigger, Unit, Worker};
 use crate::contract::Contract;
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
-use crate::schema::{Location, Schema};
+use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
 use crate::source::child;
 use crate::view::Fixed;
 
@@ -150,13 +150,23 @@ impl<'a> Check<'a> {
 
     /// A grant's schema is compiled as the contract does it, but alone, so that each is judged for itself.
     fn value_schema(&mut self, seat: &Seat<'_>, write: &Write<'_>) {
-        if write.grant.value.is_none() || self.schema.is_none() {
+        if write.grant.value.is_none() || self.schema.is_none() || self.regex_bytes > REGEX_BYTES_MAX {
             return;
         }
         let alone = Worker { reads: Vec::new(), writes: vec![write.grant.clone()], ..seat.worker.clone() };
-        if let Err(error) = Contract::compile(&alone, &self.blueprint.state.schema) {
-            let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
-            self.find("bad_schema", &format!("{}{below}", write.pointer), error.message, super::document::MEND_SCHEMA);
+        match Contract::compile(&alone, &self.blueprint.state.schema) {
+            Err(error) => {
+                let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
+                let pointer = format!("{}{below}", write.pointer);
+                self.find("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
+            }
+            Ok(contract) => {
+                self.regex_bytes += contract.regex_bytes();
+                if self.regex_bytes > REGEX_BYTES_MAX {
+                    let pointer = format!("{}/value", write.pointer);
+                    self.find("bad_schema", &pointer, regexes_too_large(), super::document::MEND_SCHEMA);
+                }
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::SchemaError;
 use super::map::{Id, SchemaMap};
+use super::regexes::{Regexes, STATES_MAX};
 
 /// The deepest nesting of instances that walks are measured for; the default limit of a board's state (SPEC section 12).
 pub(super) const INSTANCE_DEPTH: usize = 64;
@@ -40,7 +41,7 @@ pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaEr
 }
 
 /// Refuses a schema whose walks are too long or whose branches are too many.
-pub(super) fn check_walks(map: &SchemaMap) -> Result<(), SchemaError> {
+pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<(), SchemaError> {
     let refuse = |id: Id, message: String| Err(SchemaError::new(map.node(id).pointer.clone(), message));
     let groups = groups_in_place(map);
     let mut group_of = vec![0; map.len()];
@@ -51,6 +52,7 @@ pub(super) fn check_walks(map: &SchemaMap) -> Result<(), SchemaError> {
     // Groups come in an order in which each follows all that it applies, so that one pass is enough.
     let mut chain = vec![0; groups.len()];
     let mut applied = vec![0_usize; groups.len()];
+    let mut states = vec![0_usize; groups.len()];
     for (at, group) in groups.iter().enumerate() {
         let next =
             || group.iter().flat_map(|&id| map.node(id).in_place()).map(|id| group_of[id]).filter(|&to| to != at);
@@ -58,6 +60,9 @@ pub(super) fn check_walks(map: &SchemaMap) -> Result<(), SchemaError> {
         // A circle is gone round once, by whichever of its members it is entered.
         let once = next().fold(group.len(), |sum, to| sum.saturating_add(applied[to]));
         applied[at] = once.saturating_mul(group.len());
+        let own = group.iter().map(|&id| regexes.states(id)).sum();
+        let matched = next().fold(own, |sum: usize, to| sum.saturating_add(states[to]));
+        states[at] = matched.saturating_mul(group.len());
         if chain[at] > IN_PLACE_MAX {
             return refuse(
                 group[0],
@@ -69,6 +74,15 @@ pub(super) fn check_walks(map: &SchemaMap) -> Result<(), SchemaError> {
                 group[0],
                 format!(
                     "$ref, allOf, anyOf and the like branch so often here that more than {APPLIED_MAX} schemas judge one value"
+                ),
+            );
+        }
+        if states[at] > STATES_MAX {
+            return refuse(
+                group[0],
+                format!(
+                    "one value is matched with regular expressions of more than {STATES_MAX} states together; shorten \
+                     counted repetitions, or let `maxLength` bound the text"
                 ),
             );
         }

@@ -135,6 +135,7 @@ impl Node {
 pub(super) struct SchemaMap {
     nodes: Vec<Node>,
     at: BTreeMap<String, Id>,
+    /// Those that are reached from the root, once there are matchers.
     patterns: BTreeMap<String, Validator>,
     /// A second subschema with a name that another has: its place and the name.
     twice: Option<(String, String)>,
@@ -176,15 +177,36 @@ impl SchemaMap {
                 }
             })
             .collect::<Vec<_>>();
-        let mut patterns = BTreeMap::new();
-        for (role, _) in nodes.iter().flat_map(|node| &node.children) {
-            if let Role::Pattern(pattern) = role
-                && let Some(matcher) = matcher(pattern)
-            {
-                patterns.insert(pattern.clone(), matcher);
+        Self { nodes, at, patterns: BTreeMap::new(), twice }
+    }
+
+    /// The same with what decides which names the regular expressions of `patternProperties` match.
+    pub(super) fn with_matchers(mut self) -> Self {
+        for id in self.reach(0) {
+            for (role, _) in &self.nodes[id].children {
+                if let Role::Pattern(pattern) = role
+                    && !self.patterns.contains_key(pattern)
+                    && let Some(matcher) = matcher(pattern)
+                {
+                    self.patterns.insert(pattern.clone(), matcher);
+                }
             }
         }
-        Self { nodes, at, patterns, twice }
+        self
+    }
+
+    /// A subschema and all that it leads to, each once.
+    pub(super) fn reach(&self, id: Id) -> Vec<Id> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut reached = Vec::new();
+        let mut pending = vec![id];
+        while let Some(id) = pending.pop() {
+            if !std::mem::replace(&mut seen[id], true) {
+                reached.push(id);
+                pending.extend(self.nodes[id].in_place().chain(self.nodes[id].deeper()));
+            }
+        }
+        reached
     }
 
     pub(super) fn node(&self, id: Id) -> &Node {

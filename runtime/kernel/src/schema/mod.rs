@@ -5,8 +5,8 @@
 //! and bounds that keep validation from overflowing the stack or taking for ever. The validation itself is
 //! `jsonschema`'s.
 //!
-//! `map` knows where subschemas are and where references lead; `bounds` measures it; `locate` asks it what may be
-//! where; `fragment` shows a piece of it; `explain` turns a failed validation into violations.
+//! `map` knows where subschemas are and where references lead; `regexes` measures the regular expressions in them, and
+//! `bounds` the map; `locate` asks it what may be where; `fragment` shows a piece of it; `explain` turns a failed validation into violations.
 
 mod bounds;
 mod equality;
@@ -16,6 +16,7 @@ mod incremental;
 mod locate;
 mod map;
 mod node;
+mod regexes;
 mod state;
 
 use jsonptr::Pointer;
@@ -25,11 +26,13 @@ use serde_json::Value;
 use crate::pattern::Pattern;
 use crate::rejection::Violation;
 use map::SchemaMap;
+use regexes::Regexes;
 
 pub(crate) use explain::nearest;
 pub use explain::shorten;
 pub use incremental::{Cost, FEW};
 pub(crate) use locate::Names;
+pub(crate) use regexes::{REGEX_BYTES_MAX, regexes_too_large};
 pub use state::StateSchema;
 
 /// The deepest nesting of a schema document.
@@ -59,6 +62,7 @@ pub struct Schema {
     document: Value,
     validator: Validator,
     map: SchemaMap,
+    regexes: Regexes,
 }
 
 /// What a schema says of a place.
@@ -82,8 +86,8 @@ impl Schema {
     /// Compiles a schema. References never leave the document (SPEC section 2: dialect, formats).
     ///
     /// # Errors
-    /// Not a valid schema, a dialect or reference that is not accepted, a name that two subschemas have, a regular expression that is not linear, a
-    /// format that would have to be asserted and cannot be (`idn-email`, `idn-hostname`), or a schema so nested or so
+    /// Not a valid schema, a dialect or reference that is not accepted, a name that two subschemas have, a regular expression that is not linear,
+    /// regular expressions that are too large, a format that would have to be asserted and cannot be (`idn-email`, `idn-hostname`), or a schema so nested or so
     /// branched that validation could overflow the stack or not end in time.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         // First of all, because whatever follows may recurse into the document.
@@ -96,7 +100,10 @@ impl Schema {
             let message = format!("another subschema is called `{name}` already; give each a name of its own");
             return Err(SchemaError::new(pointer.clone(), message));
         }
-        bounds::check_walks(&map)?;
+        // Before anything compiles them.
+        let regexes = Regexes::measure(schema, &map)?;
+        bounds::check_walks(&map, &regexes)?;
+        let map = map.with_matchers();
         if assert_formats {
             check_formats(schema, &map)?;
         }
@@ -107,12 +114,17 @@ impl Schema {
             .should_validate_formats(assert_formats)
             .build(schema)
             .map_err(|error| build_error(&error, schema, &map))?;
-        Ok(Self { document: schema.clone(), validator, map })
+        Ok(Self { document: schema.clone(), validator, map, regexes })
     }
 
     /// The schema as it was written.
     pub fn document(&self) -> &Value {
         &self.document
+    }
+
+    /// Bytes that its regular expressions take, compiled once.
+    pub(crate) fn regex_bytes(&self) -> usize {
+        self.regexes.bytes()
     }
 
     /// Whether the instance is valid.

@@ -31,7 +31,7 @@ impl StateSchema {
     pub fn compile(document: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         let schema = Schema::compile(document, assert_formats)?;
         let settings = Settings { draft: draft(document)?, assert_formats };
-        let incremental = Incremental::compile(&schema.document, settings, &schema.map)?;
+        let incremental = Incremental::compile(&schema.document, settings, &schema.map, &schema.regexes)?;
         Ok(Self { schema, incremental })
     }
 

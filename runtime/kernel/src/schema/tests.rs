@@ -6,6 +6,7 @@ use super::*;
 
 mod incremental;
 mod places;
+mod regexes;
 
 fn compiled(schema: Value) -> Schema {
     Schema::compile(&schema, false).unwrap_or_else(|error| panic!("{schema}: {error}"))

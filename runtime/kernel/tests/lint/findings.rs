@@ -4,10 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Severity};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Plan;
 use patchboard_kernel::source::{self, Source};
 use proptest::prelude::*;
+use serde_json::json;
 
 /// A blueprint without any finding.
 const SOUND: &str = r##"blueprint: 1
@@ -649,4 +653,30 @@ proptest! {
             prop_assert!(report.findings.iter().all(|finding| finding.position.is_some()), "{:?}", report.findings);
         }
     }
+}
+
+#[test]
+fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
+    // Each of them could be used alone.
+    let with = |count: usize| {
+        let grants = (0..count).map(|index| {
+            let pattern = format!(r"^\p{{L}}{{1,{}}}$", 190 + index);
+            json!({"path": format!("/a{index}"), "ops": ["add"], "value": {"pattern": pattern}})
+        });
+        lint::check_value(json!({
+            "blueprint": 1,
+            "name": "letters",
+            "state": {"schema": {"type": "object"}, "initial": {}},
+            "workers": {"w": {"agent": "llm", "role": "Write.", "writes": grants.collect::<Vec<_>>()}},
+            "rules": [{"name": "r", "trigger": "start", "run": "w"}],
+        }))
+    };
+    let accepted = with(5);
+    let blueprint = accepted.blueprint.unwrap_or_else(|| panic!("{:?}", accepted.findings));
+    assert!(Plan::compile(Arc::new(blueprint), Mode::default()).is_ok());
+    let refused = with(9);
+    let errors = refused.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let told: Vec<_> = errors.map(|finding| (finding.code, finding.pointer.as_str())).collect();
+    assert_eq!(told, [("bad_schema", "/workers/w/writes/5/value")], "{:?}", refused.findings);
+    assert!(refused.findings.iter().any(|finding| finding.message.contains("more than 16 MiB")));
 }

@@ -8,8 +8,9 @@ use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions};
 use serde_json::{Map, Value, json};
 
 use super::super::SchemaError;
-use super::super::map::{Id, SchemaMap};
+use super::super::map::SchemaMap;
 use super::super::node::Tree;
+use super::super::regexes::Regexes;
 use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
 use super::sketch::{Sketch, sketch};
 use super::survey::{DOCUMENT, Survey, reference};
@@ -20,6 +21,10 @@ const APART: &str = "patchboard:///apart";
 /// The most subschemas that are compiled, those counted that are compiled again as parts of others. Beyond, the
 /// document is validated whole; a hundred subschemas that all hold one another are a tenth of it.
 const COMPILED_MAX: usize = 100_000;
+
+/// Bytes of the regular expressions that are compiled in all parts, counted again in each part they are compiled in.
+/// Beyond, the document is validated whole.
+const REGEX_BYTES_MAX: usize = 16 << 20;
 
 /// What validation is to be like, apart from the schema.
 #[derive(Clone, Copy)]
@@ -39,7 +44,12 @@ impl Settings {
 }
 
 /// Makes the plan of a document.
-pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> Result<Vec<Place>, SchemaError> {
+pub(super) fn compile(
+    document: &Value,
+    settings: Settings,
+    map: &SchemaMap,
+    regexes: &Regexes,
+) -> Result<Vec<Place>, SchemaError> {
     let whole = settings
         .options()
         .build(document)
@@ -47,9 +57,9 @@ pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> 
     let whole = Check { validator: whole, home: None };
     let mut survey = Survey::of(document, map);
     let mut sketches = sketch(&survey, map);
-    let compiled = match weight(&sketches, map) {
-        0..=COMPILED_MAX => build(document, settings, map, &sketches),
-        _ => None,
+    let compiled = match is_light(&sketches, map, regexes) {
+        true => build(document, settings, map, &sketches),
+        false => None,
     };
     let mut places = match compiled {
         Some(places) => places,
@@ -64,30 +74,21 @@ pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> 
     Ok(places)
 }
 
-/// How many subschemas are compiled for these places.
-fn weight(sketches: &[Sketch], map: &SchemaMap) -> usize {
-    let mut weight: usize = 0;
+/// Whether no more is compiled for these places than may be.
+fn is_light(sketches: &[Sketch], map: &SchemaMap, regexes: &Regexes) -> bool {
+    let (mut subschemas, mut bytes): (usize, usize) = (0, 0);
     for sketch in sketches {
         let compiled = usize::from(sketch.applied) + usize::from(!sketch.keywords.across.is_empty());
-        if compiled > 0 && weight <= COMPILED_MAX {
-            weight += compiled * reach(map, sketch.id);
+        if compiled > 0 {
+            let reached = map.reach(sketch.id);
+            subschemas += compiled * reached.len();
+            bytes += compiled * regexes.bytes_in(reached.into_iter());
+        }
+        if subschemas > COMPILED_MAX || bytes > REGEX_BYTES_MAX {
+            return false;
         }
     }
-    weight
-}
-
-/// How many subschemas a subschema leads to.
-fn reach(map: &SchemaMap, id: Id) -> usize {
-    let mut seen = vec![false; map.len()];
-    let mut pending = vec![id];
-    let mut count = 0;
-    while let Some(id) = pending.pop() {
-        if !std::mem::replace(&mut seen[id], true) {
-            count += 1;
-            pending.extend(map.node(id).in_place().chain(map.node(id).deeper()));
-        }
-    }
-    count
+    true
 }
 
 /// Compiles all places; `None` if one of them cannot be compiled alone.

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::explain::Findings;
 use super::map::SchemaMap;
+use super::regexes::Regexes;
 use super::{Schema, SchemaError};
 use crate::rejection::Violation;
 use crate::tree::{At, Node};
@@ -34,8 +35,13 @@ pub(super) struct Incremental {
 
 impl Incremental {
     /// Makes the plan of a document that a schema was compiled of.
-    pub(super) fn compile(document: &Value, settings: Settings, map: &SchemaMap) -> Result<Self, SchemaError> {
-        Ok(Self { places: compile::compile(document, settings, map)? })
+    pub(super) fn compile(
+        document: &Value,
+        settings: Settings,
+        map: &SchemaMap,
+        regexes: &Regexes,
+    ) -> Result<Self, SchemaError> {
+        Ok(Self { places: compile::compile(document, settings, map, regexes)? })
     }
 
     pub(super) fn is_valid(&self, root: &Node) -> bool {
