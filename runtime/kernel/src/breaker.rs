@@ -194,7 +194,7 @@ impl Breaker {
 
     /// Counts an outcome. `branch` is none for a direct proposal, which counts as a decision only.
     pub(crate) fn hear(&mut self, policy: &Circuit, branch: Option<&Branch>, heard: Heard) {
-        self.decisions += 1;
+        self.decisions = self.decisions.saturating_add(1);
         let Some(branch) = branch else { return };
         let track = self.branches.entry(branch.clone()).or_default();
         let probing = matches!(track.position, Position::HalfOpen { .. });
@@ -218,19 +218,19 @@ impl Breaker {
                 track.probe = probing.then_some(Reason::ProbeCommitted);
             }
             Heard::NoOp => {
-                track.no_ops += 1;
+                track.no_ops = track.no_ops.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
             // The invocation that goes on is the probe.
             Heard::Expansion if probing => track.position = Position::HalfOpen { probe: None },
             Heard::Expansion | Heard::Asked => {}
             Heard::Rejection { is_final } => {
-                track.rejections += 1;
+                track.rejections = track.rejections.saturating_add(1);
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
             Heard::Conflict { is_final } => track.probe = (probing && is_final).then_some(Reason::ProbeFailed),
             Heard::Failure { is_final, is_crash } => {
-                track.crashes += u32::from(is_final && is_crash);
+                track.crashes = track.crashes.saturating_add(u32::from(is_final && is_crash));
                 track.probe = (probing && is_final).then_some(Reason::ProbeFailed);
             }
         }

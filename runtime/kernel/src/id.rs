@@ -73,7 +73,7 @@ macro_rules! number {
             /// The number after this one.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
 

@@ -175,7 +175,7 @@ impl Ledger {
     /// Sets tokens aside for a call that is about to be made.
     pub(crate) fn reserve(&mut self, branch: &Branch, tokens: u64) {
         self.each(branch, |account| {
-            account.calls += 1;
+            account.calls = account.calls.saturating_add(1);
             account.reserved = account.reserved.saturating_add(tokens);
         });
     }

@@ -229,7 +229,7 @@ impl Scheduler {
         }
         let again = self.open.values().find(|open| !open.calling && open.asked.is_none() && !waits(open));
         if let Some(open) = again {
-            return Some(Next { queued: open.queued.clone(), attempt: open.attempt + 1 });
+            return Some(Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
         // Persons take their time: what waits for one leaves its place to others.
         if self.open.values().filter(|open| open.asked.is_none()).count() >= concurrency as usize {
@@ -256,7 +256,8 @@ impl Scheduler {
         self.last = queued.invocation;
         // What goes on in another invocation was counted when it began.
         if queued.expansion.is_none() {
-            *self.scheduled.entry(queued.branch.worker.clone()).or_default() += 1;
+            let scheduled = self.scheduled.entry(queued.branch.worker.clone()).or_default();
+            *scheduled = scheduled.saturating_add(1);
         }
         if is_after && let Some(rule) = &queued.branch.rule {
             self.fired.insert(rule.clone());
@@ -276,7 +277,8 @@ impl Scheduler {
         if queued.branch.worker != invoked.worker {
             return None;
         }
-        *self.attempts.entry(invoked.worker.clone()).or_default() += 1;
+        let attempts = self.attempts.entry(invoked.worker.clone()).or_default();
+        *attempts = attempts.saturating_add(1);
         let open = Open {
             queued,
             attempt: invoked.attempt,
@@ -318,7 +320,7 @@ impl Scheduler {
     /// Counts the current attempt as refused because others had been faster; the next one waits for `awaits`.
     pub(crate) fn conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            open.conflicts += 1;
+            open.conflicts = open.conflicts.saturating_add(1);
             open.awaits = awaits;
         }
     }
@@ -327,7 +329,7 @@ impl Scheduler {
     pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
         self.unmake_attempt(invocation);
         if let Some(open) = self.open.get_mut(&invocation) {
-            open.lost += 1;
+            open.lost = open.lost.saturating_add(1);
         }
     }
 

@@ -284,3 +284,34 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
     assert!(difference.what.contains("format 1"), "{difference}");
     restore(&earlier[0], digest, &parts).expect("restored");
 }
+
+#[test]
+fn numbers_that_no_board_reaches_are_refused() {
+    let (board, records) = small();
+    let (digest, mut parts) = store(&board);
+    let head = format!("\"head\":[{},", board.head().0);
+    let manifest = parts[&digest].replace(&head, "\"head\":[18446744073709551615,");
+    let digest = sha256(manifest.as_bytes());
+    parts.insert(digest, manifest);
+    let refused = restore(&records[0], digest, &parts).err();
+    assert_eq!(refused, Some(SnapshotError::Unreadable("it counts further than a board can".to_owned())));
+}
+
+#[test]
+fn parts_that_stand_for_more_than_they_are_worth_are_refused() {
+    let (board, records) = small();
+    let (digest, mut parts) = store(&board);
+    // Each names the one before sixteen times.
+    let mut below = r#"["l",0,0,[1]]"#.to_owned();
+    for _ in 0..8 {
+        let hash = sha256(below.as_bytes());
+        parts.insert(hash, below);
+        below = format!(r#"["l",0,0,[{}]]"#, vec![format!(r#"["a",0,0,"{hash}"]"#); 16].join(","));
+    }
+    let (before, _) = parts[&digest].split_once(",\"rest\":").expect("a manifest");
+    let manifest = format!(r#"{before},"rest":["a",0,0,{below}]}}"#);
+    let digest = sha256(manifest.as_bytes());
+    parts.insert(digest, manifest);
+    let refused = restore(&records[0], digest, &parts).err();
+    assert_eq!(refused, Some(SnapshotError::Unreadable("it repeats the same too often".to_owned())));
+}

@@ -54,7 +54,7 @@ impl Board {
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
-                        let rounds = before.expansion.rounds + 1;
+                        let rounds = before.expansion.rounds.saturating_add(1);
                         let expansion = Expansion { rounds, places: scheduled.expand.clone() };
                         Queued { invocation, cause: seq, expansion, ..before }
                     }

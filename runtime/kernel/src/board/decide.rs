@@ -716,7 +716,7 @@ impl Draft<'_> {
     /// Whether an invocation is given up with one more refusal because others had been faster.
     fn is_last_conflict(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
-        open.conflicts + 1 >= self.board.plan.seats[&open.queued.branch.worker].worker.limits.conflicts
+        open.conflicts.saturating_add(1) >= self.board.plan.seats[&open.queued.branch.worker].worker.limits.conflicts
     }
 
     /// Whether the board has ended for good.

@@ -26,6 +26,14 @@ use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
 
+/// Bytes of what a board holds beside its documents that are read whatever is stored.
+const REST_BYTES_MIN: u64 = 16 << 20;
+/// How often what is stored may be repeated in it, beyond that.
+const REST_REPEATED_MAX: u64 = 16;
+
+/// The largest number of a record, an epoch, an invocation or a millisecond: what a header holds exactly.
+const COUNTED_MAX: u64 = (1 << 53) - 1;
+
 /// A snapshot whose parts were handed out.
 pub struct Stored<'b> {
     /// The manifest, which was handed out last; its hash is the snapshot's digest.
@@ -217,15 +225,25 @@ impl Board {
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
+        // A part may be named many times, so a few of them can stand for more than memory holds. A document is one that
+        // was allowed: below its limit, or what the board began with.
+        let document_max = plan.blueprint.limits.state_bytes.max(2 * created.payload.len() as u64);
         let latest = trees.first().map_or(0, |(at, ..)| *at);
         let mut reader = Reader::new(fetch, &hasher, latest);
         let mut states = Vec::with_capacity(trees.len());
         for (at, digest, value) in trees {
             let root = reader.value(value)?;
+            if root.bytes() > document_max {
+                return Err(unreadable("it holds a document that is too large"));
+            }
             let state = State::restored(root, at, digest, &hasher).filter(|state| state.at() <= latest);
             states.push(state.ok_or_else(|| unreadable("a document has not the digest it must have"))?);
         }
-        let rest = reader.value(rest)?.to_value();
+        let rest = reader.value(rest)?;
+        if rest.bytes() > REST_BYTES_MIN + REST_REPEATED_MAX * reader.fetched() {
+            return Err(unreadable("it repeats the same too often"));
+        }
+        let rest = rest.to_value();
         let rest: Rest = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
         let state = states.first().cloned().ok_or_else(|| unreadable("it holds no document"))?;
         let Rest {
@@ -248,6 +266,11 @@ impl Board {
             last_at,
             running_ms,
         } = rest;
+        // No board comes near: what is counted on from here does not overflow.
+        let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs()];
+        if counted.into_iter().any(|number| number > COUNTED_MAX) {
+            return Err(unreadable("it counts further than a board can"));
+        }
         if commits.len() as u64 != state.version().0 {
             return Err(unreadable("it does not say of every version who made it"));
         }

@@ -40,6 +40,8 @@ pub(crate) struct Reader<'f> {
     hasher: StdArc<Hasher>,
     /// No stamp can be later.
     latest: At,
+    /// Bytes of all parts that were fetched.
+    fetched: u64,
     chunks: BTreeMap<Digest, Built<Arc<Chunk>>>,
     tries: BTreeMap<Digest, Built<(Arc<Trie>, usize)>>,
     texts: BTreeMap<Digest, Arc<Long>>,
@@ -71,7 +73,7 @@ impl<'f> Reader<'f> {
         latest: At,
     ) -> Self {
         let (chunks, tries, texts) = Default::default();
-        Self { fetch, hasher: StdArc::clone(hasher), latest, chunks, tries, texts, around: 0, nested: 0 }
+        Self { fetch, hasher: StdArc::clone(hasher), latest, fetched: 0, chunks, tries, texts, around: 0, nested: 0 }
     }
 
     /// The text stored under a hash.
@@ -80,7 +82,13 @@ impl<'f> Reader<'f> {
         if sha256(text.as_bytes()) != hash {
             return Err(SnapshotError::Altered(hash));
         }
+        self.fetched += text.len() as u64;
         Ok(text)
+    }
+
+    /// Bytes of all parts that were fetched, each counted once.
+    pub(crate) const fn fetched(&self) -> u64 {
+        self.fetched
     }
 
     /// Builds a value.
