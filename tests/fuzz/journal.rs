@@ -40,7 +40,7 @@ pub fn journal(data: &[u8]) {
 }
 
 /// The salt of every board here, and what records are sealed with.
-const SALT: Salt = Salt([7; 32]);
+pub(crate) const SALT: Salt = Salt([7; 32]);
 
 fn hasher() -> Hasher {
     Hasher::new(&SALT)
@@ -304,13 +304,13 @@ fn damage(records: &mut Vec<Record>, bytes: &mut Bytes<'_>) {
             records.truncate(index);
             records.extend_from_slice(&others[from..]);
         }
-        12 => rewrite(&mut record.header, bytes),
-        _ => rewrite(&mut record.payload, bytes),
+        12 => rewrite(&mut record.header, bytes, WORDS),
+        _ => rewrite(&mut record.payload, bytes, WORDS),
     }
 }
 
 /// Puts another character in the place of one, takes it out, or puts a space before it, which may mean nothing.
-fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
+pub(crate) fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
     let mut characters: Vec<char> = text.chars().collect();
     if characters.is_empty() {
         return;
@@ -325,9 +325,9 @@ fn flip(text: &mut String, bytes: &mut Bytes<'_>) {
 }
 
 /// Changes what a text of JSON says, and writes it as records are written.
-fn rewrite(text: &mut String, bytes: &mut Bytes<'_>) {
+pub(crate) fn rewrite(text: &mut String, bytes: &mut Bytes<'_>, words: &[&'static str]) {
     if let Ok(mut value) = serde_json::from_str::<Value>(text) {
-        values::change(&mut value, bytes, WORDS);
+        values::change(&mut value, bytes, words);
         *text = value.to_string();
     }
 }
@@ -336,7 +336,7 @@ fn rewrite(text: &mut String, bytes: &mut Bytes<'_>) {
 const SOUND: u32 = 1524;
 
 /// The records of a board in which a little of everything happened.
-fn sound() -> &'static [Record] {
+pub(crate) fn sound() -> &'static [Record] {
     static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
     RECORDS.get_or_init(|| {
         let records = play(&mut Bytes::new(&choices(SOUND)));
@@ -433,7 +433,7 @@ const REPLIES: [&str; 12] = [
 ];
 
 /// What a board records to which the choices happen.
-fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
+pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     let mut now = Timestamp(1_000_000);
     let genesis = Genesis {
         board: BoardId::from("played"),

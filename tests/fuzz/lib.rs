@@ -14,6 +14,7 @@ mod contract;
 mod journal;
 mod json;
 mod patch;
+mod snapshot;
 mod values;
 
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ pub use contract::contract;
 pub use journal::journal;
 pub use json::json;
 pub use patch::patch;
+pub use snapshot::snapshot;
 
 /// Bytes of an input at most; what is longer is cut. `cargo xtask fuzz` makes none that are longer.
 pub const INPUT_BYTES_MAX: usize = 8192;
@@ -194,6 +196,25 @@ pub const TARGETS: &[Target] = &[
             "\n",
         ],
         check: journal,
+    },
+    Target {
+        name: "snapshot",
+        told: "a board that was stored is restored as it was, and no other parts bring it down",
+        words: &[
+            "[\"a\",0,0,",
+            "[\"o\",0,0,",
+            "[\"l\",0,0,[",
+            "[\"i\",0,[",
+            "[\"b\",0,0,[",
+            "[\"s\",0,[",
+            "[\"t\",\"#0\"]",
+            "\"#0\"",
+            "\"#1\"",
+            "4294967295",
+            "]]",
+            "\n",
+        ],
+        check: snapshot,
     },
 ];
 

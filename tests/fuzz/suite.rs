@@ -56,6 +56,11 @@ fn journal_on_its_corpus_and_around_it() {
 }
 
 #[test]
+fn snapshot_on_its_corpus_and_around_it() {
+    check("snapshot");
+}
+
+#[test]
 fn the_corpus_has_a_folder_for_each_target_and_small_files() {
     let mut folders: Vec<_> = entries(&corpus()).iter().map(|path| file_name(path)).collect();
     folders.sort();
@@ -123,7 +128,7 @@ fn timed(target: &Target, input: &[u8]) -> Duration {
 
 /// Bytes that a target takes for choices: they begin with the byte that says so.
 fn choices(name: &str) -> BoxedStrategy<Vec<u8>> {
-    let first = if name == "journal" { 0..3_u8 } else { 0..1 };
+    let first = if ["journal", "snapshot"].contains(&name) { 0..3_u8 } else { 0..1 };
     let short = prop::collection::vec(any::<u8>(), 0..40);
     let long = prop::collection::vec(any::<u8>(), 40..400);
     (first, prop_oneof![short, long]).prop_map(|(first, rest)| [vec![first], rest].concat()).boxed()
