@@ -24,7 +24,7 @@ const COMPILED_MAX: usize = 100_000;
 
 /// Bytes of the regular expressions that are compiled in all parts, counted again in each part they are compiled in.
 /// Beyond, the document is validated whole.
-const REGEX_BYTES_MAX: usize = 16 << 20;
+const REGEX_BYTES_MAX: usize = 8 << 20;
 
 /// What validation is to be like, apart from the schema.
 #[derive(Clone, Copy)]
