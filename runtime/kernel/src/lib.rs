@@ -6,7 +6,8 @@
 //!
 //! # Layout
 //!
-//! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`replay`] derives a run again.
+//! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`owner`] keeps back what a step made
+//!   until it is durable; [`replay`] derives a run again.
 //! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
@@ -37,6 +38,7 @@ pub mod json;
 pub mod ledger;
 pub mod lint;
 pub mod mode;
+pub mod owner;
 pub mod patch;
 pub mod pattern;
 pub mod pipeline;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::owner::Owner;
 use patchboard_kernel::record::Ended;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::probe::Probe;
 use super::{Context, Durable, breaker, scheduler};
-use crate::journal::{Batch, Head, Journal, JournalError, Swept};
+use crate::journal::{Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
 use crate::published::Published;
 use crate::recovery::{self, Recovered};
@@ -83,7 +84,7 @@ pub(crate) struct State {
 }
 
 struct Running {
-    board: Board,
+    owner: Owner,
     keeping: Keeping,
     scheduler: ActorRef<scheduler::Message>,
     breaker: ActorRef<breaker::Message>,
@@ -152,8 +153,8 @@ impl State {
         let policy = self.context.options.snapshots;
         match beginning {
             Beginning::Created(board, effects) => {
-                let running =
-                    self.running.insert(Running { board: *board, keeping: Keeping::new(policy), scheduler, breaker });
+                let (owner, keeping) = (Owner::new(*board), Keeping::new(policy));
+                let running = self.running.insert(Running { owner, keeping, scheduler, breaker });
                 running.hand_on(effects);
                 self.published.running();
             }
@@ -162,9 +163,9 @@ impl State {
                 // number does not follow, and read what is missing.
                 let recovered = recover(&self.context, self.published.board()).await?;
                 let keeping = Keeping::of_recovered(policy, &recovered);
-                let board = recovered.board;
-                let epoch = board.epoch() + 1;
-                self.running = Some(Running { board, keeping, scheduler, breaker });
+                let owner = Owner::new(recovered.board);
+                let epoch = owner.board().epoch() + 1;
+                self.running = Some(Running { owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
                     self.decide(Input::Pause).await?;
@@ -184,21 +185,19 @@ impl State {
             // It cannot be: addresses are given out after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
-        let board = &mut running.board;
-        let (seq, hash) = board.head();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
-        let mut step = board.step(self.context.options.clock.now(), input);
-        let recorded = !step.records.is_empty();
+        let decided = running.owner.decide(self.context.options.clock.now(), input);
+        let recorded = decided.append.is_some();
+        let mut step = match decided.append {
+            Some(append) => {
+                let appended = self.context.journal.append(append.into()).await;
+                running.owner.appended(appended.map(drop))?
+            }
+            None => decided.released.unwrap_or_default(),
+        };
+        let board = running.owner.board();
         if recorded {
-            let batch = Batch {
-                board: board.id().clone(),
-                epoch: board.epoch(),
-                expected: Some(Head { seq, hash }),
-                records: step.records.clone(),
-                blobs: step.blobs,
-            };
-            self.context.journal.append(batch).await?;
             running.keeping.recorded(&step.records);
             if board.ended().is_some_and(Ended::is_final) {
                 self.context.tell_ended(board.id());
@@ -230,7 +229,7 @@ impl State {
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let Some(due) = running.keeping.due(running.board.ended().is_some()) else { return Ok(()) };
+        let Some(due) = running.keeping.due(running.owner.board().ended().is_some()) else { return Ok(()) };
         let waits = running.keeping.policy().waits;
         let turn = match turn {
             Some(turn) => Some(turn),
@@ -238,7 +237,8 @@ impl State {
         };
         let Some(turn) = turn else { return Ok(()) };
         running.keeping.begun(&due);
-        let (id, epoch) = (running.board.id().clone(), running.board.epoch());
+        let board = running.owner.board();
+        let (id, epoch) = (board.id().clone(), board.epoch());
         let context = Arc::clone(&self.context);
         let myself = myself.clone();
         // Whoever has ended meanwhile needs no answer.
@@ -250,7 +250,7 @@ impl State {
                 });
             }
             Due::Snapshot => {
-                let picture = running.board.clone();
+                let picture = board.clone();
                 let stop = running.keeping.stop();
                 let work =
                     async move { beside(&context, turn, move |journal| keeping::take(journal, &picture, &stop)).await };
@@ -325,7 +325,7 @@ impl Running {
         if effects.is_empty() {
             return;
         }
-        let durable = Arc::new(Durable { seq: self.board.head().0, effects });
+        let durable = Arc::new(Durable { seq: self.owner.board().head().0, effects });
         drop(self.breaker.cast(breaker::Message::Durable(Arc::clone(&durable))));
         drop(self.scheduler.cast(scheduler::Message::Durable(durable)));
     }

@@ -19,6 +19,7 @@ use std::pin::Pin;
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::Part;
 
@@ -50,6 +51,13 @@ pub struct Batch {
     pub records: Vec<Record>,
     /// Texts the records name by hash. Those already stored are left as they are.
     pub blobs: Vec<Blob>,
+}
+
+impl From<Append> for Batch {
+    fn from(append: Append) -> Self {
+        let Append { board, epoch, expected, records, blobs } = append;
+        Self { board, epoch, expected: expected.map(|(seq, hash)| Head { seq, hash }), records, blobs }
+    }
 }
 
 /// A snapshot that a record of the board names and whose parts are kept.

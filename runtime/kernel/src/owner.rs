@@ -1,0 +1,90 @@
+//! A board with the order that durability demands: step, append, and only then let anybody see what came of it.
+//!
+//! Owns what a step made until the journal has answered. Does not append anything: that is the shell's, as is what is
+//! done with what is let out. The kernel actor of the runtime and the boards on a virtual clock go through here, so what
+//! the simulator finds out about it holds for both.
+
+use crate::board::{Blob, Board, Input, Step};
+use crate::digest::Digest;
+use crate::id::{BoardId, Seq, Timestamp};
+use crate::record::Record;
+
+/// A board and what of it is not durable yet.
+pub struct Owner {
+    board: Board,
+    /// The step that the journal has not answered for.
+    waiting: Option<Step>,
+}
+
+/// What comes of an input.
+#[derive(Debug, Default)]
+pub struct Decided {
+    /// To append. What the step made is let out when [`Owner::appended`] has been told of the answer.
+    pub append: Option<Append>,
+    /// Let out at once: a step without records has nothing to wait for.
+    pub released: Option<Step>,
+}
+
+/// Records to append together, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Append {
+    /// The board.
+    pub board: BoardId,
+    /// The epoch of its owner.
+    pub epoch: u64,
+    /// Number and hash of the record that these follow; none: there must be no such board.
+    pub expected: Option<(Seq, Digest)>,
+    /// In order; not empty.
+    pub records: Vec<Record>,
+    /// Texts that the records name by hash.
+    pub blobs: Vec<Blob>,
+}
+
+impl Owner {
+    /// Of a board of which everything is durable.
+    pub const fn new(board: Board) -> Self {
+        Self { board, waiting: None }
+    }
+
+    /// The board. It is ahead of the journal while an append is waited for.
+    pub const fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The step that an append is waited for.
+    pub const fn waiting(&self) -> Option<&Step> {
+        self.waiting.as_ref()
+    }
+
+    /// Gives the board an input.
+    ///
+    /// # Panics
+    /// If the journal has not answered for the last one, or has refused it: the board is ahead of the journal then, and
+    /// another is to be made from it.
+    pub fn decide(&mut self, at: Timestamp, input: Input) -> Decided {
+        assert!(self.waiting.is_none(), "a board takes no input while it is ahead of its journal");
+        let expected = Some(self.board.head());
+        let mut step = self.board.step(at, input);
+        if step.records.is_empty() {
+            return Decided { append: None, released: Some(step) };
+        }
+        let append = Append {
+            board: self.board.id().clone(),
+            epoch: self.board.epoch(),
+            expected,
+            records: step.records.clone(),
+            blobs: std::mem::take(&mut step.blobs),
+        };
+        self.waiting = Some(step);
+        Decided { append: Some(append), released: None }
+    }
+
+    /// The journal has answered: with `Ok` the records are durable, and what the step made is let out.
+    ///
+    /// # Errors
+    /// The journal's. Whether the records are durable all the same is not known: the board has to go, and another is to
+    /// be made from the journal.
+    pub fn appended<E>(&mut self, answer: Result<(), E>) -> Result<Step, E> {
+        answer.map(|()| self.waiting.take().unwrap_or_default())
+    }
+}

@@ -1,0 +1,64 @@
+//! What a step made is let out when its records are durable, and a board that is ahead of its journal takes nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Board, Effect, Genesis, Input};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::owner::{Decided, Owner};
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::Kind;
+use serde_json::json;
+
+const NOW: Timestamp = Timestamp(5);
+
+fn owner() -> Owner {
+    let blueprint: Blueprint = serde_json::from_value(json!({
+        "blueprint": 1,
+        "name": "owned",
+        "state": {"schema": {"type": "object"}, "initial": {}},
+        "workers": {"w": {"agent": "llm", "reads": [""]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }))
+    .expect("it is a blueprint");
+    let (board, mode, salt) = (BoardId::from("owned"), Mode::default(), Salt::ZERO);
+    let genesis = Genesis { board, blueprint, mode, architect: None, request: json!({}), salt, at: Timestamp(0) };
+    Owner::new(Board::create(genesis, &Own).expect("the request fits").0)
+}
+
+fn go() -> Input {
+    Input::Signal { name: "go".into(), value: json!(null) }
+}
+
+#[test]
+fn what_a_step_made_is_let_out_when_its_records_are_durable() {
+    let mut owner = owner();
+    let head = owner.board().head();
+    let Decided { append: Some(append), released: None } = owner.decide(NOW, go()) else { panic!("it is recorded") };
+    assert_eq!((append.expected, append.epoch), (Some(head), 0));
+    assert!(append.records.iter().any(|record| record.kind == Kind::Invoked));
+    let step = owner.appended::<()>(Ok(())).expect("it was appended");
+    assert_eq!(step.records, append.records);
+    assert!(step.effects.iter().any(|effect| matches!(effect, Effect::Call { .. })));
+    assert!(owner.waiting().is_none());
+}
+
+#[test]
+fn a_step_without_records_waits_for_nothing() {
+    let mut owner = owner();
+    let decided = owner.decide(NOW, Input::Resume);
+    assert!(decided.append.is_none() && decided.released.is_some());
+    assert!(owner.decide(NOW, go()).append.is_some());
+}
+
+#[test]
+fn a_board_whose_records_were_refused_takes_no_input_any_more() {
+    let mut owner = owner();
+    assert!(owner.decide(NOW, go()).append.is_some());
+    let goes_on = |owner: &mut Owner| catch_unwind(AssertUnwindSafe(|| owner.decide(NOW, Input::Pause))).is_ok();
+    assert!(!goes_on(&mut owner), "the journal has not answered");
+    assert_eq!(owner.appended(Err("full")).err(), Some("full"));
+    assert!(!goes_on(&mut owner), "it is ahead of its journal");
+}
