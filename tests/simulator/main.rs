@@ -5,8 +5,11 @@
 //! A failure names its seed and the fewest inputs that bring it about (`shrink.rs`); `SIMULATOR_SEED=n` runs that one alone
 //! and prints its trace, `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
 
+mod checks;
+mod disk;
 mod forgeries;
 mod invariants;
+mod journal;
 mod model;
 mod orders;
 mod planted;
@@ -23,6 +26,7 @@ use std::time::Instant;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::record::{Body, Cause, Kind};
 
+use self::disk::Appends;
 use self::shrink::simulate;
 use self::world::Simulation;
 
@@ -38,6 +42,7 @@ struct Seen {
     kinds: BTreeMap<Kind, u64>,
     moves: BTreeMap<(Reason, Change), u64>,
     ends: BTreeMap<Cause, u64>,
+    appends: Appends,
     snapshots: u64,
     commits_most: u64,
 }
@@ -69,7 +74,7 @@ fn seeded_boards_keep_every_invariant() {
     if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         panic!("{told}");
     }
-    let Seen { kinds, moves, ends, snapshots, commits_most } =
+    let Seen { kinds, moves, ends, appends, snapshots, commits_most } =
         seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let told = format!(
         "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
@@ -77,7 +82,7 @@ fn seeded_boards_keep_every_invariant() {
         begun.elapsed().as_secs_f64(),
     );
     say(&told);
-    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}");
+    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}\n{appends:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which something never happens proves nothing about it.
         for kind in Kind::ALL {
@@ -89,6 +94,9 @@ fn seeded_boards_keep_every_invariant() {
         for cause in Cause::ALL {
             assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
         }
+        let Appends { waited_for, refused, refused_and_written, lost, outlived } = appends;
+        let least = waited_for.min(refused).min(refused_and_written).min(lost).min(outlived);
+        assert!(least > 0, "appends of simulated boards never came to all they can: {appends:?}");
     }
 }
 
@@ -140,6 +148,7 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
             _ => {}
         }
     }
+    seen.appends += simulation.appends();
     seen.snapshots += snapshots;
     seen.commits_most = seen.commits_most.max(commits);
     Ok(())

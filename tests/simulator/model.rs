@@ -215,7 +215,7 @@ impl Model {
                 if without_messages(now.clone()) == without_messages(before.clone()) {
                     self.circuit.changed_nothing(branch.as_ref());
                 } else {
-                    self.circuit.committed(branch.as_ref(), &written, &now);
+                    self.circuit.committed(branch.as_ref(), &proposals::places(&committed.patch, &before), &now);
                 }
                 self.schedule.committed(&committed.patch, &before, &now);
                 if committed.expand.is_empty() {
@@ -285,7 +285,8 @@ impl Model {
             Body::Reserved(reserved) => self.calls.keeps(reserved, moment),
             Body::Paused(_) => self.ends.paused(true),
             Body::Resumed(_) => self.ends.paused(false),
-            Body::Epoch(_) | Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
+            Body::Epoch(_) => self.calls.taken_over(),
+            Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
         }
         self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));
     }

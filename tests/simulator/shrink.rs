@@ -6,12 +6,13 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Once;
 
-use patchboard_kernel::board::{Board, Input};
+use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
+use patchboard_kernel::board::{Board, Input, Step};
 use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::owner::Append;
 use patchboard_kernel::plan::Own;
 
-use super::invariants::Invariants;
-use super::model::Model;
+use super::checks::Checks;
 use super::world::{Simulation, genesis};
 
 /// Runs of a board that looking for the shortest trace may take.
@@ -20,10 +21,11 @@ const RUNS_MAX: usize = 400;
 /// Something that happened to a board.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// It was given an input.
-    Given(Timestamp, Input),
-    /// Its process died, and another rebuilt it from the journal.
-    Crashed,
+    /// It was given an input, and this is what became of the records, unless the process died before.
+    Given(Timestamp, Input, Fate),
+    /// It was given up, and another was made from the journal; with or without the records that were being written, if any
+    /// were.
+    Crashed(Option<bool>),
 }
 
 /// What has happened so far, shared with whoever looks at it after a panic.
@@ -56,8 +58,11 @@ impl Failure {
         );
         for event in shortest {
             let _ = match event {
-                Event::Given(at, input) => writeln!(told, "  {} {input:?}", at.0),
-                Event::Crashed => writeln!(told, "  the process dies"),
+                Event::Given(at, input, fate) if *fate == Fate::AT_ONCE => writeln!(told, "  {} {input:?}", at.0),
+                Event::Given(at, input, fate) => writeln!(told, "  {} {input:?}, {fate:?}", at.0),
+                Event::Crashed(None) => writeln!(told, "  the board is made from its journal"),
+                Event::Crashed(Some(true)) => writeln!(told, "  the process dies, and the records are written"),
+                Event::Crashed(Some(false)) => writeln!(told, "  the process dies, and the records are not written"),
             };
         }
         told
@@ -117,28 +122,65 @@ pub(super) fn manner(message: &str) -> String {
 
 /// Gives a board these events, and checks it after each.
 fn play(seed: u64, events: &[Event]) {
-    let (mut board, first) = Board::create(genesis(seed), &Own).expect("the request fits");
-    let (mut invariants, mut model) = (Invariants::new(seed, &board), Model::new(seed, &board, genesis(seed).at));
-    let mut records = first.records.clone();
-    invariants.after_step(None, &first, &board);
-    model.after_step(None, &first, &board);
+    let mut replay = Replay { checks: Checks::new(seed), fate: Fate::AT_ONCE };
+    let mut world = World::new(genesis(seed), &Own, &mut replay).expect("the request fits");
     for event in events {
         match event {
-            Event::Given(at, input) => {
-                let step = board.step(*at, input.clone());
-                records.extend(step.records.iter().cloned());
-                invariants.after_step(Some(input), &step, &board);
-                model.after_step(Some(input), &step, &board);
+            Event::Given(at, input, fate) => {
+                if world.is_writing() && !world.answer_now(&mut replay) {
+                    recover(&mut world, false, &mut replay);
+                }
+                replay.fate = *fate;
+                world.give_at(*at, input.clone(), &mut replay);
             }
-            Event::Crashed => {
-                let recovered = Board::recover(&records).expect("the journal is enough");
-                invariants.same(&board, &recovered);
-                board = recovered;
+            Event::Crashed(Some(is_written)) => recover(&mut world, *is_written, &mut replay),
+            Event::Crashed(None) => {
+                world.answer_now(&mut replay);
+                recover(&mut world, false, &mut replay);
             }
         }
     }
-    if board.ended().is_some() {
-        invariants.at_the_end(&board, &records);
+    if world.is_writing() {
+        world.answer_now(&mut replay);
+    }
+    if world.is_over() {
+        replay.checks.at_the_end(world.board(), world.records());
+    }
+}
+
+fn recover(world: &mut World, is_written: bool, replay: &mut Replay) {
+    world.die(true, is_written, replay);
+    let recovered = Board::recover(world.records()).expect("the journal is enough");
+    replay.checks.recovered(&recovered, world.records());
+    world.replace(recovered);
+}
+
+/// Whoever answered, and what the disk did, is among the events.
+struct Replay {
+    checks: Checks,
+    fate: Fate,
+}
+
+impl Others for Replay {
+    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        self.checks.called(&call, board);
+        Vec::new()
+    }
+
+    fn appends(&mut self, _: &Append) -> Fate {
+        self.fate
+    }
+
+    fn wrote(&mut self, append: &Append) {
+        self.checks.wrote(append);
+    }
+
+    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        self.checks.stepped(at, input, step, board);
+    }
+
+    fn released(&mut self, released: &Step, _: &Board) {
+        self.checks.released(released);
     }
 }
 

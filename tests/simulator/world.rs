@@ -3,24 +3,25 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::{Call, Delivery, Others, World};
+use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Token};
 use patchboard_kernel::mode::{Component, Interface, Mode};
+use patchboard_kernel::owner::Append;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Ended, Record};
 use serde_json::{Value, json};
 
-use super::invariants::Invariants;
-use super::model::Model;
+use super::checks::Checks;
+use super::disk::{Appends, Disk};
 use super::shrink::{Event, History};
 use super::stored::Stored;
 
 /// Steps after which a board must have ended.
-const STEPS_MAX: usize = 600;
+const STEPS_MAX: usize = 1200;
 
 /// How often somebody tries what to do with a board that stands still.
 const STIRS_MAX: u64 = 12;
@@ -46,10 +47,8 @@ struct Workers {
     is_careful: bool,
     mood: Mood,
     trace: bool,
-    /// None while the board is being made.
-    invariants: Option<Invariants>,
-    model: Option<Model>,
-    seed: u64,
+    checks: Checks,
+    disk: Disk,
     history: History,
 }
 
@@ -201,7 +200,8 @@ impl Simulation {
             1 => Mood::Circling,
             _ => Mood::Usual,
         };
-        let mut workers = Workers { random, is_careful, mood, trace, invariants: None, model: None, seed, history };
+        let (checks, disk) = (Checks::new(seed), Disk::new(seed));
+        let mut workers = Workers { random, is_careful, mood, trace, checks, disk, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
@@ -219,6 +219,10 @@ impl Simulation {
         self.world.records()
     }
 
+    pub(super) const fn appends(&self) -> Appends {
+        self.workers.disk.appends
+    }
+
     /// Runs until the board has ended and every answer under way has come.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
@@ -226,6 +230,10 @@ impl Simulation {
                 break;
             }
             self.disturb();
+            // What is under way is lost with the board's actors.
+            while self.world.has_failed() {
+                self.recover(true, None);
+            }
             self.keep();
             if !self.world.advance(&mut self.workers) && !self.world.is_over() {
                 if !self.world.board().is_paused() {
@@ -235,8 +243,10 @@ impl Simulation {
             }
         }
         let board = self.world.board();
-        assert!(board.ended().is_some(), "SEED={}: the board neither ended nor waits for anything", self.seed);
-        self.workers.invariants().at_the_end(board, self.world.records());
+        let is_settled = !self.world.is_writing() && !self.world.has_failed();
+        let has_ended = is_settled && board.ended().is_some();
+        assert!(has_ended, "SEED={}: the board neither ended nor waits for anything", self.seed);
+        self.workers.checks.at_the_end(board, self.world.records());
     }
 
     fn give(&mut self, input: Input) {
@@ -288,50 +298,82 @@ impl Simulation {
         true
     }
 
-    /// The process dies; another rebuilds the board from the journal and takes over. Answers under way are lost, or
-    /// come to the new owner.
+    /// The process dies. Answers under way are lost, or come to the new owner; so are records that were being written.
     fn crash(&mut self) {
-        self.workers.history.borrow_mut().push(Event::Crashed);
+        let loses = self.workers.random.percent(50);
+        let is_written = self.world.is_writing().then(|| self.workers.disk.outlives());
+        self.recover(loses, is_written);
+    }
+
+    /// The board is given up; another is made from what is durable, and its owner takes over.
+    fn recover(&mut self, loses: bool, is_written: Option<bool>) {
+        self.workers.history.borrow_mut().push(Event::Crashed(is_written));
+        self.world.die(loses, is_written.unwrap_or_default(), &mut self.workers);
         let recovered = Board::recover(self.world.records()).expect("the journal is enough");
-        self.workers.invariants().same(self.world.board(), &recovered);
+        self.workers.checks.recovered(&recovered, self.world.records());
         self.stored.same(&recovered, self.world.records());
         self.world.replace(recovered);
-        self.world.forget(self.workers.random.percent(50));
         let epoch = self.world.board().epoch() + 1;
         self.give(Input::TakeOver { epoch, writer: format!("writer-{epoch}") });
     }
 
     /// Stores the board now and then, and lets the journal name what was stored a while ago.
     fn keep(&mut self) {
+        if self.world.is_writing() || self.world.has_failed() {
+            return;
+        }
         if let Some((of, digest)) = self.stored.due_to_name() {
             self.give(Input::Snapshot { of, digest });
+        }
+        if self.world.is_writing() || self.world.has_failed() {
+            return;
         }
         if let Some(restored) = self.stored.consider(self.world.board(), self.world.records())
             && self.restores
         {
-            self.workers.invariants().same(self.world.board(), &restored);
+            self.workers.checks.restored(self.world.board(), &restored);
             self.world.replace(restored);
         }
     }
 }
 
 impl Others for Workers {
-    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
-        self.history.borrow_mut().extend(input.map(|input| Event::Given(at, input.clone())));
+    fn taken(&mut self, at: Timestamp, input: &Input) {
+        self.history.borrow_mut().push(Event::Given(at, input.clone(), Fate::AT_ONCE));
         if self.trace {
             eprintln!("{input:?}");
-            for record in &step.records {
+        }
+    }
+
+    fn appends(&mut self, append: &Append) -> Fate {
+        let fate = self.disk.append();
+        if let Some(Event::Given(_, _, given)) = self.history.borrow_mut().last_mut() {
+            *given = fate;
+        }
+        if self.trace {
+            eprintln!("  {fate:?}");
+            for record in &append.records {
                 eprintln!("  {} {}", record.header, record.payload);
             }
         }
-        let seed = self.seed;
-        self.invariants.get_or_insert_with(|| Invariants::new(seed, board)).after_step(input, step, board);
-        self.model.get_or_insert_with(|| Model::new(seed, board, at)).after_step(input, step, board);
+        fate
+    }
+
+    fn wrote(&mut self, append: &Append) {
+        self.checks.wrote(append);
+    }
+
+    fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        self.checks.stepped(at, input, step, board);
+    }
+
+    fn released(&mut self, released: &Step, _: &Board) {
+        self.checks.released(released);
     }
 
     /// Decides how a call will be answered: well, wrongly, late, twice or never.
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
-        self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
+        self.checks.called(&call, board);
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker);
         if self.errs(6) {
             return Vec::new();
@@ -381,10 +423,6 @@ impl Others for Workers {
 }
 
 impl Workers {
-    fn invariants(&self) -> &Invariants {
-        self.invariants.as_ref().expect("the board was made")
-    }
-
     /// Whether something goes wrong now that does so in so many percent of cases, and seldom to the careful.
     fn errs(&mut self, percent: u64) -> bool {
         let errs = self.random.percent(percent);

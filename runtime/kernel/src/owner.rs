@@ -7,6 +7,7 @@
 use crate::board::{Blob, Board, Input, Step};
 use crate::digest::Digest;
 use crate::id::{BoardId, Seq, Timestamp};
+use crate::planted::{self, Bug};
 use crate::record::Record;
 
 /// A board and what of it is not durable yet.
@@ -75,8 +76,9 @@ impl Owner {
             records: step.records.clone(),
             blobs: std::mem::take(&mut step.blobs),
         };
+        let released = early(&mut step);
         self.waiting = Some(step);
-        Decided { append: Some(append), released: None }
+        Decided { append: Some(append), released }
     }
 
     /// The journal has answered: with `Ok` the records are durable, and what the step made is let out.
@@ -85,6 +87,20 @@ impl Owner {
     /// The journal's. Whether the records are durable all the same is not known: the board has to go, and another is to
     /// be made from the journal.
     pub fn appended<E>(&mut self, answer: Result<(), E>) -> Result<Step, E> {
-        answer.map(|()| self.waiting.take().unwrap_or_default())
+        match answer {
+            Err(error) if !planted::is(Bug::RefusalOverheard) => Err(error),
+            Ok(()) | Err(_) => Ok(self.waiting.take().unwrap_or_default()),
+        }
     }
+}
+
+/// What is let out before its records are durable: nothing, unless that bug is switched on.
+fn early(step: &mut Step) -> Option<Step> {
+    if planted::is(Bug::EarlyEffects) && !step.effects.is_empty() {
+        return Some(Step { effects: std::mem::take(&mut step.effects), ..Step::default() });
+    }
+    if planted::is(Bug::EarlyWord) && step.outcome.is_some() {
+        return Some(Step { outcome: step.outcome.take(), ..Step::default() });
+    }
+    None
 }

@@ -38,11 +38,21 @@ pub enum Bug {
     ShortRecord,
     /// The journal tells of no conditions without a truth value.
     SilentRecord,
+    /// Calls are made before the record of them is durable.
+    EarlyEffects,
+    /// Whoever proposed is told what came of it before that is durable.
+    EarlyWord,
+    /// An append that was refused is taken for one that was done.
+    RefusalOverheard,
+    /// Recovery takes up one record less than there are.
+    OneRecordLess,
+    /// Who takes a board over does not see that the last of several calls is lost.
+    LossOverlooked,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::LostInvocation,
         Self::LoneInvocation,
         Self::OneCallMore,
@@ -59,6 +69,11 @@ impl Bug {
         Self::TargetsForgotten,
         Self::ShortRecord,
         Self::SilentRecord,
+        Self::EarlyEffects,
+        Self::EarlyWord,
+        Self::RefusalOverheard,
+        Self::OneRecordLess,
+        Self::LossOverlooked,
     ];
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Calls {
     queue: VecDeque<(InvocationId, Branch)>,
     open: BTreeMap<InvocationId, Open>,
     kept: BTreeMap<InvocationId, Kept>,
+    /// Attempts of a former owner, which are to be told lost.
+    orphans: Vec<(InvocationId, u32)>,
 }
 
 struct Limits {
@@ -79,6 +81,7 @@ impl Calls {
             queue: VecDeque::new(),
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
+            orphans: Vec::new(),
         }
     }
 
@@ -240,6 +243,12 @@ impl Calls {
         self.kept.remove(&invocation);
     }
 
+    /// The board has another owner, whom nobody answers that the former one has called.
+    pub(super) fn taken_over(&mut self) {
+        let calling = self.open.iter().filter(|(_, open)| open.is_calling);
+        self.orphans = calling.map(|(invocation, open)| (*invocation, open.attempt)).collect();
+    }
+
     /// What a branch has under way is over.
     pub(super) fn stopped(&mut self, branch: &Branch) {
         self.open.retain(|_, open| open.branch != *branch);
@@ -287,8 +296,12 @@ impl Calls {
     }
 
     /// Nobody is called beyond the places there are, and while there is one nobody waits who may be called.
-    pub(super) fn at_the_end_of_a_step(&self, is_at_work: bool, now: Moment, admits: impl Fn(&Branch) -> bool) {
+    pub(super) fn at_the_end_of_a_step(&mut self, is_at_work: bool, now: Moment, admits: impl Fn(&Branch) -> bool) {
         let seed = self.seed;
+        for (invocation, attempt) in std::mem::take(&mut self.orphans) {
+            let is_awaited = self.awaited(invocation, attempt).is_some();
+            assert!(!is_awaited, "SEED={seed}: a call that is lost is waited for, {invocation}");
+        }
         let calling = self.open.values().filter(|open| open.is_calling).count();
         assert!(calling <= self.concurrency, "SEED={seed}: {calling} calls at once");
         if !is_at_work || calling == self.concurrency {

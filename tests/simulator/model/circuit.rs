@@ -1,6 +1,6 @@
 //! When a breaker moves, how, and what else its blueprint wants done then.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
@@ -134,15 +134,14 @@ impl Circuit {
         }
     }
 
-    pub(super) fn committed(&mut self, branch: Option<&Branch>, written: &[String], now: &Value) {
+    pub(super) fn committed(&mut self, branch: Option<&Branch>, written: &BTreeSet<String>, now: &Value) {
         self.decided(branch);
         let Some(branch) = branch else { return };
         let (window, repeats) = (self.window, self.repeats);
         let state = self.branches.entry(branch.clone()).or_default();
         (state.rejections, state.no_ops) = (0, 0);
         state.reduced = state.reduced.filter(|reason| *reason == Reason::Cycles);
-        let there: Vec<(&String, Option<&Value>)> =
-            written.iter().map(|place| (place, now.pointer(place.trim_end_matches("/-")))).collect();
+        let there: Vec<_> = written.iter().map(|place| (place, now.pointer(place))).collect();
         let fingerprint = format!("{there:?}");
         let is_return = state.fingerprints.iter().any(|(one, _)| *one == fingerprint);
         state.fingerprints.push_back((fingerprint, is_return));

@@ -1,5 +1,7 @@
 //! What becomes of a proposal.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use patchboard_faults::malformed::is_malformed;
 use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::rejection::Stage;
@@ -40,6 +42,35 @@ pub(super) fn written(patch: &Value) -> Vec<String> {
     let mut places: Vec<String> = writes.filter_map(|op| op["path"].as_str().map(str::to_owned)).collect();
     places.sort();
     places.dedup();
+    places
+}
+
+/// The places that a committed patch wrote, where what was appended came to be at its index. Messages are not among them:
+/// the runtime writes these.
+pub(super) fn places(patch: &Value, before: &Value) -> BTreeSet<String> {
+    let mut lengths = BTreeMap::<String, usize>::new();
+    let mut places = BTreeSet::new();
+    let ops = patch.as_array().into_iter().flatten().filter(|op| op["op"] != "test");
+    for op in ops {
+        let path = op["path"].as_str().unwrap_or_default();
+        let (list, last) = path.rsplit_once('/').unwrap_or_default();
+        if path.starts_with("/$messages") {
+            continue;
+        }
+        let there = before.pointer(list).and_then(Value::as_array).map(Vec::len);
+        let length = lengths.get(list).copied().or(there);
+        let place = if last == "-" { format!("{list}/{}", length.unwrap_or_default()) } else { path.to_owned() };
+        match (op["op"].as_str(), length) {
+            (Some("add"), Some(length)) => drop(lengths.insert(list.to_owned(), length + 1)),
+            (Some("remove"), Some(length)) => drop(lengths.insert(list.to_owned(), length - 1)),
+            _ => {}
+        }
+        // A list that is put there as a whole.
+        if let Some(elements) = op["value"].as_array() {
+            lengths.insert(path.to_owned(), elements.len());
+        }
+        places.insert(place);
+    }
     places
 }
 

@@ -34,6 +34,7 @@ use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline;
 use crate::plan::{Own, Plan, Plans};
+use crate::planted::{self, Bug};
 use crate::record::{Architect, Body, Created, Ended, Record};
 use crate::scheduler::Scheduler;
 use crate::shown::Shown;
@@ -138,7 +139,11 @@ impl Board {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
         let mut board = Self::from_created(first, &Own)?;
-        for record in records {
+        let mut records = records.peekable();
+        while let Some(record) = records.next() {
+            if records.peek().is_none() && planted::is(Bug::OneRecordLess) {
+                break;
+            }
             board.fold(record)?;
         }
         Ok(board)

@@ -1,0 +1,76 @@
+//! All that a board is held to, whoever gives it its inputs: it is heard of when it is durable.
+
+use patchboard_faults::world::Call;
+use patchboard_kernel::board::{Board, Input, Step};
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::owner::Append;
+use patchboard_kernel::record::Record;
+
+use super::invariants::Invariants;
+use super::journal::Journal;
+use super::model::Model;
+
+pub(super) struct Checks {
+    seed: u64,
+    journal: Journal,
+    /// None while the board is being made.
+    of_board: Option<OfBoard>,
+}
+
+struct OfBoard {
+    invariants: Invariants,
+    model: Model,
+    /// As it was after the last durable step.
+    durable: Board,
+}
+
+impl Checks {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { seed, journal: Journal::new(seed), of_board: None }
+    }
+
+    pub(super) fn wrote(&mut self, append: &Append) {
+        self.journal.wrote(append);
+    }
+
+    pub(super) fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        let seed = self.seed;
+        let of_board = self.of_board.get_or_insert_with(|| OfBoard {
+            invariants: Invariants::new(seed, board),
+            model: Model::new(seed, board, at),
+            durable: board.clone(),
+        });
+        of_board.invariants.after_step(input, step, board);
+        of_board.model.after_step(input, step, board);
+        of_board.durable = board.clone();
+    }
+
+    pub(super) fn released(&mut self, released: &Step) {
+        self.journal.released(released);
+    }
+
+    pub(super) fn called(&self, call: &Call<'_>, board: &Board) {
+        self.invariants().seen(call.worker, &call.prompt.user, &board.plan().mode);
+    }
+
+    /// A board was made from these records, which are all that is durable.
+    pub(super) fn recovered(&self, board: &Board, records: &[Record]) {
+        self.journal.recovered(board, records);
+        let durable = &self.of_board.as_ref().expect("the board was made").durable;
+        self.invariants().same(durable, board);
+    }
+
+    /// A board was made from a snapshot of this one.
+    pub(super) fn restored(&self, board: &Board, restored: &Board) {
+        self.invariants().same(board, restored);
+    }
+
+    pub(super) fn at_the_end(&self, board: &Board, records: &[Record]) {
+        self.journal.recovered(board, records);
+        self.invariants().at_the_end(board, records);
+    }
+
+    fn invariants(&self) -> &Invariants {
+        &self.of_board.as_ref().expect("the board was made").invariants
+    }
+}

@@ -1,0 +1,74 @@
+//! The disk under a simulated journal: quick or slow, and one that fails now and then.
+
+use std::ops::AddAssign;
+
+use patchboard_faults::random::Random;
+use patchboard_faults::world::Fate;
+
+pub(super) struct Disk {
+    /// Its own, so that a disk changes nothing of what else is drawn for a seed.
+    random: Random,
+    /// Of a hundred appends so many take a moment.
+    slow_percent: u64,
+    /// So many in a thousand fail.
+    failing: u64,
+    /// What became of the appends so far.
+    pub(super) appends: Appends,
+}
+
+/// How often appends came to what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Appends {
+    pub(super) waited_for: u64,
+    /// The journal said that it had failed, and it had.
+    pub(super) refused: u64,
+    /// It said so, and the records were there all the same.
+    pub(super) refused_and_written: u64,
+    /// The process died before the journal answered, and the records are lost.
+    pub(super) lost: u64,
+    /// It died, and the records are there.
+    pub(super) outlived: u64,
+}
+
+impl Disk {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0xd15c);
+        let slow_percent = *random.pick(&[0, 0, 30, 100, 100]);
+        let failing = *random.pick(&[0, 0, 5, 20]);
+        Self { random, slow_percent, failing, appends: Appends::default() }
+    }
+
+    /// What becomes of an append.
+    pub(super) fn append(&mut self) -> Fate {
+        let after_ms = match self.random.percent(self.slow_percent) {
+            true if self.random.percent(5) => self.random.below(15_000),
+            true => 1 + self.random.below(600),
+            false => 0,
+        };
+        let is_refused = self.random.below(1_000) < self.failing;
+        let is_written = !is_refused || self.random.percent(50);
+        self.appends.waited_for += u64::from(after_ms > 0);
+        self.appends.refused += u64::from(!is_written);
+        self.appends.refused_and_written += u64::from(is_refused && is_written);
+        Fate { after_ms, is_written, is_refused }
+    }
+
+    /// Whether an append is durable whose process has died.
+    pub(super) fn outlives(&mut self) -> bool {
+        let is_written = self.random.percent(50);
+        self.appends.lost += u64::from(!is_written);
+        self.appends.outlived += u64::from(is_written);
+        is_written
+    }
+}
+
+impl AddAssign for Appends {
+    fn add_assign(&mut self, other: Self) {
+        let Self { waited_for, refused, refused_and_written, lost, outlived } = other;
+        self.waited_for += waited_for;
+        self.refused += refused;
+        self.refused_and_written += refused_and_written;
+        self.lost += lost;
+        self.outlived += outlived;
+    }
+}

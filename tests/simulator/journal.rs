@@ -1,0 +1,155 @@
+//! What of a board is durable, and what anybody was told of it, from outside: nothing is let out before it is durable,
+//! nothing that was let out is lost, and no record is written twice or besides the chain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::board::{Board, Effect, Outcome, Step, Verdict};
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::id::{InvocationId, Seq};
+use patchboard_kernel::owner::Append;
+use patchboard_kernel::record::{Body, Ended, Kind, Record};
+
+pub(super) struct Journal {
+    seed: u64,
+    /// Every record that is durable.
+    durable: Vec<(Kind, Digest)>,
+    /// Of the last owner whose taking over is durable.
+    epoch: u64,
+    /// The attempts there are records of.
+    attempts: BTreeSet<(InvocationId, u32)>,
+    /// The attempts that agents were asked to make.
+    calls: BTreeSet<(InvocationId, u32)>,
+    /// The last end there is a record of.
+    ended: Option<Ended>,
+    /// What was published.
+    published: BTreeMap<Seq, Digest>,
+    /// What those were told who proposed something.
+    told: BTreeMap<Seq, Kind>,
+}
+
+impl Journal {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            durable: Vec::new(),
+            epoch: 0,
+            attempts: BTreeSet::new(),
+            calls: BTreeSet::new(),
+            ended: None,
+            published: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Records are written: right behind those that are there, by the present owner.
+    pub(super) fn wrote(&mut self, append: &Append) {
+        let seed = self.seed;
+        assert_eq!(append.expected, self.head(), "SEED={seed}: records follow on others than those that are durable");
+        assert!(!append.records.is_empty(), "SEED={seed}: nothing is appended");
+        for record in &append.records {
+            self.wrote_one(record);
+        }
+        assert_eq!(append.epoch, self.epoch, "SEED={seed}: somebody writes who does not own the board");
+    }
+
+    fn wrote_one(&mut self, record: &Record) {
+        let seed = self.seed;
+        assert_eq!(record.seq.0, self.durable.len() as u64, "SEED={seed}: a record is missing, or written twice");
+        let mut chained = self.durable.last().map_or(vec![0; 32], |(_, hash)| hash.0.to_vec());
+        chained.extend_from_slice(record.header.as_bytes());
+        assert_eq!(record.hash, sha256(&chained), "SEED={seed}: record {} is besides the chain", record.seq);
+        self.durable.push((record.kind, record.hash));
+        match record.body().unwrap_or_else(|error| panic!("SEED={seed}: {error}")) {
+            Body::Epoch(epoch) => {
+                assert!(epoch.epoch > self.epoch, "SEED={seed}: epoch {} comes again", epoch.epoch);
+                self.epoch = epoch.epoch;
+            }
+            Body::Invoked(invoked) => {
+                let attempt = (invoked.invocation, invoked.attempt);
+                assert!(self.attempts.insert(attempt), "SEED={seed}: attempt {attempt:?} is recorded twice");
+            }
+            Body::Ended(ended) => self.ended = Some(ended),
+            _ => {}
+        }
+    }
+
+    /// The last record that is durable.
+    fn head(&self) -> Option<(Seq, Digest)> {
+        let (_, hash) = self.durable.last()?;
+        Some((Seq(self.durable.len() as u64 - 1), *hash))
+    }
+
+    /// Something is let out.
+    pub(super) fn released(&mut self, released: &Step) {
+        let seed = self.seed;
+        for record in &released.records {
+            self.is_durable(record.seq, record.hash);
+            let before = self.published.insert(record.seq, record.hash);
+            assert_eq!(before, None, "SEED={seed}: record {} is published twice", record.seq);
+        }
+        if let Some((seq, kinds)) = released.outcome.as_ref().and_then(says) {
+            let found = usize::try_from(seq.0).ok().and_then(|place| self.durable.get(place));
+            let kind = found.map(|(kind, _)| *kind).filter(|kind| kinds.contains(kind));
+            let Some(kind) = kind else {
+                panic!("SEED={seed}: somebody is told what is not durable, {kinds:?} by record {seq}: {found:?}")
+            };
+            self.told.insert(seq, kind);
+        }
+        for effect in &released.effects {
+            match effect {
+                Effect::Call { invocation, attempt, .. } => {
+                    let call = (*invocation, *attempt);
+                    assert!(self.attempts.contains(&call), "SEED={seed}: a call that is not durable, {call:?}");
+                    assert!(self.calls.insert(call), "SEED={seed}: a call that is made twice, {call:?}");
+                }
+                Effect::Ended(ended) => {
+                    assert_eq!(self.ended, Some(*ended), "SEED={seed}: an end that is not durable");
+                }
+                Effect::Cancel { .. } | Effect::WakeAt(_) => {}
+            }
+        }
+    }
+
+    fn is_durable(&self, seq: Seq, hash: Digest) {
+        let found = usize::try_from(seq.0).ok().and_then(|place| self.durable.get(place));
+        let is_there = found.is_some_and(|(_, durable)| *durable == hash);
+        assert!(is_there, "SEED={}: what was let out is not durable, record {seq}", self.seed);
+    }
+
+    /// A board was made from what is durable: it is at the last record, and whatever was let out is in these.
+    pub(super) fn recovered(&self, board: &Board, records: &[Record]) {
+        let seed = self.seed;
+        assert_eq!(Some(board.head()), self.head(), "SEED={seed}: recovery ends at another record than the last");
+        let kept = records.iter().map(|record| (record.kind, record.hash));
+        assert!(kept.eq(self.durable.iter().copied()), "SEED={seed}: other records than were written");
+        self.published.iter().for_each(|(seq, hash)| self.is_durable(*seq, *hash));
+        for (seq, kind) in &self.told {
+            let found = usize::try_from(seq.0).ok().and_then(|place| records.get(place)).map(|record| record.kind);
+            assert_eq!(found, Some(*kind), "SEED={seed}: what somebody was told is lost, record {seq}");
+        }
+    }
+}
+
+/// The record that an outcome rests on, and of which kinds that can be.
+fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
+    match outcome {
+        Outcome::Committed { seq, .. } => Some((*seq, &[Kind::Committed])),
+        Outcome::NoOp { seq } => Some((*seq, &[Kind::NoOp])),
+        Outcome::Expanded { seq } => Some((*seq, &[Kind::Expanded])),
+        Outcome::AwaitingApproval { seq } => Some((*seq, &[Kind::Approval])),
+        Outcome::Rejected { seq, .. } => Some((*seq, &[Kind::Rejected, Kind::Late])),
+        Outcome::Duplicate(verdict) => remembered(verdict),
+        Outcome::Refused(_) => None,
+    }
+}
+
+/// The same of what is remembered of a token.
+fn remembered(verdict: &Verdict) -> Option<(Seq, &'static [Kind])> {
+    Some(match verdict {
+        Verdict::Committed { seq, .. } => (*seq, &[Kind::Committed]),
+        Verdict::NoOp { seq } => (*seq, &[Kind::NoOp]),
+        Verdict::Expanded { seq } => (*seq, &[Kind::Expanded]),
+        Verdict::AwaitingApproval { seq } => (*seq, &[Kind::Approval]),
+        Verdict::Rejected { seq, .. } => (*seq, &[Kind::Rejected]),
+    })
+}
