@@ -12,6 +12,7 @@ mod invariants;
 mod journal;
 mod model;
 mod orders;
+mod plans;
 mod planted;
 mod shrink;
 mod stored;

@@ -10,13 +10,13 @@ use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
 use patchboard_kernel::board::{Board, Input, Step};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::owner::Append;
-use patchboard_kernel::plan::Own;
 
 use super::checks::Checks;
+use super::plans::Shared;
 use super::world::{Simulation, genesis};
 
 /// Runs of a board that looking for the shortest trace may take.
-const RUNS_MAX: usize = 400;
+const RUNS_MAX: usize = 250;
 
 /// Something that happened to a board.
 #[derive(Clone, Debug)]
@@ -87,7 +87,8 @@ pub(super) fn simulate(seed: u64, trace: bool) -> Result<Simulation, Failure> {
 /// The events without those that it fails without in the same way, too (ddmin: Zeller and Hildebrandt, 2002).
 fn shortest(seed: u64, mut events: Vec<Event>, message: &str) -> Option<Vec<Event>> {
     let due = manner(message);
-    let fails = |events: &[Event]| caught(|| play(seed, events)).is_err_and(|message| manner(&message) == due);
+    let plans = Shared::default();
+    let fails = |events: &[Event]| caught(|| play(seed, &plans, events)).is_err_and(|message| manner(&message) == due);
     if !fails(&events) {
         return None;
     }
@@ -121,9 +122,9 @@ pub(super) fn manner(message: &str) -> String {
 }
 
 /// Gives a board these events, and checks it after each.
-fn play(seed: u64, events: &[Event]) {
+fn play(seed: u64, plans: &Shared, events: &[Event]) {
     let mut replay = Replay { checks: Checks::new(seed), fate: Fate::AT_ONCE };
-    let mut world = World::new(genesis(seed), &Own, &mut replay).expect("the request fits");
+    let mut world = World::new(genesis(seed), plans, &mut replay).expect("the request fits");
     for event in events {
         match event {
             Event::Given(at, input, fate) => {

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::Seq;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotError;
 
 use patchboard_faults::random::Random;
+
+use super::plans::Shared;
 
 pub(super) struct Stored {
     seed: u64,
@@ -56,7 +59,7 @@ impl Stored {
         self.last = Some((board.head().0, digest));
         self.is_named = false;
         self.taken += 1;
-        let restored = self.restored(records, digest);
+        let restored = self.restored(records, digest, board.plan());
         assert_eq!(restored.snapshot_digest(), digest, "SEED={seed}: a snapshot makes another board");
         Some(restored)
     }
@@ -64,16 +67,16 @@ impl Stored {
     /// The last snapshot and the records after it make the same board as all records do, to the last field.
     pub(super) fn same(&self, recovered: &Board, records: &[Record]) {
         let Some((of, digest)) = self.last else { return };
-        let mut board = self.restored(records, digest);
+        let mut board = self.restored(records, digest, recovered.plan());
         for record in records.iter().filter(|record| record.seq > of) {
             board.fold(record).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
         }
         assert_eq!(board.snapshot_digest(), recovered.snapshot_digest(), "SEED={}: not the same board", self.seed);
     }
 
-    fn restored(&self, records: &[Record], digest: Digest) -> Board {
+    fn restored(&self, records: &[Record], digest: Digest, plan: &Arc<Plan>) -> Board {
         let mut fetch = |hash| Ok::<_, SnapshotError>(self.parts.get(&hash).cloned());
-        let restored = Board::restore(&records[0], digest, &mut fetch, &Own);
+        let restored = Board::restore(&records[0], digest, &mut fetch, &Shared::of_board(plan));
         restored.unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed))
     }
 }
