@@ -9,6 +9,7 @@
 mod calls;
 mod circuit;
 mod ends;
+mod ledger;
 mod proposals;
 mod schedule;
 
@@ -24,6 +25,7 @@ use serde_json::Value;
 use self::calls::Calls;
 use self::circuit::Circuit;
 use self::ends::{Ends, Work};
+use self::ledger::Ledger;
 use self::proposals::{Basis, Expected};
 use self::schedule::Schedule;
 
@@ -48,6 +50,7 @@ pub(super) struct Model {
     asked: BTreeMap<Seq, Option<InvocationId>>,
     calls: Calls,
     circuit: Circuit,
+    ledger: Ledger,
     schedule: Schedule,
     ends: Ends,
 }
@@ -67,6 +70,7 @@ impl Model {
             asked: BTreeMap::new(),
             calls: Calls::new(seed, &blueprint),
             circuit: Circuit::new(seed, &blueprint["circuit"]),
+            ledger: Ledger::new(seed, board.plan().mode.is_default(), &blueprint),
             schedule: Schedule::new(seed, &blueprint),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
         }
@@ -77,11 +81,12 @@ impl Model {
         if let (Some(Input::Propose(proposal)), Some(outcome)) = (input, &step.outcome) {
             self.proposed(proposal, outcome, &step.records, &board.state().root().to_value());
         }
+        self.ledger.hears(input);
         let mut ended = None;
         for record in &step.records {
             let body = record.body().unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
             assert!(ended.is_none(), "SEED={}: a record after the end of a step", self.seed);
-            self.happened(record, &body, board);
+            self.happened(record, &body, step, board);
             if let Body::Ended(end) = body {
                 ended = Some(end);
             }
@@ -104,10 +109,14 @@ impl Model {
             self.calls.ended();
             self.asked.clear();
         }
+        self.ledger.closed(|invocation| self.calls.is_open(invocation));
+        self.ledger.compare(board);
         if let (Some(last), true) = (step.records.last(), is_step) {
             let is_at_work = !is_over && (self.ends.is_at_work() || ended.is_some());
             let moment = (last.at, self.circuit.decisions());
-            self.calls.at_the_end_of_a_step(is_at_work, moment, |branch| self.circuit.admits(branch));
+            let (circuit, ledger) = (&self.circuit, &self.ledger);
+            let may_wait = |branch: &Branch| ledger.may_wait(branch);
+            self.calls.at_the_end_of_a_step(is_at_work, moment, |branch| circuit.admits(branch), may_wait);
         }
     }
 
@@ -176,7 +185,7 @@ impl Model {
     }
 
     /// Takes over what a record says.
-    fn happened(&mut self, record: &Record, body: &Body, board: &Board) {
+    fn happened(&mut self, record: &Record, body: &Body, step: &Step, board: &Board) {
         let (seed, seq) = (self.seed, record.seq);
         let moment = (record.at, self.circuit.decisions());
         let waits_for_persons = !self.asked.is_empty() && self.calls.is_asking();
@@ -199,7 +208,9 @@ impl Model {
                 let is_present = base + 1 == self.documents.len();
                 assert!(is_present, "SEED={seed}: a view of another version than the present one");
                 self.calls.called(invoked, base, moment, |branch| self.circuit.admits(branch));
-                self.circuit.called(&self.branches[&invoked.invocation], invoked.attempt == 1);
+                let branch = &self.branches[&invoked.invocation];
+                self.ledger.called(invoked, branch, step);
+                self.circuit.called(branch, invoked.attempt == 1);
             }
             Body::Committed(committed) => {
                 let before = self.now().clone();
@@ -233,16 +244,19 @@ impl Model {
             }
             Body::Rejected(rejected) => {
                 self.settled(&rejected.by);
+                self.ledger.answered(&rejected.by);
                 let branch = self.calls.refused(rejected);
                 self.ends.gave_up(rejected.is_final);
                 self.circuit.refused(branch.as_ref(), rejected.stage, rejected.is_final);
             }
             Body::Failed(failed) => {
+                self.ledger.failed(&failed.by, failed.code);
                 let branch = self.calls.failed(&failed.by, failed.code, failed.is_final);
                 self.ends.gave_up(failed.is_final);
                 self.circuit.failed(branch.as_ref(), failed.code, failed.is_final);
             }
             Body::Approval(approval) => {
+                self.ledger.answered(&approval.by);
                 let branch = self.calls.asks(&approval.by, seq);
                 self.asked.insert(seq, approval.by.attempt.as_ref().map(|attempt| attempt.invocation));
                 self.ends.wakes();
@@ -273,6 +287,7 @@ impl Model {
                 if let Some(invocation) = budget.invocation {
                     self.calls.give_up(invocation);
                 }
+                self.ledger.ran_short(budget, &branch);
                 self.ends.ran_short();
                 self.circuit.ran_short(&branch, of_invocations);
             }
@@ -288,6 +303,7 @@ impl Model {
             Body::Epoch(_) => self.calls.taken_over(),
             Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
         }
+        self.ledger.closed(|invocation| self.calls.is_open(invocation));
         self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));
     }
 
@@ -302,6 +318,7 @@ impl Model {
     /// The invocation has done what it was for; its branch, if the proposal was one of an invocation.
     fn answered(&mut self, by: &Author) -> Option<Branch> {
         self.settled(by);
+        self.ledger.answered(by);
         self.calls.answered(by, true)
     }
 }

@@ -9,6 +9,7 @@ use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, R
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Token};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::owner::Append;
 use patchboard_kernel::plan::Own;
@@ -43,6 +44,8 @@ pub(super) struct Simulation {
 /// Whoever answers, and checks what happens.
 struct Workers {
     random: Random,
+    /// What tells how much calls took; its own, so that it changes nothing else of a seed.
+    meter: Random,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
     mood: Mood,
@@ -170,6 +173,15 @@ fn mode(seed: u64) -> Mode {
     }
 }
 
+/// Some rules have budgets of their own. Drawn apart, like the mode.
+fn with_rule_limits(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0x0b1d);
+    for rule in &mut blueprint.rules {
+        rule.limits.tokens = random.percent(12).then(|| 2_000 + random.below(15_000));
+    }
+    blueprint
+}
+
 /// What the board of a seed is made of.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
@@ -180,7 +192,7 @@ fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
-        blueprint: blueprint(&mut random),
+        blueprint: with_rule_limits(blueprint(&mut random), seed),
         mode: mode(seed),
         architect: None,
         request: json!({"goal": "three tasks, done and checked"}),
@@ -201,7 +213,8 @@ impl Simulation {
             _ => Mood::Usual,
         };
         let (checks, disk) = (Checks::new(seed), Disk::new(seed));
-        let mut workers = Workers { random, is_careful, mood, trace, checks, disk, history };
+        let meter = Random::new(seed ^ 0x3e7e);
+        let mut workers = Workers { random, meter, is_careful, mood, trace, checks, disk, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
@@ -345,21 +358,23 @@ impl Others for Workers {
         }
     }
 
-    fn appends(&mut self, append: &Append) -> Fate {
+    fn appends(&mut self, _: &Append) -> Fate {
         let fate = self.disk.append();
         if let Some(Event::Given(_, _, given)) = self.history.borrow_mut().last_mut() {
             *given = fate;
         }
         if self.trace {
             eprintln!("  {fate:?}");
-            for record in &append.records {
-                eprintln!("  {} {}", record.header, record.payload);
-            }
         }
         fate
     }
 
     fn wrote(&mut self, append: &Append) {
+        if self.trace {
+            for record in &append.records {
+                eprintln!("  {} {}", record.header, record.payload);
+            }
+        }
         self.checks.wrote(append);
     }
 
@@ -384,10 +399,10 @@ impl Others for Workers {
         };
         let input = if self.mood == Mood::Crashing && self.random.percent(60) {
             let (code, message) = (FailureCode::Crashed, "it crashed".into());
-            Input::AgentFailed { invocation, attempt, code, message, usage: None }
+            Input::AgentFailed { invocation, attempt, code, message, usage: self.usage() }
         } else if self.errs(8) {
             let code = *self.random.pick(&[FailureCode::Crashed, FailureCode::Unreachable, FailureCode::Refused]);
-            Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: None }
+            Input::AgentFailed { invocation, attempt, code, message: "it did not work".into(), usage: self.usage() }
         } else {
             let liar = self.errs(2);
             let worker = if liar { "nobody".into() } else { worker.clone() };
@@ -395,7 +410,8 @@ impl Others for Workers {
                 None | Some(Interface::Patch) => self.reply(worker.as_str(), board),
                 Some(interface) => self.reply_without_patch(interface, &call.prompt.user),
             };
-            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage: None })
+            let usage = self.usage();
+            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage })
         };
         let again = self.random.percent(10).then(|| self.random.below(15_000));
         self.sent(after_ms, input, again)
@@ -427,6 +443,12 @@ impl Workers {
     fn errs(&mut self, percent: u64) -> bool {
         let errs = self.random.percent(percent);
         errs && (!self.is_careful || self.random.percent(10))
+    }
+
+    /// What a provider says that a call took, where it says anything.
+    fn usage(&mut self) -> Option<Usage> {
+        let (prompt, completion) = (self.meter.below(2_500), self.meter.below(1_500));
+        self.meter.percent(30).then_some(Usage { prompt, completion, ..Usage::default() })
     }
 
     /// Something that arrives, and perhaps arrives again.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::Blueprint;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
+use crate::planted::{self, Bug};
 use crate::record::{Architect, Resource};
 
 /// The largest integer that canonical JSON (RFC 8785) keeps exact, as all below it.
@@ -163,7 +164,8 @@ impl Ledger {
         ];
         for (resource, limit, account) in budgets {
             let Some(limit) = limit else { continue };
-            let left = limit.saturating_sub(account.committed());
+            let taken = if planted::is(Bug::Overdraft) { account.spent } else { account.committed() };
+            let left = limit.saturating_sub(taken);
             if needed > left {
                 let may_be_freed = needed <= limit.saturating_sub(account.spent);
                 return Err(Shortfall { resource, needed, left, may_be_freed });
@@ -192,6 +194,7 @@ impl Ledger {
                     account.completion = account.completion.saturating_add(usage.completion);
                     account.cached = account.cached.saturating_add(usage.cached);
                 }
+                None if planted::is(Bug::FreeOfCharge) => {}
                 None => account.spent = account.spent.saturating_add(reserved),
             }
         });

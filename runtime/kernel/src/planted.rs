@@ -48,11 +48,15 @@ pub enum Bug {
     OneRecordLess,
     /// Who takes a board over does not see that the last of several calls is lost.
     LossOverlooked,
+    /// A budget does not count what calls under way may take.
+    Overdraft,
+    /// A call that is never answered costs nothing.
+    FreeOfCharge,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::LostInvocation,
         Self::LoneInvocation,
         Self::OneCallMore,
@@ -74,6 +78,8 @@ impl Bug {
         Self::RefusalOverheard,
         Self::OneRecordLess,
         Self::LossOverlooked,
+        Self::Overdraft,
+        Self::FreeOfCharge,
     ];
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Calls {
 struct Limits {
     attempts: u64,
     conflicts: u64,
-    is_llm: bool,
     /// What its program knows is lost with the process.
     is_lost_at_once: bool,
 }
@@ -69,7 +68,6 @@ impl Calls {
             let limits = Limits {
                 attempts: number(&worker["limits"]["attempts"]),
                 conflicts: number(&worker["limits"]["conflicts"]),
-                is_llm: worker["agent"] == "llm",
                 is_lost_at_once: worker["agent"] == "command" && worker["restart"] == "fail",
             };
             (name.clone(), limits)
@@ -296,7 +294,14 @@ impl Calls {
     }
 
     /// Nobody is called beyond the places there are, and while there is one nobody waits who may be called.
-    pub(super) fn at_the_end_of_a_step(&mut self, is_at_work: bool, now: Moment, admits: impl Fn(&Branch) -> bool) {
+    /// `may_wait`: for what calls under way leave of a budget.
+    pub(super) fn at_the_end_of_a_step(
+        &mut self,
+        is_at_work: bool,
+        now: Moment,
+        admits: impl Fn(&Branch) -> bool,
+        may_wait: impl Fn(&Branch) -> bool,
+    ) {
         let seed = self.seed;
         for (invocation, attempt) in std::mem::take(&mut self.orphans) {
             let is_awaited = self.awaited(invocation, attempt).is_some();
@@ -313,13 +318,7 @@ impl Calls {
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
             return;
         };
-        // What others have reserved may be enough for it once they have answered.
-        let is_llm = |branch: &Branch| self.limits[&branch.1].is_llm;
-        let is_reserved = self.open.values().any(|open| open.is_calling && is_llm(&open.branch));
-        assert!(
-            is_reserved && is_llm(branch),
-            "SEED={seed}: {invocation} may be called, there is a place, and it waits"
-        );
+        assert!(may_wait(branch), "SEED={seed}: {invocation} may be called, there is a place, and it waits");
     }
 }
 

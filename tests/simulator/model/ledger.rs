@@ -1,0 +1,240 @@
+//! What calls cost: set aside before they are made, settled when they are over, and never beyond what there is.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::board::{Board, Effect, From, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::ledger;
+use patchboard_kernel::record::{Author, Budget, Invoked, Resource};
+use serde_json::Value;
+
+use super::Branch;
+
+/// No prompt of a simulated board is longer, with the longest reply to it; in tokens.
+const CALL_MAX: u64 = 4_500;
+
+pub(super) struct Ledger {
+    seed: u64,
+    is_usual: bool,
+    /// Of workers that are language models: the tokens of the longest reply.
+    reply_tokens: BTreeMap<String, u64>,
+    limits: BTreeMap<Whose, u64>,
+    accounts: BTreeMap<Whose, Account>,
+    calls: BTreeMap<InvocationId, Call>,
+    /// What the input of the present step says that the call took which it answers.
+    told: Option<(InvocationId, u64)>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Whose {
+    Branch(Branch),
+    Worker(String),
+    Board,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Account {
+    calls: u64,
+    spent: u64,
+    reserved: u64,
+}
+
+/// A call under way.
+struct Call {
+    branch: Branch,
+    attempt: u32,
+    /// Tokens of the prompt.
+    prompt: u64,
+    reserved: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(seed: u64, is_usual: bool, blueprint: &Value) -> Self {
+        let (mut reply_tokens, mut limits) = (BTreeMap::new(), BTreeMap::new());
+        for (name, worker) in blueprint["workers"].as_object().into_iter().flatten() {
+            let tokens = |of: &str| worker["limits"][of].as_u64();
+            if worker["agent"] == "llm" {
+                reply_tokens.insert(name.clone(), tokens("reply_tokens").expect("it is spelled out"));
+            }
+            limits.extend(tokens("tokens").map(|limit| (Whose::Worker(name.clone()), limit)));
+        }
+        for rule in blueprint["rules"].as_array().into_iter().flatten() {
+            let text = |of: &str| rule[of].as_str().unwrap_or_default().to_owned();
+            let branch = Whose::Branch((Some(text("name")), text("run")));
+            limits.extend(rule["limits"]["tokens"].as_u64().map(|limit| (branch, limit)));
+        }
+        limits.extend(blueprint["limits"]["tokens"].as_u64().map(|limit| (Whose::Board, limit)));
+        let (accounts, calls) = (BTreeMap::new(), BTreeMap::new());
+        Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None }
+    }
+
+    /// Something reaches the board, before anything comes of it.
+    pub(super) fn hears(&mut self, input: Option<&Input>) {
+        let answer = match input {
+            Some(Input::Propose(Proposal { from: From::Attempt { invocation, .. }, usage, reply, .. })) => {
+                Some((*invocation, *usage, Some(reply)))
+            }
+            Some(Input::AgentFailed { invocation, usage, .. }) => Some((*invocation, *usage, None)),
+            _ => None,
+        };
+        self.told = answer.and_then(|(invocation, usage, reply)| {
+            let counted = usage.map(|usage| usage.prompt + usage.completion);
+            Some((invocation, counted.or_else(|| self.estimate(invocation, reply?))?))
+        });
+    }
+
+    /// What is said of this one.
+    fn told_of(&self, invocation: InvocationId) -> Option<u64> {
+        self.told.filter(|(told, _)| *told == invocation).map(|(_, tokens)| tokens)
+    }
+
+    /// Where nobody counted: the prompt, and the reply at four characters a token.
+    fn estimate(&self, invocation: InvocationId, reply: &ReplyBody) -> Option<u64> {
+        let call = self.calls.get(&invocation)?;
+        self.reply_tokens.get(&call.branch.1)?;
+        let text = match reply {
+            ReplyBody::Text(text) => text.clone(),
+            ReplyBody::Json(value) => value.to_string(),
+        };
+        Some(call.prompt + (text.chars().count() as u64).div_ceil(4))
+    }
+
+    /// A call is made: enough is left for it, and set aside.
+    pub(super) fn called(&mut self, invoked: &Invoked, branch: &Branch, step: &Step) {
+        let seed = self.seed;
+        let prompt = step.effects.iter().find_map(|effect| match effect {
+            Effect::Call { invocation, attempt, prompt, .. } => {
+                ((*invocation, *attempt) == (invoked.invocation, invoked.attempt)).then_some(prompt)
+            }
+            _ => None,
+        });
+        let prompt = prompt.unwrap_or_else(|| panic!("SEED={seed}: a call that is recorded, and not made"));
+        let prompt = (prompt.system.chars().count() as u64 + prompt.user.chars().count() as u64).div_ceil(4);
+        let needed = self.reply_tokens.get(&branch.1).map_or(0, |reply| prompt + reply);
+        let is_due = if self.is_usual { invoked.reserved == needed } else { invoked.reserved >= needed };
+        assert!(is_due, "SEED={seed}: {} tokens are reserved for a call that needs {needed}", invoked.reserved);
+        let needed = invoked.reserved;
+        assert!(needed <= self.call_max(), "SEED={seed}: a call of {needed} tokens");
+        for whose in of(branch) {
+            let left = self.left(&whose);
+            assert!(left.is_none_or(|left| needed <= left), "SEED={seed}: a call beyond its budget, of {whose:?}");
+            let account = self.accounts.entry(whose).or_default();
+            account.calls += 1;
+            account.reserved += needed;
+        }
+        let call = Call { branch: branch.clone(), attempt: invoked.attempt, prompt, reserved: needed };
+        let before = self.calls.insert(invoked.invocation, call);
+        assert!(before.is_none(), "SEED={seed}: a call is made while another one is under way");
+    }
+
+    /// More is never needed. Whoever shows or writes whole documents may need any number.
+    const fn call_max(&self) -> u64 {
+        if self.is_usual { CALL_MAX } else { u64::MAX }
+    }
+
+    /// What is left of a budget, if there is one, beside what calls under way may take.
+    fn left(&self, whose: &Whose) -> Option<u64> {
+        let account = self.accounts.get(whose).copied().unwrap_or_default();
+        self.limits.get(whose).map(|limit| limit.saturating_sub(account.spent + account.reserved))
+    }
+
+    /// The call of an attempt is over, unless it was before: a person has answered.
+    pub(super) fn answered(&mut self, by: &Author) {
+        let Some(attempt) = &by.attempt else { return };
+        let cost = self.told_of(attempt.invocation);
+        if self.calls.get(&attempt.invocation).is_some_and(|call| call.attempt == attempt.number) {
+            assert_eq!(by.approval, None, "SEED={}: a person answers for a call under way", self.seed);
+            self.settle(attempt.invocation, cost);
+        }
+    }
+
+    /// A call has failed: what reached nobody, or was turned away, cost nothing; of anything else that is not known.
+    pub(super) fn failed(&mut self, by: &Author, code: FailureCode) {
+        let Some(attempt) = &by.attempt else { return };
+        let is_free = match code {
+            FailureCode::Unreachable
+            | FailureCode::NotConfigured
+            | FailureCode::CassetteMiss
+            | FailureCode::Refused
+            | FailureCode::RateLimited => true,
+            FailureCode::Timeout
+            | FailureCode::Truncated
+            | FailureCode::Empty
+            | FailureCode::Protocol
+            | FailureCode::Crashed
+            | FailureCode::Lost => false,
+        };
+        let cost = self.told_of(attempt.invocation).or(is_free.then_some(0));
+        self.settle(attempt.invocation, cost);
+    }
+
+    /// Nobody waits for these calls any more: what they cost will not be known.
+    pub(super) fn closed(&mut self, is_open: impl Fn(InvocationId) -> bool) {
+        let closed: Vec<_> = self.calls.keys().copied().filter(|invocation| !is_open(*invocation)).collect();
+        closed.into_iter().for_each(|invocation| self.settle(invocation, None));
+    }
+
+    /// Where it is not known what a call cost, that is what was set aside.
+    fn settle(&mut self, invocation: InvocationId, cost: Option<u64>) {
+        let Some(call) = self.calls.remove(&invocation) else { return };
+        for whose in of(&call.branch) {
+            let account = self.accounts.entry(whose).or_default();
+            account.reserved -= call.reserved;
+            account.spent += cost.unwrap_or(call.reserved);
+        }
+    }
+
+    /// A budget is said not to suffice, and would not if all calls under way cost nothing.
+    pub(super) fn ran_short(&self, budget: &Budget, branch: &Branch) {
+        let seed = self.seed;
+        let whose = match budget.resource {
+            Resource::BranchTokens => Whose::Branch(branch.clone()),
+            Resource::WorkerTokens => Whose::Worker(branch.1.clone()),
+            Resource::BoardTokens => Whose::Board,
+            Resource::Invocations => return,
+        };
+        let account = self.accounts.get(&whose).copied().unwrap_or_default();
+        let left = self.left(&whose);
+        assert_eq!(left, Some(budget.left), "SEED={seed}: so much is left of the tokens of {whose:?}");
+        assert!(budget.needed <= self.call_max(), "SEED={seed}: a call of {} tokens", budget.needed);
+        let may_be_left = self.limits[&whose].saturating_sub(account.spent);
+        assert!(budget.needed > may_be_left, "SEED={seed}: a budget is short that may yet suffice, of {whose:?}");
+    }
+
+    /// Whether a call of the branch may have to wait for what those under way leave.
+    pub(super) fn may_wait(&self, branch: &Branch) -> bool {
+        let is_held_up = |whose: Whose| {
+            let is_reserved = self.accounts.get(&whose).is_some_and(|account| account.reserved > 0);
+            is_reserved && self.left(&whose).is_some_and(|left| left < self.call_max())
+        };
+        self.reply_tokens.contains_key(&branch.1) && of(branch).into_iter().any(is_held_up)
+    }
+
+    /// The board's accounts are these.
+    pub(super) fn compare(&self, board: &Board) {
+        let seed = self.seed;
+        let account = |account: &ledger::Account| Account {
+            calls: account.calls,
+            spent: account.spent,
+            reserved: account.reserved,
+        };
+        let ledger = board.ledger();
+        let workers = ledger.workers().iter();
+        let branches = ledger.branches().iter();
+        let named = |branch: &patchboard_kernel::breaker::Branch| {
+            Whose::Branch((branch.rule.as_ref().map(ToString::to_string), branch.worker.to_string()))
+        };
+        let mut found: BTreeMap<_, _> = branches.map(|(branch, of)| (named(branch), account(of))).collect();
+        found.extend(workers.map(|(worker, of)| (Whose::Worker(worker.to_string()), account(of))));
+        if !self.accounts.is_empty() {
+            found.insert(Whose::Board, account(ledger.board()));
+        }
+        assert_eq!(found, self.accounts, "SEED={seed}: other accounts");
+    }
+}
+
+/// Whose accounts a call of a branch is charged to.
+fn of(branch: &Branch) -> [Whose; 3] {
+    [Whose::Branch(branch.clone()), Whose::Worker(branch.1.clone()), Whose::Board]
+}
