@@ -109,6 +109,9 @@ impl Model {
             self.calls.ended();
             self.asked.clear();
         }
+        if let (Some(last), true) = (step.records.last(), self.is_usual) {
+            self.calls.compare_kept(None, (last.at, self.circuit.decisions()));
+        }
         self.ledger.closed(|invocation| self.calls.is_open(invocation));
         self.ledger.compare(board);
         if let (Some(last), true) = (step.records.last(), is_step) {
@@ -190,6 +193,10 @@ impl Model {
         let moment = (record.at, self.circuit.decisions());
         let waits_for_persons = !self.asked.is_empty() && self.calls.is_asking();
         self.ends.passes(record.at, body, waits_for_persons);
+        if self.is_usual {
+            let kept = if let Body::Reserved(reserved) = body { Some(reserved) } else { None };
+            self.calls.compare_kept(kept, moment);
+        }
         match body {
             Body::Scheduled(scheduled) => {
                 let branch = (scheduled.rule.as_ref().map(ToString::to_string), scheduled.worker.to_string());

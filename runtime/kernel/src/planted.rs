@@ -52,11 +52,15 @@ pub enum Bug {
     Overdraft,
     /// A call that is never answered costs nothing.
     FreeOfCharge,
+    /// What is kept for the next try does not include what that will write.
+    NarrowReservation,
+    /// What is kept for the next try is kept for somebody else as well.
+    SharedReservation,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::LostInvocation,
         Self::LoneInvocation,
         Self::OneCallMore,
@@ -80,6 +84,8 @@ impl Bug {
         Self::LossOverlooked,
         Self::Overdraft,
         Self::FreeOfCharge,
+        Self::NarrowReservation,
+        Self::SharedReservation,
     ];
 }
 

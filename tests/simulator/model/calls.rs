@@ -1,6 +1,6 @@
 //! Who is called, when, and how often: one queue, a number of places, and limits for each invocation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
@@ -8,7 +8,7 @@ use patchboard_kernel::record::{Author, Invoked, Rejected, Reserved};
 use patchboard_kernel::rejection::Stage;
 use serde_json::Value;
 
-use super::Branch;
+use super::{Branch, proposals};
 
 /// Decisions and milliseconds that places are kept.
 const KEPT: (u64, i64) = (8, 30_000);
@@ -24,6 +24,8 @@ pub(super) struct Calls {
     queue: VecDeque<(InvocationId, Branch)>,
     open: BTreeMap<InvocationId, Open>,
     kept: BTreeMap<InvocationId, Kept>,
+    /// What an invocation that was just refused has to be kept, if nobody else has it.
+    due: Option<(InvocationId, BTreeSet<String>)>,
     /// Attempts of a former owner, which are to be told lost.
     orphans: Vec<(InvocationId, u32)>,
 }
@@ -79,6 +81,7 @@ impl Calls {
             queue: VecDeque::new(),
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
+            due: None,
             orphans: Vec::new(),
         }
     }
@@ -194,6 +197,12 @@ impl Calls {
             open.met_kept = reserved.map(|one| one.pointer.clone()).collect();
             is_last
         });
+        let others = rejected.rejection.violations.iter().filter(|one| one.code.as_str() != "reserved");
+        let changed: BTreeSet<String> = others.map(|one| one.pointer.clone()).collect();
+        if let Some(invocation) = invocation.filter(|_| is_conflict && !is_last && !changed.is_empty()) {
+            let written = proposals::targets(&rejected.reply);
+            self.due = Some((invocation, changed.into_iter().chain(written).collect()));
+        }
         assert_eq!(rejected.is_final, is_last, "SEED={seed}: whether {invocation:?} has another attempt");
         self.answered(&rejected.by, is_last)
     }
@@ -258,6 +267,19 @@ impl Calls {
         self.queue.clear();
         self.open.clear();
         self.kept.clear();
+    }
+
+    /// After a refusal for what others were faster at, these places are kept and no others: what had changed and what was
+    /// to be written, unless somebody else has it.
+    pub(super) fn compare_kept(&mut self, found: Option<&Reserved>, now: Moment) {
+        let Some((invocation, mut places)) = self.due.take() else {
+            assert!(found.is_none(), "SEED={}: places are kept for who was not refused for them", self.seed);
+            return;
+        };
+        places.retain(|place| !self.kept_from(Some(invocation), now).any(|kept| overlap(kept, place)));
+        let found = found.filter(|found| found.invocation == invocation);
+        let found: BTreeSet<String> = found.into_iter().flat_map(|found| found.places.iter().cloned()).collect();
+        assert_eq!(found, places, "SEED={}: other places are kept for {invocation}", self.seed);
     }
 
     /// Places are kept for an invocation.

@@ -74,6 +74,12 @@ pub(super) fn places(patch: &Value, before: &Value) -> BTreeSet<String> {
     places
 }
 
+/// The places that a reply would have written.
+pub(super) fn targets(reply: &str) -> Vec<String> {
+    let value: Value = serde_json::from_str(reply).unwrap_or_default();
+    written(value.get("patch").unwrap_or(&value))
+}
+
 pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<Basis<'_>>, asks: bool) -> Expected {
     let refusal = |stages: &[Stage]| Expected::Refusal(stages.to_vec());
     let text = reply.text();

@@ -133,7 +133,8 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target]) -> Conflict {
         report.check_reads(basis);
     }
     if !conflict.contested.is_empty() {
-        let written = targets.iter().filter(|target| target.action != Action::Copies);
+        let keeps = !planted::is(Bug::NarrowReservation);
+        let written = targets.iter().filter(|target| keeps && target.action != Action::Copies);
         conflict.contested.extend(written.map(|target| target.place.clone()));
         conflict.contested.sort_unstable();
         conflict.contested.dedup();
