@@ -192,7 +192,7 @@ fn value_of(schema: &Schema) -> Value {
 /// The whole form.
 fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     let limits = &shown.seat().worker.patch;
-    let mut branches = branches.iter().map(|branch| operation(branch, how)).collect::<Vec<_>>();
+    let mut branches = operations(branches, how);
     let patch = match branches.len() {
         // Without `items` some decoders take no notice of `maxItems`.
         0 => json!({"type": "array", "items": {"type": "object"}, "maxItems": 0}),
@@ -218,19 +218,40 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn operation(branch: &Branch, how: Try) -> Value {
-    let mut properties = Map::new();
-    properties.insert("op".into(), json!({"type": "string", "enum": [branch.op]}));
-    properties.insert("path".into(), listed(&branch.path, how.places));
+/// Each kind of operation once: grants that overlap speak of the same. Where it has to be short, operations that differ
+/// in nothing but their name share what is said of them.
+fn operations(branches: &[Branch], how: Try) -> Vec<Value> {
+    let shares = how.places < PLACES_MAX;
+    let mut kept: Vec<(Vec<&str>, Map<String, Value>)> = Vec::new();
+    for branch in branches {
+        let members = beside_op(branch, how);
+        let is_same = |ops: &[&str]| shares || ops.contains(&branch.op);
+        match kept.iter_mut().find(|(ops, known)| *known == members && is_same(ops)) {
+            Some((ops, _)) if ops.contains(&branch.op) => {}
+            Some((ops, _)) => ops.push(branch.op),
+            None => kept.push((vec![branch.op], members)),
+        }
+    }
+    let operation = |(ops, mut properties): (Vec<&str>, Map<String, Value>)| {
+        properties.insert("op".into(), json!({"type": "string", "enum": ops}));
+        let required: Vec<&String> = properties.keys().collect();
+        json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+    };
+    kept.into_iter().map(operation).collect()
+}
+
+/// What an operation has beside its name.
+fn beside_op(branch: &Branch, how: Try) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("path".into(), listed(&branch.path, how.places));
     if let Some(from) = &branch.from {
-        properties.insert("from".into(), listed(from, how.places));
+        members.insert("from".into(), listed(from, how.places));
     }
     if let Some(value) = &branch.value {
         let value = value::finish(value, how.value).expect("a branch with a value that nothing satisfies is not kept");
-        properties.insert("value".into(), value);
+        members.insert("value".into(), value);
     }
-    let required: Vec<&String> = properties.keys().collect();
-    json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+    members
 }
 
 /// The schema of a place among these.

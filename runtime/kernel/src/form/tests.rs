@@ -346,17 +346,32 @@ fn a_form_that_would_be_too_long_says_less_and_never_too_little() {
     let mut large = state();
     let long = "a-name-that-takes-many-characters-of-a-form-".repeat(2);
     large["names"] = (0..60).map(|n| (format!("{long}{n}"), json!(1))).collect::<Map<_, _>>().into();
-    let writes = |count: usize| vec![json!({"path": "/names/*", "ops": ["add", "replace"]}); count];
+    let grant =
+        |path: &str, least: usize| json!({"path": path, "ops": ["add", "replace"], "value": {"minimum": least}});
     for count in [1, 4, 8] {
-        let worker = json!({"agent": "llm", "reads": [""], "writes": writes(count)});
+        let writes: Vec<Value> = (0..count).map(|least| grant("/names/*", least)).collect();
+        let worker = json!({"agent": "llm", "reads": [""], "writes": writes});
         let form = Scene::new(&schema(), &large, &worker, 20000).form();
         assert!(form.schema.to_string().len() <= CHARS_MAX);
-        let listed = branches(&form.schema).iter().filter(|branch| branch[1].is_array()).count();
+        let offered = branches(&form.schema);
+        let listed = offered.iter().filter(|branch| branch[1].is_array()).count();
         assert_eq!(form.is_whole, listed > 0, "{count} grants");
-        assert_eq!(branches(&form.schema).len(), 2 * count);
+        // What has become the same is said once, for both.
+        assert_eq!(offered.len(), if form.is_whole { 2 * count } else { count }, "{count} grants");
     }
-    let worker = json!({"agent": "llm", "reads": [""], "writes": writes(60)});
+    let writes: Vec<Value> = (0..60).map(|n| grant(&format!("/names/{long}{n}"), 0)).collect();
+    let worker = json!({"agent": "llm", "reads": [""], "writes": writes});
     assert_eq!(Form::of(&Scene::new(&schema(), &large, &worker, 200_000).shown), None);
+}
+
+#[test]
+fn grants_that_overlap_are_said_once() {
+    let grant = json!({"path": "/claims/*/status", "ops": ["replace"]});
+    let form = |writes: Value| {
+        let worker = json!({"agent": "llm", "reads": [""], "writes": writes});
+        Scene::new(&schema(), &state(), &worker, 20_000).form()
+    };
+    assert_eq!(form(json!([grant, grant])), form(json!([grant])));
 }
 
 #[test]
