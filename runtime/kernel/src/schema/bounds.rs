@@ -2,7 +2,8 @@
 //!
 //! Validation recurses along a walk through the subschemas: some steps go one level down in the instance, others
 //! (`allOf`, `$ref`, …) stay where they are. The longest walk is measured here, once; the numbers leave a thread with
-//! a stack of two megabytes half of it in an unoptimised build.
+//! a stack of two megabytes half of it in an unoptimised build. How many walks there are into one document, `meter`
+//! counts while it is validated.
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::SchemaError;
 use super::map::{Id, SchemaMap};
+use super::meter::Weight;
 use super::regexes::{Regexes, STATES_MAX};
 
 /// The deepest nesting of instances that walks are measured for; the default limit of a board's state (SPEC section 12).
@@ -40,8 +42,8 @@ pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaEr
     Err(SchemaError::new("", format!("a schema is nested at most {max} deep; put the inner parts under $defs")))
 }
 
-/// Refuses a schema whose walks are too long or whose branches are too many.
-pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<(), SchemaError> {
+/// Refuses a schema whose walks are too long or whose branches are too many; of others, what they ask of one value.
+pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, SchemaError> {
     let refuse = |id: Id, message: String| Err(SchemaError::new(map.node(id).pointer.clone(), message));
     let groups = groups_in_place(map);
     let mut group_of = vec![0; map.len()];
@@ -107,7 +109,10 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<(), Sche
                 walk[at]
             ),
         ),
-        _ => Ok(()),
+        _ => {
+            let most = |numbers: Vec<usize>| numbers.into_iter().max().unwrap_or(0);
+            Ok(Weight { applied: most(applied), states: most(states) })
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::locate::names;
 use super::map::Id;
+use super::meter::Outcome;
 use super::{Schema, SchemaMap};
+use crate::json;
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
@@ -22,6 +24,10 @@ const SHOWN_MAX: usize = 200;
 const EXPECTED_MAX: usize = 600;
 /// The most names or alternatives that a message lists.
 const LISTED_MAX: usize = 12;
+/// Why a validation would not end in time, and what to do.
+const REPEATED: &str = "the schema judges what is nested again and again, as several of its alternatives, or of its \
+                        `allOf`, `items` and `contains`, lead to the same members or elements; nest it less, or change \
+                        one level at a time";
 /// How alike two names must be (Jaro–Winkler, 0 to 1) for one to be suggested for the other.
 const ALIKE: f64 = 0.8;
 
@@ -64,15 +70,21 @@ pub(super) struct Findings<'s> {
     found: Vec<Violation>,
     /// The `required` of the last violation, if it is one.
     missing_of: Option<String>,
+    /// Whether it was said that something was not found.
+    is_unexplained: bool,
 }
 
 impl<'s> Findings<'s> {
     pub(super) const fn new(schema: &'s Schema, max: usize) -> Self {
-        Self { schema, max, found: Vec::new(), missing_of: None }
+        Self { schema, max, found: Vec::new(), missing_of: None, is_unexplained: false }
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.found.len() >= self.max
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 
     pub(super) fn done(self) -> Vec<Violation> {
@@ -116,12 +128,45 @@ impl<'s> Findings<'s> {
             self.found.push(violation.by_rule("additionalProperties"));
         }
     }
+
+    /// Notes that nobody can say in time whether the document is valid.
+    pub(super) fn endless(&mut self) {
+        self.note("", format!("validating this would take too long: {REPEATED}"));
+    }
+
+    /// Notes that what is at a place is not valid, and nobody can say in time why.
+    pub(super) fn unexplained(&mut self, place: &str) {
+        if std::mem::replace(&mut self.is_unexplained, true) {
+            return;
+        }
+        self.note(place, format!("something in here is not valid, and finding it would take too long: {REPEATED}"));
+    }
+
+    fn note(&mut self, place: &str, message: String) {
+        if !self.is_full() {
+            self.missing_of = None;
+            self.found.push(Violation::new(Code::SchemaViolation, place, message));
+        }
+    }
 }
 
 /// The first `max` violations of an instance.
 pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<Violation> {
+    let bytes = json::size(instance);
     let mut findings = Findings::new(schema, max);
-    findings.add(schema.validator.iter_errors(instance), Applied::WHOLE, shorten);
+    match schema.outcome(instance, bytes) {
+        Outcome::Valid => {}
+        Outcome::Unknown => findings.endless(),
+        Outcome::Invalid => {
+            let meter = schema.weight.findings(bytes);
+            let errors = schema.validator.iter_errors(meter.of(instance));
+            if meter.is_spent() {
+                findings.unexplained("");
+            } else {
+                findings.add(errors, Applied::WHOLE, shorten);
+            }
+        }
+    }
     findings.done()
 }
 

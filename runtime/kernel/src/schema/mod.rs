@@ -6,7 +6,8 @@
 //! `jsonschema`'s.
 //!
 //! `map` knows where subschemas are and where references lead; `regexes` measures the regular expressions in them, and
-//! `bounds` the map; `locate` asks it what may be where; `fragment` shows a piece of it; `explain` turns a failed validation into violations.
+//! `bounds` the map; `meter` ends a validation that would not end in time; `locate` asks the map what may be where;
+//! `fragment` shows a piece of it; `explain` turns a failed validation into violations.
 
 mod bounds;
 mod equality;
@@ -15,17 +16,21 @@ mod fragment;
 mod incremental;
 mod locate;
 mod map;
+mod meter;
 mod node;
 mod regexes;
 mod state;
 
 use jsonptr::Pointer;
+use jsonschema::json::SerdeJson;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::json;
 use crate::pattern::Pattern;
 use crate::rejection::Violation;
 use map::SchemaMap;
+use meter::{Metered, Outcome, Weight};
 use regexes::Regexes;
 
 pub(crate) use explain::nearest;
@@ -60,9 +65,10 @@ impl SchemaError {
 /// A compiled schema.
 pub struct Schema {
     document: Value,
-    validator: Validator,
+    validator: Validator<Metered<SerdeJson>>,
     map: SchemaMap,
     regexes: Regexes,
+    weight: Weight,
 }
 
 /// What a schema says of a place.
@@ -102,19 +108,19 @@ impl Schema {
         }
         // Before anything compiles them.
         let regexes = Regexes::measure(schema, &map)?;
-        bounds::check_walks(&map, &regexes)?;
+        let weight = bounds::check_walks(&map, &regexes)?;
         let map = map.with_matchers();
         if assert_formats {
             check_formats(schema, &map)?;
         }
-        let validator = jsonschema::options()
+        let validator = jsonschema::options_for::<Metered<SerdeJson>>()
             .with_draft(draft)
             .offline()
             .with_pattern_options(PatternOptions::regex())
             .should_validate_formats(assert_formats)
             .build(schema)
             .map_err(|error| build_error(&error, schema, &map))?;
-        Ok(Self { document: schema.clone(), validator, map, regexes })
+        Ok(Self { document: schema.clone(), validator, map, regexes, weight })
     }
 
     /// The schema as it was written.
@@ -127,18 +133,26 @@ impl Schema {
         self.regexes.bytes()
     }
 
-    /// Whether the instance is valid.
+    /// Whether the instance is valid. One whose validation would not end in time is not.
     ///
     /// The schema was measured for instances nested at most 64 deep (SPEC section 12); the documents of boards, patches
     /// and requests are held to that before they get here.
     pub fn is_valid(&self, instance: &Value) -> bool {
-        self.validator.is_valid(instance)
+        self.outcome(instance, json::size(instance)) == Outcome::Valid
+    }
+
+    /// Validates an instance of so many bytes.
+    fn outcome(&self, instance: &Value, bytes: u64) -> Outcome {
+        let meter = self.weight.verdict(bytes);
+        let is_valid = self.validator.is_valid(meter.of(instance));
+        Outcome::of(is_valid, &meter)
     }
 
     /// The first `max` violations, each `schema_violation` with instance pointer, keyword (as `rule`), expected, found.
     ///
     /// All names that one object lacks are one violation. Messages hold names of members, but no values; those are in
-    /// `found` only, and long ones are described instead of shown.
+    /// `found` only, and long ones are described instead of shown. If validation would not end in time, that is the
+    /// violation; if only the search for what is wrong would not, one says so.
     pub fn violations(&self, instance: &Value, max: usize) -> Vec<Violation> {
         explain::violations(self, instance, max)
     }

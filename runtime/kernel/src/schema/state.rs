@@ -5,6 +5,7 @@ use std::ops::Deref;
 use serde_json::Value;
 
 use super::incremental::{Cost, Incremental, Settings};
+use super::meter::Outcome;
 use super::{Schema, SchemaError, draft};
 use crate::rejection::Violation;
 use crate::tree::{At, Node};
@@ -31,13 +32,14 @@ impl StateSchema {
     pub fn compile(document: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         let schema = Schema::compile(document, assert_formats)?;
         let settings = Settings { draft: draft(document)?, assert_formats };
-        let incremental = Incremental::compile(&schema.document, settings, &schema.map, &schema.regexes)?;
+        let incremental =
+            Incremental::compile(&schema.document, settings, &schema.map, &schema.regexes, schema.weight)?;
         Ok(Self { schema, incremental })
     }
 
     /// Whether a tree is valid, all of it.
     pub fn is_valid_tree(&self, root: &Node) -> bool {
-        self.incremental.is_valid(root)
+        self.incremental.outcome(root) == Outcome::Valid
     }
 
     /// The first `max` violations of a tree, as [`Schema::violations`] of its value says them.
@@ -50,7 +52,7 @@ impl StateSchema {
     /// Costs what was touched since, and what the schema makes of it ([`Self::costs`]). A root that was replaced as a
     /// whole has no stamp to show it: that needs [`Self::is_valid_tree`].
     pub fn is_valid_since(&self, root: &Node, version: At) -> bool {
-        self.incremental.is_valid_since(root, version)
+        self.incremental.outcome_since(root, version) == Outcome::Valid
     }
 
     /// The first `max` violations of such a tree: the ones of [`Self::tree_violations`], maybe in another order.

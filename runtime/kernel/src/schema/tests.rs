@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod effort;
 mod incremental;
 mod places;
 mod regexes;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::SchemaError;
 use super::super::map::SchemaMap;
+use super::super::meter::Metered;
 use super::super::node::Tree;
 use super::super::regexes::Regexes;
 use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
@@ -34,8 +35,8 @@ pub(in crate::schema) struct Settings {
 }
 
 impl Settings {
-    fn options<'i>(self) -> ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Tree> {
-        jsonschema::options_for::<Tree>()
+    fn options<'i>(self) -> ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, Metered<Tree>> {
+        jsonschema::options_for::<Metered<Tree>>()
             .with_draft(self.draft)
             .offline()
             .with_pattern_options(PatternOptions::regex())
@@ -124,7 +125,7 @@ fn name(number: PlaceId, what: &str) -> String {
 }
 
 struct Compiler<'r> {
-    options: ValidationOptions<'r, std::sync::Arc<dyn jsonschema::Retrieve>, Tree>,
+    options: ValidationOptions<'r, std::sync::Arc<dyn jsonschema::Retrieve>, Metered<Tree>>,
     apart: &'r Value,
 }
 

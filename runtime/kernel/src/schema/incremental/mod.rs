@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::explain::Findings;
 use super::map::SchemaMap;
+use super::meter::{Outcome, Weight};
 use super::regexes::Regexes;
 use super::{Schema, SchemaError};
 use crate::rejection::Violation;
@@ -31,6 +32,7 @@ pub use cost::{Cost, FEW};
 pub(super) struct Incremental {
     /// The first is the root's.
     places: Vec<Place>,
+    weight: Weight,
 }
 
 impl Incremental {
@@ -40,40 +42,71 @@ impl Incremental {
         settings: Settings,
         map: &SchemaMap,
         regexes: &Regexes,
+        weight: Weight,
     ) -> Result<Self, SchemaError> {
-        Ok(Self { places: compile::compile(document, settings, map, regexes)? })
+        Ok(Self { places: compile::compile(document, settings, map, regexes)?, weight })
     }
 
-    pub(super) fn is_valid(&self, root: &Node) -> bool {
-        self.places[0].whole.as_ref().is_none_or(|check| check.validator.is_valid(root))
+    /// Validates a tree, all of it.
+    pub(super) fn outcome(&self, root: &Node) -> Outcome {
+        let meter = self.weight.verdict(root.bytes());
+        let is_valid = self.whole(&mut Verdict(&meter), root);
+        Outcome::of(is_valid, &meter)
     }
 
-    pub(super) fn is_valid_since(&self, root: &Node, version: At) -> bool {
-        self.walk(&mut Verdict, root, version)
+    /// Validates what changed in a tree since a version at which it was valid.
+    pub(super) fn outcome_since(&self, root: &Node, version: At) -> Outcome {
+        let meter = self.weight.change();
+        let is_valid = self.walk(&mut Verdict(&meter), root, version);
+        match Outcome::of(is_valid, &meter) {
+            // A walk goes every way to what changed, a validator of the whole remembers where it has been.
+            Outcome::Unknown => self.outcome(root),
+            known => known,
+        }
     }
 
     pub(super) fn violations(&self, schema: &Schema, root: &Node, max: usize) -> Vec<Violation> {
-        let mut findings = Findings::new(schema, max);
-        if let Some(check) = &self.places[0].whole {
-            Listing(&mut findings).check(check, root, &Path::Root);
-        }
-        findings.done()
+        let outcome = self.outcome(root);
+        self.explained(outcome, schema, root, max, |listing| self.whole(listing, root))
     }
 
     pub(super) fn violations_since(&self, schema: &Schema, root: &Node, version: At, max: usize) -> Vec<Violation> {
         // Nearly always there are none, and saying so is cheaper than looking for them.
-        if self.is_valid_since(root, version) {
-            return Vec::new();
-        }
+        let outcome = self.outcome_since(root, version);
+        self.explained(outcome, schema, root, max, |listing| self.walk(listing, root, version))
+    }
+
+    fn explained(
+        &self,
+        outcome: Outcome,
+        schema: &Schema,
+        root: &Node,
+        max: usize,
+        look: impl FnOnce(&mut Listing<'_, '_>) -> bool,
+    ) -> Vec<Violation> {
         let mut findings = Findings::new(schema, max);
-        self.walk(&mut Listing(&mut findings), root, version);
+        match outcome {
+            Outcome::Valid => {}
+            Outcome::Unknown => findings.endless(),
+            Outcome::Invalid => {
+                let meter = self.weight.findings(root.bytes());
+                look(&mut Listing { findings: &mut findings, meter: &meter });
+                if meter.is_spent() || findings.is_empty() {
+                    findings.unexplained("");
+                }
+            }
+        }
         findings.done()
+    }
+
+    fn whole<J: Judge>(&self, judge: &mut J, root: &Node) -> bool {
+        self.places[0].whole.as_ref().is_none_or(|check| judge.check(check, root, &Path::Root))
     }
 
     fn walk<J: Judge>(&self, judge: &mut J, root: &Node, version: At) -> bool {
         let is_scalar = !matches!(root, Node::Array(_) | Node::Object(_));
         if is_scalar {
-            return self.places[0].whole.as_ref().is_none_or(|check| judge.check(check, root, &Path::Root));
+            return self.whole(judge, root);
         }
         root.touched() <= version || Walk { places: &self.places, since: version }.inside(judge, 0, root, &Path::Root)
     }

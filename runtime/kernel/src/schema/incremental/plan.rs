@@ -3,16 +3,17 @@
 use jsonschema::Validator;
 
 use super::super::map::Id;
+use super::super::meter::{Metered, Weight};
 use super::super::node::Tree;
 use super::survey::Opaque;
-use crate::tree::Node;
+use crate::tree::{Key, Node};
 
 /// The number of a place of the plan; 0 is the root.
 pub(super) type PlaceId = usize;
 
 /// A compiled part of the schema.
 pub(super) struct Check {
-    pub(super) validator: Validator<Tree>,
+    pub(super) validator: Validator<Metered<Tree>>,
     /// Where the validator believes its own keywords to be, and where they are in the document.
     pub(super) home: Option<(String, String)>,
 }
@@ -50,7 +51,7 @@ pub(super) struct Parts {
     /// By name, sorted.
     pub(super) members: Vec<(String, PlaceId)>,
     /// By a validator of names.
-    pub(super) patterns: Vec<(Validator<Tree>, PlaceId)>,
+    pub(super) patterns: Vec<(Validator<Metered<Tree>>, PlaceId)>,
     pub(super) others: Others,
     pub(super) names: Option<Names>,
     /// Of the first elements.
@@ -92,7 +93,7 @@ impl Parts {
 
     /// All that judge a member of that name.
     pub(super) fn applied_to(&self, name: &str) -> Vec<PlaceId> {
-        let matching = self.patterns.iter().filter(|(matcher, _)| matcher.is_valid(&Node::text(name)));
+        let matching = self.patterns.iter().filter(|(matcher, _)| matches(matcher, &name.into()));
         let known: Vec<PlaceId> = self.member(name).into_iter().chain(matching.map(|(_, place)| *place)).collect();
         if known.is_empty() { self.judged_others().into_iter().collect() } else { known }
     }
@@ -103,4 +104,11 @@ impl Parts {
         let lists = [self.beside.is_empty(), self.members.is_empty(), self.patterns.is_empty(), self.prefix.is_empty()];
         !checks.contains(&true) && !judged.contains(&true) && !lists.contains(&false)
     }
+}
+
+/// Whether a validator of names lets one through.
+pub(super) fn matches(matcher: &Validator<Metered<Tree>>, name: &Key) -> bool {
+    let name = Node::Short(name.clone());
+    let meter = Weight::default().verdict(name.bytes());
+    matcher.is_valid(meter.of(&name))
 }

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::super::equality;
 use super::super::explain::{Applied, Findings};
-use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
+use super::super::meter::Meter;
+use super::plan::{self, Check, Inside, Names, Others, Parts, Place, PlaceId};
 use crate::tree::{Array, At, Key, Node, Object, Stamp};
 
 /// The way to a value, without a text of it while nobody asks for one.
@@ -40,6 +41,8 @@ impl Path<'_> {
 
 /// What is done with what is checked. Every method says whether to go on.
 pub(super) trait Judge {
+    /// The walk goes on to another value, or to the same with another part of the schema.
+    fn step(&mut self) -> bool;
     /// A part of the schema has to hold for a node.
     fn check(&mut self, check: &Check, node: &Node, at: &Path<'_>) -> bool;
     /// The names of these new members have to be right.
@@ -49,16 +52,20 @@ pub(super) trait Judge {
 }
 
 /// Whether everything holds.
-pub(super) struct Verdict;
+pub(super) struct Verdict<'m>(pub(super) &'m Meter);
 
-impl Judge for Verdict {
+impl Judge for Verdict<'_> {
+    fn step(&mut self) -> bool {
+        self.0.spend(1)
+    }
+
     fn check(&mut self, check: &Check, node: &Node, _: &Path<'_>) -> bool {
-        check.validator.is_valid(node)
+        check.validator.is_valid(self.0.of(node))
     }
 
     fn names(&mut self, names: &Names, new: &[&Key], _: &Node, _: &Path<'_>) -> bool {
         let Some(one) = &names.one else { return true };
-        new.iter().all(|key| one.validator.is_valid(&Node::Short((*key).clone())))
+        new.iter().all(|key| one.validator.is_valid(self.0.of(&Node::Short((*key).clone()))))
     }
 
     fn unexpected(&mut self, _: &Place, _: &[&Key], _: &Path<'_>) -> bool {
@@ -67,22 +74,33 @@ impl Judge for Verdict {
 }
 
 /// What does not hold, until there is enough of it.
-pub(super) struct Listing<'f, 's>(pub(super) &'f mut Findings<'s>);
+pub(super) struct Listing<'f, 's> {
+    pub(super) findings: &'f mut Findings<'s>,
+    pub(super) meter: &'f Meter,
+}
 
 impl Listing<'_, '_> {
     fn note(&mut self, check: &Check, judged: &Node, shown: Option<&Node>, at: &Path<'_>) -> bool {
         let home = check.home.as_ref().map(|(known, real)| (known.as_str(), real.as_str()));
         // The path is written out only for what is wrong.
-        let mut errors = check.validator.iter_errors(judged).peekable();
+        let mut errors = check.validator.iter_errors(self.meter.of(judged)).peekable();
+        if self.meter.is_spent() {
+            self.findings.unexplained(&at.pointer());
+            return false;
+        }
         if errors.peek().is_some() {
             let at = at.pointer();
-            self.0.add(errors, Applied { instance: &at, home, shown }, Clone::clone);
+            self.findings.add(errors, Applied { instance: &at, home, shown }, Clone::clone);
         }
-        !self.0.is_full()
+        !self.findings.is_full()
     }
 }
 
 impl Judge for Listing<'_, '_> {
+    fn step(&mut self) -> bool {
+        self.meter.spend(1)
+    }
+
     fn check(&mut self, check: &Check, node: &Node, at: &Path<'_>) -> bool {
         self.note(check, node, None, at)
     }
@@ -94,8 +112,8 @@ impl Judge for Listing<'_, '_> {
 
     fn unexpected(&mut self, place: &Place, names: &[&Key], at: &Path<'_>) -> bool {
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-        self.0.unexpected(&at.pointer(), &place.pointer, &names);
-        !self.0.is_full()
+        self.findings.unexpected(&at.pointer(), &place.pointer, &names);
+        !self.findings.is_full()
     }
 }
 
@@ -121,6 +139,9 @@ impl Walk<'_> {
 
     /// A container in which something changed.
     pub(super) fn inside<J: Judge>(&self, judge: &mut J, place: PlaceId, node: &Node, at: &Path<'_>) -> bool {
+        if !judge.step() {
+            return false;
+        }
         let here = &self.places[place];
         let parts = match &here.inside {
             Inside::Nothing => return true,
@@ -170,7 +191,7 @@ impl Walk<'_> {
                 }
             }
             for (matcher, known) in &parts.patterns {
-                if matcher.is_valid(&Node::Short(key.clone())) {
+                if plan::matches(matcher, key) {
                     is_known = true;
                     if !self.slot(judge, *known, member, stamp, &at) {
                         return false;

@@ -1,0 +1,176 @@
+//! Schemas that judge what is nested again and again: a verdict is reached, or refused, but not waited for.
+
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use serde_json::{Value, json};
+
+use super::compiled;
+use crate::digest::{Hasher, Salt};
+use crate::schema::StateSchema;
+use crate::tree::{At, Edit, Node};
+
+/// As deep as documents may be.
+const DEEPEST: usize = 60;
+const ENDLESS: &str = "validating this would take too long: the schema judges what is nested again and again";
+const UNEXPLAINED: &str = "something in here is not valid, and finding it would take too long";
+
+fn edit(at: At) -> Edit {
+    Edit { at, hasher: Arc::new(Hasher::new(&Salt([3; 32]))) }
+}
+
+/// A value in so many others.
+fn nested(depth: usize, innermost: Value, around: impl Fn(Value) -> Value) -> Value {
+    (0..depth).fold(innermost, |value, _| around(value))
+}
+
+/// What every way to validate a value says of it: as a value, as a tree, and as what was put into a tree.
+fn said(schema: &Value, value: &Value) -> Vec<String> {
+    let (of_values, of_trees) = (compiled(schema.clone()), StateSchema::compile(schema, false).expect("as before"));
+    let tree = Node::of(value, &edit(0));
+    let said = of_values.violations(value, 20);
+    assert_eq!(of_values.is_valid(value), said.is_empty());
+    assert_eq!(of_trees.is_valid_tree(&tree), said.is_empty());
+    let messages = |violations: Vec<crate::rejection::Violation>| -> Vec<String> {
+        violations.into_iter().map(|violation| format!("{}: {}", violation.pointer, violation.message)).collect()
+    };
+    assert_eq!(messages(of_trees.tree_violations(&tree, 20)), messages(said.clone()));
+    messages(said)
+}
+
+/// What is said of a change of the innermost value, at a place of a valid document.
+fn said_since(schema: &Value, document: &Value, place: &str, value: Value) -> Vec<String> {
+    let schema = StateSchema::compile(schema, false).expect("a schema of a test is good");
+    let mut tree = Node::of(document, &edit(0));
+    assert!(schema.is_valid_tree(&tree), "it was valid before");
+    let place = PointerBuf::parse(place).expect("a pointer of a test is well-formed");
+    tree.replace(&place, Node::of(&value, &edit(1)), &edit(1));
+    let said = schema.violations_since(&tree, 0, 20);
+    assert_eq!(schema.is_valid_since(&tree, 0), said.is_empty());
+    said.into_iter().map(|violation| format!("{}: {}", violation.pointer, violation.message)).collect()
+}
+
+/// Lists of lists, of which each element is judged twice by the same schema.
+fn twice(keywords: Value) -> Value {
+    let mut list = json!({"type": "array"});
+    list.as_object_mut().expect("it is one").extend(keywords.as_object().expect("keywords").clone());
+    json!({"$defs": {"n": list}, "$ref": "#/$defs/n"})
+}
+
+#[test]
+fn lists_that_are_judged_twice_at_each_level_are_judged() {
+    let inner = json!({"$ref": "#/$defs/n"});
+    for keywords in [
+        json!({"allOf": [{"items": inner}, {"items": inner}]}),
+        json!({"items": inner, "contains": inner, "minContains": 0}),
+        json!({"allOf": [{"prefixItems": [inner]}, {"items": inner}]}),
+        json!({"oneOf": [{"items": inner, "maxItems": 0}, {"items": inner, "minItems": 1}]}),
+        json!({"if": {"items": inner}, "then": {"items": inner}, "else": {"items": inner}}),
+        json!({"items": inner, "unevaluatedItems": inner}),
+    ] {
+        let schema = twice(keywords);
+        let list = |innermost| nested(DEEPEST, innermost, |value| json!([value]));
+        assert_eq!(said(&schema, &list(json!([]))), [""; 0], "{schema}");
+        // Of a short way in, everything is said.
+        let shallow = said(&schema, &nested(3, json!(1), |value| json!([value])));
+        assert!(!shallow.is_empty() && !shallow.iter().any(|said| said.contains("too long")), "{shallow:?}");
+
+        let innermost = "/0".repeat(DEEPEST);
+        assert_eq!(said_since(&schema, &list(json!([])), &innermost, json!([[]])), [""; 0], "{schema}");
+    }
+    let both = twice(json!({"allOf": [{"items": inner}, {"items": inner}]}));
+    let refused = said(&both, &nested(DEEPEST, json!(1), |value| json!([value])));
+    assert!(refused.len() == 1 && refused[0].contains(UNEXPLAINED), "{refused:?}");
+    let list = nested(DEEPEST, json!([]), |value| json!([value]));
+    assert!(!said_since(&both, &list, &"/0".repeat(DEEPEST), json!(1)).is_empty());
+}
+
+#[test]
+fn members_that_are_judged_twice_at_each_level_are_judged() {
+    let inner = json!({"$ref": "#"});
+    for schema in [
+        json!({"type": "object", "properties": {"a": inner}, "patternProperties": {"^a": inner}}),
+        json!({"type": "object", "properties": {"a": inner}, "allOf": [{"additionalProperties": inner}]}),
+        json!({"type": "object", "anyOf": [{"properties": {"a": inner}, "required": ["b"]}, {"properties": {"a": inner}}]}),
+        json!({"type": "object", "properties": {"a": inner}, "dependentSchemas": {"a": {"properties": {"a": inner}}}}),
+    ] {
+        let objects = |innermost| nested(DEEPEST, innermost, |value| json!({ "a": value }));
+        assert_eq!(said(&schema, &objects(json!({}))), [""; 0], "{schema}");
+        assert!(!compiled(schema.clone()).is_valid(&objects(json!(1))), "{schema}");
+        assert_eq!(said_since(&schema, &objects(json!({})), &"/a".repeat(DEEPEST), json!({"a": {}})), [""; 0]);
+    }
+}
+
+#[test]
+fn a_verdict_that_would_never_come_is_refused() {
+    // Without recursion nothing is remembered.
+    let mut chain = json!({"$ref": "#/$defs/n0", "$defs": {"n50": {"type": "array"}}});
+    for n in 0..50 {
+        let next = json!({"items": {"$ref": format!("#/$defs/n{}", n + 1)}});
+        chain["$defs"][format!("n{n}")] = json!({"type": "array", "allOf": [next, next]});
+    }
+    let deep = nested(50, json!([]), |value| json!([value]));
+    let refused = said(&chain, &deep);
+    assert!(refused.len() == 1 && refused[0].starts_with(&format!(": {ENDLESS}")), "{refused:?}");
+    assert_eq!(said(&chain, &nested(10, json!([]), |value| json!([value]))), [""; 0]);
+
+    // A schema that looks for what nobody else judged asks each of the others again, and those ask theirs.
+    let seeking = |depth| {
+        nested(
+            depth,
+            json!({"unevaluatedProperties": false, "properties": {"a": true}}),
+            |inner| json!({"unevaluatedProperties": false, "allOf": [inner]}),
+        )
+    };
+    assert_eq!(said(&seeking(5), &json!({"a": 1})), [""; 0]);
+    assert!(!compiled(seeking(30)).is_valid(&json!({"a": 1})));
+}
+
+/// Expressions with ten alternatives, told apart by their kind; each may have another as `of`.
+fn expressions() -> Value {
+    let alternative = |n: usize| {
+        json!({
+            "type": "object", "required": ["kind"], "additionalProperties": false,
+            "properties": {"kind": {"const": format!("k{n}")}, "of": {"$ref": "#/$defs/expression"}},
+        })
+    };
+    let alternatives: Vec<Value> = (0..10).map(alternative).collect();
+    json!({"$defs": {"expression": {"oneOf": alternatives}}, "$ref": "#/$defs/expression"})
+}
+
+#[test]
+fn expressions_of_many_kinds_are_judged_at_any_depth() {
+    let schema = expressions();
+    for depth in [5, 30] {
+        let expression = |kind: &str| nested(depth, json!({ "kind": kind }), |of| json!({"kind": "k7", "of": of}));
+        assert_eq!(said(&schema, &expression("k9")), [""; 0]);
+        let refused = said(&schema, &expression("k10"));
+        assert!(refused.len() == 1, "{refused:?}");
+        let place = "/of".repeat(depth);
+        assert_eq!(said_since(&schema, &expression("k9"), &place, json!({"kind": "k8"})), [""; 0]);
+        assert_eq!(said_since(&schema, &expression("k9"), &place, json!({"kind": "k10"})).len(), 1);
+    }
+    let shallow = nested(3, json!({"kind": "none"}), |of| json!({"kind": "k7", "of": of}));
+    let said = said(&schema, &shallow);
+    assert!(said[0].contains("exactly one of the alternatives must fit"), "{said:?}");
+}
+
+#[test]
+fn large_documents_are_not_refused_for_their_size() {
+    let numbers =
+        json!({"items": {"allOf": [{"type": "integer"}, {"minimum": 0}, {"maximum": 9}]}, "uniqueItems": false});
+    let right: Value = vec![1; 300_000].into();
+    assert_eq!(said(&numbers, &right), [""; 0]);
+    let wrong: Value = vec![-1; 50_000].into();
+    let messages = said(&numbers, &wrong);
+    assert!(messages.len() == 20 && messages.iter().all(|said| said.contains("must be at least")), "{messages:?}");
+
+    let texts = json!({"items": {"pattern": "^(\\S+\\s+){0,49}\\S+$", "maxLength": 3000}});
+    let right: Value = vec!["many words ".repeat(20) + "end"; 3000].into();
+    assert_eq!(said(&texts, &right), [""; 0]);
+
+    // Trees: both sides are judged, each once.
+    let tree = json!({"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "additionalProperties": false});
+    let full = nested(14, json!({}), |side| json!({"left": side, "right": side}));
+    assert_eq!(said(&tree, &full), [""; 0]);
+}
