@@ -67,7 +67,12 @@ impl SqliteJournal {
         // Two processes that make the file at once would meet half-made tables.
         let gate = lock_file(&data_dir.join("patchboard.lock"))?;
         gate.lock().map_err(|error| io_fault(&path, &error))?;
-        let writer = format::open_for_writing(&path, PATIENCE)?;
+        // SQLite does not say why it could not make a file; the file system does.
+        let because = |error| match error {
+            JournalError::Io(_) => fault::refusal_of_files(data_dir).unwrap_or(error),
+            other => other,
+        };
+        let writer = format::open_for_writing(&path, PATIENCE).map_err(because)?;
         let reader = format::open_for_reading(&path, PATIENCE)?;
         // Making the file ends with taking another one away. If that came back after a loss of power, it would undo the
         // making, and with it all that was written since.

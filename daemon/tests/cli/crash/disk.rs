@@ -50,14 +50,18 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
     });
     let (codes, acknowledged) = (codes.into_inner().expect("nobody panicked"), acknowledged.into_inner());
     eprintln!("{codes:?}, {acknowledged} with commits told");
-    for (how, known) in
-        [("Full", "disk_full"), ("Filling", "disk_full"), ("ReadOnly", "journal_io"), ("Unsynced", "journal_io")]
-    {
+    for (how, known) in [
+        ("Full", ["disk_full"].as_slice()),
+        ("Filling", &["disk_full"]),
+        // Of a file that is open already SQLite says no more.
+        ("ReadOnly", &["journal_io", "journal_read_only"]),
+        ("Unsynced", &["journal_io"]),
+    ] {
         let all = codes.keys().filter(|told| told.starts_with(how));
-        let right = format!("{how} {known}");
-        let wrong: Vec<_> = all.filter(|told| **told != right).collect();
+        let right: Vec<_> = known.iter().map(|code| format!("{how} {code}")).collect();
+        let wrong: Vec<_> = all.filter(|told| !right.contains(told)).collect();
         assert!(wrong.is_empty(), "{how} is told as something else: {codes:?}");
-        assert!(codes.contains_key(&right), "{how} was never told: {codes:?}");
+        assert!(codes.contains_key(&right[0]), "{how} was never told: {codes:?}");
     }
     let of_new = ["disk_full", "journal_io", "journal_read_only"].map(|code| format!("New {code}"));
     assert!(codes.keys().all(|told| !told.starts_with("New") || of_new.contains(told)), "{codes:?}");

@@ -37,6 +37,13 @@ pub(super) fn read_fault(seq: Option<Seq>, error: &Error) -> JournalError {
     }
 }
 
+/// Why no file can be made in a directory, if none can.
+pub(super) fn refusal_of_files(dir: &Path) -> Option<JournalError> {
+    let path = dir.join("patchboard.probe");
+    let made = std::fs::write(&path, "probe").and_then(|()| std::fs::remove_file(&path));
+    made.err().map(|error| io_fault(&path, &error))
+}
+
 /// An error of the file system.
 pub(super) fn io_fault(path: &Path, error: &io::Error) -> JournalError {
     match error.kind() {
