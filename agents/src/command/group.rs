@@ -71,14 +71,16 @@ impl Group {
 
     /// Waits until the leader has ended by itself or the group was killed, without reaping it.
     pub(super) async fn ended(&self) {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while let Some(leader) = self.leader.get() {
-            // An error means that there is no such child any more.
-            if !matches!(waitid(WaitId::Pid(leader), look), Ok(None)) {
-                return;
-            }
+        while !self.has_ended() {
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Whether the leader has ended by itself or the group was killed.
+    pub(super) fn has_ended(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error means that there is no such child any more.
+        self.leader.get().is_none_or(|leader| !matches!(waitid(WaitId::Pid(leader), look), Ok(None)))
     }
 
     /// Kills what is left of the group and reaps the leader.

@@ -235,6 +235,8 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
                 job = jobs.recv() => match job {
                     None => break 'life End::Unneeded("the board is not run here any more"),
                     Some(job) if job.answer.is_closed() => {}
+                    // Its end has not been read yet. Whoever asks goes to the next one.
+                    Some(_) if has_served && group.has_ended() => break 'life End::Silent(None),
                     Some(job) => break job,
                 },
             }
