@@ -200,7 +200,7 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
                 if pausing {
                     return Ok(Stop::Paused);
                 }
-                board.pause().await.map_err(failure)?;
+                board.pause(None).await.map_err(failure)?;
                 pausing = true;
                 let open = board.snapshot().open;
                 if open == 0 {
@@ -349,7 +349,7 @@ fn indented(text: &str, seq: Seq) -> String {
 /// What a user sends to stop a run: Ctrl-C, or the signal to terminate.
 ///
 /// Listens from the moment it is made: a listener made anew for each wait would miss what arrives in between.
-struct Interrupts {
+pub(crate) struct Interrupts {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -360,19 +360,19 @@ struct Interrupts {
 
 impl Interrupts {
     #[cfg(unix)]
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).map_err(|error| deaf(&error));
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
     #[cfg(windows)]
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(|error| deaf(&error))? })
     }
 
     #[cfg(unix)]
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -380,7 +380,7 @@ impl Interrupts {
     }
 
     #[cfg(windows)]
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         self.interrupt.recv().await;
     }
 }

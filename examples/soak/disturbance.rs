@@ -24,9 +24,9 @@ pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut 
         // A board may end at any moment: whatever cannot be done to it then is not done.
         match random.below(20) {
             0..3 => {
-                drop(board.pause().await);
+                drop(board.pause(None).await);
                 tokio::time::sleep(Duration::from_millis(random.below(500))).await;
-                drop(board.resume().await);
+                drop(board.resume(None).await);
             }
             3..5 => board.crash(),
             5..7 => {
@@ -41,7 +41,7 @@ pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut 
                 let reply = ReplyBody::Text(r#"[{"op": "replace", "path": "/request", "value": null}]"#.to_owned());
                 drop(board.propose(Proposal { from, worker, reply, usage: None }).await);
             }
-            10 => drop(board.signal("news", serde_json::Value::Null).await),
+            10 => drop(board.signal("news", serde_json::Value::Null, None).await),
             11 if random.percent(20) => drop(board.cancel().await),
             _ => {}
         }

@@ -10,16 +10,16 @@ use arc_swap::ArcSwapOption;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::{Salt, sha256};
-use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::id::{BoardId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Architect, Body, Ended};
+use patchboard_kernel::record::{Answer, Architect, Body, End, Ended};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::actors::board::Arguments;
-use crate::actors::kernel::{Beginning, Decided};
+use crate::actors::kernel::Beginning;
 use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
@@ -58,12 +58,23 @@ pub struct Options {
 /// How a board is made, beside what it is made of. The default is what everybody wants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Founding {
+    /// Its id, if the caller names it; else one is made.
+    pub id: Option<BoardId>,
     /// Given only to make runs repeatable.
     pub salt: Option<Salt>,
     /// How much of PatchBoard it has.
     pub mode: Mode,
     /// Where a model wrote its blueprint: what that took, which is charged to the board.
     pub designed: Option<Designed>,
+}
+
+/// Whether a request did what it asked, or an earlier one had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// It did.
+    Now,
+    /// It was the repetition of one that was heard before, or things were so already.
+    Before,
 }
 
 /// What it took to have a model write a board's blueprint.
@@ -128,6 +139,9 @@ pub enum RuntimeError {
     /// The board is not running any more.
     #[error("board {0} is not running: resume it first")]
     Closed(BoardId),
+    /// A token was used again, for another request.
+    #[error("the token was used before on board {0}, for another request")]
+    TokenConflict(BoardId),
     /// The board has ended, so the request changes nothing.
     #[error("board {0} has ended")]
     Over(BoardId),
@@ -158,6 +172,7 @@ impl RuntimeError {
             Self::AlreadyRunning(_) => "already_running",
             Self::Closed(_) => "board_closed",
             Self::Over(_) => "board_over",
+            Self::TokenConflict(_) => "token_conflict",
             Self::Interrupted(_) => "interrupted",
             Self::Crashed { .. } => "crashed",
             Self::Start(_) => "start",
@@ -224,9 +239,9 @@ impl Runtime {
         request: Value,
         founding: Founding,
     ) -> Result<BoardHandle, RuntimeError> {
-        let Founding { salt, mode, designed } = founding;
+        let Founding { id, salt, mode, designed } = founding;
         let options = &self.context.options;
-        let id = options.ids.board();
+        let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let at = options.clock.now();
         let texts = designed.iter().flat_map(|designed| &designed.prompts);
@@ -329,6 +344,13 @@ impl Runtime {
         self.boards.get(board)?.snapshot()
     }
 
+    /// Every durable record of a board after `after` (`None`: from the first); of one that does not run here, those there
+    /// are.
+    pub fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
+        let live = self.boards.get(board).and_then(|published| published.listen());
+        Subscription::new(Arc::clone(self.context.journal.journal()), board.clone(), after, live)
+    }
+
     /// Stops one board: what has reached its kernel is decided and made durable, calls under way are given up. It can
     /// be resumed.
     pub async fn close(&self, board: &BoardId) {
@@ -338,7 +360,7 @@ impl Runtime {
     }
 
     /// Closes all boards and ends.
-    pub async fn shutdown(self) {
+    pub async fn shutdown(&self) {
         for published in self.boards.all() {
             self.close_board(published).await;
         }
@@ -424,13 +446,25 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Sends a signal, or asks for a manual rule by its name. Answers once it is durable.
+    /// Sends a signal, or asks for a manual rule by its name. Answers once it is durable; with a `token` a repetition is
+    /// answered like the first.
     ///
     /// # Errors
-    /// [`RuntimeError::Over`] if the board has ended for good; as [`BoardHandle::propose`].
-    pub async fn signal(&self, name: &str, value: Value) -> Result<(), RuntimeError> {
-        let decided = self.published.ask(Input::Signal { name: name.to_owned(), value }).await?;
-        if decided.recorded { Ok(()) } else { Err(RuntimeError::Over(self.id().clone())) }
+    /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`]; as
+    /// [`BoardHandle::propose`].
+    pub async fn signal(&self, name: &str, value: Value, token: Option<Token>) -> Result<Heard, RuntimeError> {
+        self.request(Input::Signal { name: name.to_owned(), value, token }).await
+    }
+
+    /// Gives a request that is recorded unless the board has ended for good, or heard it before.
+    async fn request(&self, input: Input) -> Result<Heard, RuntimeError> {
+        let decided = self.published.ask(input).await?;
+        match decided.outcome {
+            Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
+            Some(Outcome::Refused(_)) => Err(RuntimeError::TokenConflict(self.id().clone())),
+            _ if decided.recorded => Ok(Heard::Now),
+            _ => Err(RuntimeError::Over(self.id().clone())),
+        }
     }
 
     /// Gives a person's answer to the question whether a proposal may be committed. Answers once what comes of the
@@ -444,34 +478,42 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Dispatches no more. A board that is paused already stays so.
+    /// Dispatches no more. A board that is paused already stays so. For `token` see [`BoardHandle::signal`].
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn pause(&self) -> Result<(), RuntimeError> {
-        self.steer(Input::Pause).await
+    pub async fn pause(&self, token: Option<Token>) -> Result<Heard, RuntimeError> {
+        self.steer(Input::Pause { token }).await
     }
 
-    /// Dispatches again. A board that is not paused goes on as it did.
+    /// Dispatches again. A board that is not paused goes on as it did. For `token` see [`BoardHandle::signal`].
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn resume(&self) -> Result<(), RuntimeError> {
-        self.steer(Input::Resume).await
+    pub async fn resume(&self, token: Option<Token>) -> Result<Heard, RuntimeError> {
+        self.steer(Input::Resume { token }).await
     }
 
-    /// Ends the board.
+    /// Ends the board. One that was cancelled before stays so.
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
-    pub async fn cancel(&self) -> Result<(), RuntimeError> {
+    pub async fn cancel(&self) -> Result<Heard, RuntimeError> {
         self.steer(Input::Cancel).await
     }
 
-    async fn steer(&self, input: Input) -> Result<(), RuntimeError> {
-        let Decided { recorded, .. } = self.published.ask(input).await?;
-        let is_over = self.snapshot().ended.is_some_and(Ended::is_final);
-        if !recorded && is_over { Err(RuntimeError::Over(self.id().clone())) } else { Ok(()) }
+    async fn steer(&self, input: Input) -> Result<Heard, RuntimeError> {
+        let is_cancel = matches!(input, Input::Cancel);
+        match self.request(input).await {
+            Err(RuntimeError::Over(board)) => match self.snapshot().ended.filter(|ended| ended.is_final()) {
+                // It ends once, and has ended as was asked.
+                Some(ended) if is_cancel && ended.end == End::Cancelled => Ok(Heard::Before),
+                Some(_) => Err(RuntimeError::Over(board)),
+                // It was so already.
+                None => Ok(Heard::Before),
+            },
+            heard => heard,
+        }
     }
 
     /// Waits until the board has ended, or cannot go on.

@@ -504,12 +504,14 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
             })
         }
         11 | 12 => Input::Tick,
-        13 => Input::Signal {
-            name: bytes.pick(&["more", "begin", "nothing"]).to_string(),
-            value: values::value(bytes, 2),
-        },
-        14 => Input::Pause,
-        15 => Input::Resume,
+        13 => {
+            let name = bytes.pick(&["more", "begin", "nothing"]).to_string();
+            // Without drawing for it, which would make other boards of the corpus.
+            let token = (name == "begin").then(|| "once".into());
+            Input::Signal { name, value: values::value(bytes, 2), token }
+        }
+        14 => Input::Pause { token: None },
+        15 => Input::Resume { token: Some("once".into()) },
         16 => Input::Snapshot { of: board.head().0, digest: board.snapshot_digest() },
         17 => {
             if bytes.below(2) == 0 {

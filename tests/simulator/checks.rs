@@ -41,6 +41,9 @@ impl Checks {
             durable: board.clone(),
         });
         of_board.invariants.after_step(input, step, board);
+        if let Some(input) = input {
+            of_board.model.requested(at, input, step);
+        }
         of_board.model.after_step(input, step, board);
         of_board.durable = board.clone();
     }

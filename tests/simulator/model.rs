@@ -11,6 +11,7 @@ mod circuit;
 mod ends;
 mod ledger;
 mod proposals;
+mod requests;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use self::circuit::Circuit;
 use self::ends::{Ends, Work};
 use self::ledger::Ledger;
 use self::proposals::{Basis, Expected};
+use self::requests::Requests;
 use self::schedule::Schedule;
 
 /// How often more is shown for one trigger.
@@ -52,6 +54,7 @@ pub(super) struct Model {
     circuit: Circuit,
     ledger: Ledger,
     schedule: Schedule,
+    requests: Requests,
     ends: Ends,
 }
 
@@ -72,8 +75,14 @@ impl Model {
             circuit: Circuit::new(seed, &blueprint["circuit"]),
             ledger: Ledger::new(seed, board.plan().mode.is_default(), &blueprint),
             schedule: Schedule::new(seed, &blueprint),
+            requests: Requests::default(),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
         }
+    }
+
+    /// Checks what became of a request with a token, before the step that it led to is compared.
+    pub(super) fn requested(&mut self, at: Timestamp, input: &Input, step: &Step) {
+        self.requests.check(self.seed, at, input, step, self.ends.is_over());
     }
 
     /// Compares a step with what this would have done. `board` is the board after it.

@@ -252,7 +252,7 @@ impl Simulation {
                 if !self.world.board().is_paused() {
                     break;
                 }
-                self.give(Input::Resume);
+                self.give(Input::Resume { token: None });
             }
         }
         let board = self.world.board();
@@ -269,11 +269,12 @@ impl Simulation {
     /// Things that happen to a board from outside, now and then.
     fn disturb(&mut self) {
         if self.workers.random.percent(2) {
-            self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}) });
+            let token = self.token();
+            self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}), token });
         }
         if self.workers.random.percent(1) {
-            let input = if self.world.board().is_paused() { Input::Resume } else { Input::Pause };
-            self.give(input);
+            let (token, is_paused) = (self.token(), self.world.board().is_paused());
+            self.give(if is_paused { Input::Resume { token } } else { Input::Pause { token } });
         }
         if self.workers.random.percent(1) {
             self.crash();
@@ -286,9 +287,15 @@ impl Simulation {
             let workers = &mut self.workers;
             let worker = *workers.random.pick(&["planner", "doer", "checker", "nobody"]);
             let reply = workers.reply(worker, self.world.board());
-            let token = workers.random.percent(50).then(|| Token::from(format!("t{}", workers.random.below(4))));
+            let token = self.token();
             self.propose(worker, reply, token);
         }
+    }
+
+    /// One that may have been used before, or none.
+    fn token(&mut self) -> Option<Token> {
+        let random = &mut self.workers.random;
+        random.percent(50).then(|| Token::from(format!("t{}", random.below(4))))
     }
 
     fn propose(&mut self, worker: &str, reply: ReplyBody, token: Option<Token>) {

@@ -94,7 +94,7 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
     let given = async {
         let outcome = board.answer(answer).await?;
         if !asked.no_run && board.snapshot().paused {
-            board.resume().await?;
+            board.resume(None).await?;
         }
         Ok(outcome)
     };

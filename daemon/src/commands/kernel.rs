@@ -373,7 +373,8 @@ impl Answer {
             Outcome::Duplicate(first) => {
                 let first = match first {
                     Verdict::Committed { seq, version, state } => Self::committed(seq, version, state),
-                    Verdict::NoOp { seq } => Self::no_op(seq),
+                    // Tokens of requests are none of proposals.
+                    Verdict::NoOp { seq } | Verdict::Heard { seq } => Self::no_op(seq),
                     Verdict::Expanded { seq } => Self::expanded(seq),
                     Verdict::AwaitingApproval { seq } => Self::awaiting_approval(seq),
                     Verdict::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),

@@ -61,7 +61,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let how = if arguments.force_takeover { TakeUp::Forced } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     if board.snapshot().paused {
-        board.resume().await.map_err(drive::failure)?;
+        board.resume(None).await.map_err(drive::failure)?;
     }
     let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
     output.note(&format!("board {}", summary.id));

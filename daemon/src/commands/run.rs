@@ -208,7 +208,7 @@ async fn start(
     output: Output,
 ) -> Outcome {
     let runtime = drive::start(data_dir, seating).await?;
-    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed };
+    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, ..Founding::default() };
     let board = match runtime.create_with(blueprint, request, founding).await {
         Ok(board) => board,
         Err(error) => {

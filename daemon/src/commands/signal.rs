@@ -78,11 +78,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let sent = async {
         if arguments.no_run {
             // A paused board records the signal and calls nobody.
-            board.pause().await?;
+            board.pause(None).await?;
         }
-        board.signal(&arguments.name, value).await?;
+        board.signal(&arguments.name, value, None).await?;
         if !arguments.no_run && board.snapshot().paused {
-            board.resume().await?;
+            board.resume(None).await?;
         }
         Ok(())
     };

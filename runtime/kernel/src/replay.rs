@@ -168,7 +168,8 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         salt: created.salt,
         at: first.at,
     };
-    Board::create(genesis, &Own).map_err(|error| bad(error.to_string()))
+    // What later formats have more, this journal has nothing of.
+    Board::create_in_format(created.format, genesis, &Own).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
@@ -318,10 +319,10 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
         Body::Approval(record::Approval { by, patch, intent, expand, written, .. }) => {
             propose(by, json(patch, intent, expand, written))
         }
-        Body::Paused(_) => Input::Pause,
-        Body::Resumed(_) => Input::Resume,
+        Body::Paused(steered) => Input::Pause { token: steered.token },
+        Body::Resumed(steered) => Input::Resume { token: steered.token },
         Body::Tick(_) => Input::Tick,
-        Body::Signal(signal) => Input::Signal { name: signal.name, value: signal.value },
+        Body::Signal(record::Signal { name, value, token }) => Input::Signal { name, value, token },
         Body::Snapshot(snapshot) => {
             let digest = snapshots.of(snapshot.of).ok_or_else(|| {
                 differs(record.seq, format!("it names a snapshot of the middle of a step, record {}", snapshot.of))

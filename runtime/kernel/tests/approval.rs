@@ -96,7 +96,7 @@ fn what_a_person_has_agreed_to_is_what_it_was_when_the_person_was_asked() {
             let outcome = played.answer(asked.clone(), None);
             assert!(matches!(outcome, Outcome::AwaitingApproval { .. }), "{asked}: {outcome:?}");
             if is_changed {
-                played.give(Input::Signal { name: "beside".into(), value: Value::Null });
+                played.give(Input::Signal { name: "beside".into(), value: Value::Null, token: None });
                 assert!(matches!(played.answer(beside.clone(), None), Outcome::Committed { .. }), "{beside}");
             }
             let of = question(&played);

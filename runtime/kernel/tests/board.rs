@@ -89,7 +89,7 @@ fn a_stopped_branch_does_not_keep_a_board_from_other_work() {
     }
     let ended = played.board.ended().expect("its only branch with work is stopped");
     assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Breaker));
-    played.give(Input::Signal { name: "on".into(), value: Value::Null });
+    played.give(Input::Signal { name: "on".into(), value: Value::Null, token: None });
     assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
     played.holds();
 }
@@ -110,7 +110,7 @@ fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() 
     played.signal();
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
     for _ in 0..2 {
-        played.give(Input::Signal { name: "on".into(), value: Value::Null });
+        played.give(Input::Signal { name: "on".into(), value: Value::Null, token: None });
         assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
         played.holds();
     }
@@ -135,7 +135,7 @@ fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
         played.signal();
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
         if is_paused {
-            played.give(Input::Pause);
+            played.give(Input::Pause { token: None });
         }
         played.direct("w", reply);
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker), "it has not cooled down");
@@ -144,7 +144,7 @@ fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
         played.holds();
         if is_paused {
             assert_eq!(played.calls.len(), 0);
-            played.give(Input::Resume);
+            played.give(Input::Resume { token: None });
         }
         assert!(matches!(played.answer(append(), None), Outcome::Committed { .. }));
         assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::NothingToDo));
@@ -358,7 +358,7 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
         ],
     }));
     let signal = |played: &mut Played, name: &str| {
-        played.give(Input::Signal { name: name.into(), value: Value::Null });
+        played.give(Input::Signal { name: name.into(), value: Value::Null, token: None });
     };
     let usage = Usage { prompt: 700, completion: 50, ..Usage::default() };
     signal(&mut played, "dear");
@@ -444,7 +444,8 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     let account = *board.ledger().architect().expect("an account");
     assert_eq!((account.calls, account.spent, account), (2, 1700, *board.ledger().board()));
 
-    records.extend(board.step(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null }).records);
+    records
+        .extend(board.step(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, token: None }).records);
     let short = records.iter().any(|record| record.kind == Kind::Budget);
     assert!(short, "1,300 tokens are left, and a call may take more");
     let recovered = Board::recover(&records).expect("a board");

@@ -26,7 +26,7 @@ fn review() -> Played {
 
 /// The lines about refusals that a worker is shown when it is woken now.
 fn told(played: &mut Played, worker: &str) -> Vec<String> {
-    played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null) });
+    played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null), token: None });
     let lines = played.view().lines().skip_while(|line| *line != "## Refused before").skip(1);
     lines.take_while(|line| !line.starts_with("## ")).map(str::to_owned).collect()
 }

@@ -29,7 +29,7 @@ fn owner() -> Owner {
 }
 
 fn go() -> Input {
-    Input::Signal { name: "go".into(), value: json!(null) }
+    Input::Signal { name: "go".into(), value: json!(null), token: None }
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_a_step_made_is_let_out_when_its_records_are_durable() {
 #[test]
 fn a_step_without_records_waits_for_nothing() {
     let mut owner = owner();
-    let decided = owner.decide(NOW, Input::Resume);
+    let decided = owner.decide(NOW, Input::Resume { token: None });
     assert!(decided.append.is_none() && decided.released.is_some());
     assert!(owner.decide(NOW, go()).append.is_some());
 }
@@ -57,7 +57,8 @@ fn a_step_without_records_waits_for_nothing() {
 fn a_board_whose_records_were_refused_takes_no_input_any_more() {
     let mut owner = owner();
     assert!(owner.decide(NOW, go()).append.is_some());
-    let goes_on = |owner: &mut Owner| catch_unwind(AssertUnwindSafe(|| owner.decide(NOW, Input::Pause))).is_ok();
+    let goes_on =
+        |owner: &mut Owner| catch_unwind(AssertUnwindSafe(|| owner.decide(NOW, Input::Pause { token: None }))).is_ok();
     assert!(!goes_on(&mut owner), "the journal has not answered");
     assert_eq!(owner.appended(Err("full")).err(), Some("full"));
     assert!(!goes_on(&mut owner), "it is ahead of its journal");

@@ -167,6 +167,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
         | RuntimeError::AlreadyRunning(_)
         | RuntimeError::Closed(_)
         | RuntimeError::Over(_)
+        | RuntimeError::TokenConflict(_)
         | RuntimeError::Start(_) => false,
     }
 }

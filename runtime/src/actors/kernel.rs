@@ -168,7 +168,7 @@ impl State {
                 self.running = Some(Running { owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
-                    self.decide(Input::Pause).await?;
+                    self.decide(Input::Pause { token: None }).await?;
                 }
                 self.decide(Input::TakeOver { epoch, writer }).await?;
                 if melts {
@@ -340,8 +340,8 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Tick
         | Input::Signal { .. }
         | Input::Answer { .. }
-        | Input::Pause
-        | Input::Resume
+        | Input::Pause { .. }
+        | Input::Resume { .. }
         | Input::Cancel
         | Input::Meltdown
         | Input::Snapshot { .. }

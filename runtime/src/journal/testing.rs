@@ -44,7 +44,7 @@ impl Writer {
 
     /// One signal carrying `value`.
     pub(crate) fn signal(&mut self, value: &str) -> Batch {
-        self.batch(vec![Body::Signal(Signal { name: "s".to_owned(), value: json!(value) })])
+        self.batch(vec![Body::Signal(Signal { name: "s".to_owned(), value: json!(value), token: None })])
     }
 
     /// Takes the board over.

@@ -55,7 +55,7 @@ impl Case {
 
     /// Wakes a worker, who sees the board as it is now.
     fn ask(&mut self, worker: &str) {
-        self.step(Input::Signal { name: worker.to_owned(), value: Value::Null });
+        self.step(Input::Signal { name: worker.to_owned(), value: Value::Null, token: None });
     }
 
     fn answer(&mut self, worker: &str, patch: Value) -> Outcome {

@@ -183,7 +183,7 @@ impl Driver {
         self.figures.interleavings += 1;
         for _ in 0..=self.random.below(4) {
             let name = self.random.pick(SEATS).name;
-            self.give(Input::Signal { name: name.to_owned(), value: Value::Null });
+            self.give(Input::Signal { name: name.to_owned(), value: Value::Null, token: None });
         }
         for pending in &mut self.pending {
             pending.is_late = self.random.percent(if pending.is_late { 50 } else { 8 });

@@ -93,6 +93,10 @@ impl Ends {
         self.ended = self.ended.filter(|ended| ended.is_final());
     }
 
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some_and(Ended::is_final)
+    }
+
     pub(super) fn is_at_work(&self) -> bool {
         self.ended.is_none() && !self.is_paused
     }
@@ -110,14 +114,15 @@ impl Ends {
         let due = self.due(input, is_step, document, version, work);
         let seed = self.seed;
         assert_eq!(found, due, "SEED={seed}: the board should end otherwise; {} ms, {document}", self.running_ms);
-        self.ended = self.ended.or(due);
+        self.ended = due.or(self.ended);
         (self.stops, self.has_committed) = (None, false);
     }
 
     fn due(&self, input: Option<&Input>, is_step: bool, document: &Value, version: usize, work: Work) -> Option<Ended> {
-        // What has ended does not end again.
-        if self.ended.is_some() {
-            return None;
+        // What has ended does not end again, unless it stands still and is cancelled.
+        if let Some(ended) = self.ended {
+            let is_cancelled = !ended.is_final() && matches!(input, Some(Input::Cancel));
+            return is_cancelled.then_some(Ended { end: End::Cancelled, cause: Cause::Cancelled });
         }
         let tasks = document["tasks"].as_array().map_or(&[][..], Vec::as_slice);
         let is_done = tasks.len() >= self.tasks_min && tasks.iter().all(|task| task["checked"] == true);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Board, FEEDBACK_MAX, Pending, ReplyBody, Verdict, feedback};
 use crate::breaker::{self, Branch, Heard};
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
@@ -154,11 +154,18 @@ impl Board {
                     self.abandon(invocation, at);
                 }
             }
-            Body::Paused(_) => self.paused = true,
-            Body::Resumed(_) => self.paused = false,
+            Body::Paused(_) => {
+                self.paused = true;
+                self.remember_request(seq, at, body);
+            }
+            Body::Resumed(_) => {
+                self.paused = false;
+                self.remember_request(seq, at, body);
+            }
             Body::Signal(signal) => {
                 self.wake();
                 self.signal = Some(signal.value.clone());
+                self.remember_request(seq, at, body);
             }
             Body::Snapshot(snapshot) => {
                 if snapshot.of >= seq {
@@ -185,6 +192,13 @@ impl Board {
         }
         self.reservations.expire(self.last_at, self.breaker.decisions(), |invocation| open.contains_key(&invocation));
         Ok(())
+    }
+
+    /// A repetition of a request with a token is known by what it asks.
+    fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body) {
+        if let Some(token) = request_token(body) {
+            self.tokens.remember(token, request_digest(&self.hasher, body), Verdict::Heard { seq }, at);
+        }
     }
 
     /// The open invocations of a branch.
@@ -339,6 +353,25 @@ fn token_of(by: &Author) -> Option<Token> {
         (Some(attempt), _) => Some(Token::of(attempt.invocation, attempt.number)),
         (None, Some(token)) => Some(outside(&by.worker, token)),
         (None, None) => None,
+    }
+}
+
+/// The token of a request from outside that is no proposal, apart from those of workers: no worker's name is empty.
+pub(super) fn request_token(body: &Body) -> Option<Token> {
+    let token = match body {
+        Body::Signal(signal) => signal.token.as_ref(),
+        Body::Paused(steered) | Body::Resumed(steered) => steered.token.as_ref(),
+        _ => None,
+    };
+    token.map(|token| outside(&WorkerName::from(""), token))
+}
+
+/// What such a request asks.
+pub(super) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
+    match body {
+        Body::Signal(signal) => hasher.commitment(0, &signal.name, &signal.value),
+        // A number of its own, so that no signal of that name is one.
+        other => hasher.commitment(1, other.kind().as_str(), &Value::Null),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::apply::outside;
+use super::apply::{outside, request_digest, request_token};
 use super::tokens::Known;
 use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
 use crate::blueprint::{Action, AgentKind, Freshness, Restart, Unit};
@@ -25,7 +25,7 @@ use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{
     Answer, Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Expanded, Failed,
-    Invoked, Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Trigger,
+    Invoked, Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
@@ -76,19 +76,13 @@ impl Draft<'_> {
                 self.agent_failed(invocation, attempt, code, message, usage);
             }
             Input::Tick => self.tick(),
-            Input::Signal { name, value } => self.signal(name, value),
-            Input::Pause if !self.board.paused && !self.is_over() => {
-                self.push(Body::Paused(Empty {}));
-                self.go_on();
-            }
-            Input::Resume if self.board.paused => {
-                self.push(Body::Resumed(Empty {}));
-                self.go_on();
-            }
-            Input::Pause | Input::Resume => {}
+            Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
+            Input::Pause { token } => self.steer(Body::Paused(Steered { token }), !self.board.paused),
+            Input::Resume { token } => self.steer(Body::Resumed(Steered { token }), self.board.paused),
             Input::Answer { of, by, digest, agrees, reason } => self.answer(Answer { of, by, digest, agrees, reason }),
-            Input::Cancel => self.end_from_outside(End::Cancelled, Cause::Cancelled),
-            Input::Meltdown => self.end_from_outside(End::Failed, Cause::Meltdown),
+            Input::Cancel if !self.is_over() => self.end_from_outside(End::Cancelled, Cause::Cancelled),
+            Input::Meltdown if self.board.ended.is_none() => self.end_from_outside(End::Failed, Cause::Meltdown),
+            Input::Cancel | Input::Meltdown => {}
             Input::Snapshot { of, digest } => self.snapshot(of, digest),
             Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
         }
@@ -320,13 +314,38 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    fn signal(&mut self, name: String, value: Value) {
-        if self.is_over() {
+    fn signal(&mut self, signal: Signal) {
+        let body = Body::Signal(signal.clone());
+        if self.is_repeated(&body) || self.is_over() {
             return;
         }
-        let seq = self.push(Body::Signal(Signal { name: name.clone(), value: value.clone() }));
-        self.schedule(&Occasion::Signal { name: &name, value: &value, seq });
+        let seq = self.push(body);
+        self.schedule(&Occasion::Signal { name: &signal.name, value: &signal.value, seq });
         self.go_on();
+    }
+
+    /// A pause or its end. One with a token is recorded even if it changes nothing, or its repetition would be a new one.
+    fn steer(&mut self, body: Body, changes: bool) {
+        if !self.is_repeated(&body) && !self.is_over() && (changes || request_token(&body).is_some()) {
+            self.push(body);
+            self.go_on();
+        }
+    }
+
+    /// Whether a request with the token of this one was heard before; then its outcome is that one's, or a refusal.
+    fn is_repeated(&mut self, body: &Body) -> bool {
+        let Some(token) = request_token(body) else { return false };
+        let request = || request_digest(&self.board.hasher, body);
+        self.step.outcome = match self.board.tokens.look_up(&token, request, self.at) {
+            Known::New => return false,
+            Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
+            Known::Other => {
+                let message = "the token was used before, for another request";
+                let violation = Violation::new(Code::TokenConflict, "", message);
+                Some(Outcome::Refused(Rejection::new(Stage::Authorization, vec![violation])))
+            }
+        };
+        true
     }
 
     /// Nothing follows from it. A board that has ended grows no more, and needs none.
@@ -337,10 +356,8 @@ impl Draft<'_> {
     }
 
     fn end_from_outside(&mut self, end: End, cause: Cause) {
-        if !self.is_over() {
-            self.ending = Some(Ended { end, cause });
-            self.go_on();
-        }
+        self.ending = Some(Ended { end, cause });
+        self.go_on();
     }
 
     fn take_over(&mut self, epoch: u64, writer: String) {
@@ -539,8 +556,8 @@ impl Draft<'_> {
 
     /// What follows every input that changed something: limits, dispatches, the end, the next alarm.
     fn go_on(&mut self) {
-        // What has ended does not end again.
-        if self.board.ended.is_some() {
+        // What has ended does not end again, unless it stands still and somebody ends it for good.
+        if self.board.ended.is_some() && self.ending.is_none() {
             return;
         }
         let limits = &self.board.plan.blueprint.limits;

@@ -98,6 +98,15 @@ impl Board {
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
     /// state with it breaks the state schema or an invariant.
     pub fn create(genesis: Genesis, plans: &dyn Plans) -> Result<(Self, Step), BoardError> {
+        Self::create_in_format(crate::record::FORMAT, genesis, plans)
+    }
+
+    /// The same in a journal format whose records are those of this version.
+    pub(crate) fn create_in_format(
+        format: u32,
+        genesis: Genesis,
+        plans: &dyn Plans,
+    ) -> Result<(Self, Step), BoardError> {
         let Genesis { board, blueprint, mode, architect, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
@@ -113,7 +122,7 @@ impl Board {
             return Err(BoardError::BadRequest(violations));
         }
         let created = Created {
-            format: crate::record::FORMAT,
+            format,
             board: board.clone(),
             name: plan.blueprint.name.clone(),
             state: state.digest(),

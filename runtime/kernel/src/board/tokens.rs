@@ -46,6 +46,7 @@ impl Decided {
             | Verdict::NoOp { seq }
             | Verdict::Expanded { seq }
             | Verdict::AwaitingApproval { seq }
+            | Verdict::Heard { seq }
             | Verdict::Rejected { seq, .. } => seq,
         }
     }

@@ -62,11 +62,19 @@ pub enum Input {
         name: String,
         /// What it carries.
         value: Value,
+        /// For recognising a repetition.
+        token: Option<Token>,
     },
     /// Dispatch no more; calls under way may still answer.
-    Pause,
+    Pause {
+        /// For recognising a repetition. With one a pause is recorded even if it changes nothing.
+        token: Option<Token>,
+    },
     /// Dispatch again.
-    Resume,
+    Resume {
+        /// As for a pause.
+        token: Option<Token>,
+    },
     /// A person answers the question whether a proposal may be committed.
     Answer {
         /// Seq of the `approval` record.
@@ -159,7 +167,7 @@ pub enum Outcome {
         /// Its record.
         seq: Seq,
     },
-    /// It was an answer that does not count; nothing was recorded.
+    /// It was an answer that does not count, or a request whose token was used for another; nothing was recorded.
     Refused(Rejection),
     /// It was refused.
     Rejected {
@@ -168,7 +176,7 @@ pub enum Outcome {
         /// Why, and what is allowed instead.
         rejection: Rejection,
     },
-    /// The same token with the same patch came before: the first outcome again; nothing was recorded.
+    /// The same token with the same patch or request came before: the first outcome again; nothing was recorded.
     Duplicate(Verdict),
 }
 
@@ -208,6 +216,11 @@ pub enum Verdict {
         stage: Stage,
         /// The first violation's code.
         code: Code,
+    },
+    /// It was a signal, a pause or the end of one.
+    Heard {
+        /// Its record.
+        seq: Seq,
     },
 }
 

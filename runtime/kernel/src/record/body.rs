@@ -104,9 +104,9 @@ pub enum Body {
     /// See [`Budget`].
     Budget(Budget),
     /// Dispatching was suspended.
-    Paused(Empty),
+    Paused(Steered),
     /// Dispatching goes on.
-    Resumed(Empty),
+    Resumed(Steered),
     /// Time passed, and something was due.
     Tick(Empty),
     /// See [`Signal`].
@@ -121,6 +121,15 @@ pub enum Body {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
+
+/// A pause, or its end.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steered {
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+}
 
 /// The board came to be.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -563,6 +572,9 @@ pub struct Signal {
     /// What it carries.
     #[serde(skip_serializing)]
     pub value: Value,
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
 }
 
 /// The board was stored as a whole, so that it can be made again without the records before.

@@ -69,7 +69,7 @@ impl Played {
     }
 
     pub(crate) fn signal(&mut self) {
-        self.give(Input::Signal { name: "go".into(), value: Value::Null });
+        self.give(Input::Signal { name: "go".into(), value: Value::Null, token: None });
     }
 
     /// Answers the oldest call that has no answer yet.

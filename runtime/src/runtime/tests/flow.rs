@@ -126,11 +126,11 @@ async fn a_paused_board_calls_nobody_until_it_is_resumed() {
     };
     let runtime = runtime(sqlite(dir.path()), agent).await;
     let board = create(&runtime, five_steps()).await;
-    board.pause().await.expect("paused");
+    board.pause(None).await.expect("paused");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!((called.load(Ordering::SeqCst), board.snapshot().version), (1, Version(1)));
     assert!(board.snapshot().paused);
-    board.resume().await.expect("resumed");
+    board.resume(None).await.expect("resumed");
     assert_eq!(board.ended().await.expect("ended").end, End::Done);
 }
 
@@ -146,12 +146,12 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
         assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
         assert_eq!(journal.summary(board.id()).expect("read").expect("listed").ended, Some(End::Quiescent));
         let mut records = board.subscribe(Some(board.snapshot().head.seq));
-        board.signal("kick", Value::Null).await.expect("woken");
+        board.signal("kick", Value::Null, None).await.expect("woken");
         until(&mut records, Kind::Ended).await;
         assert_eq!(board.snapshot().version, Version(version));
     }
     assert_eq!(board.ended().await.expect("ended").end, End::Done);
-    assert_eq!(board.signal("kick", Value::Null).await.expect_err("over").code(), "board_over");
+    assert_eq!(board.signal("kick", Value::Null, None).await.expect_err("over").code(), "board_over");
     assert_eq!(board.cancel().await.expect_err("over").code(), "board_over");
     assert_sound(&journal, board.id());
 }
