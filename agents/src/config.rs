@@ -64,6 +64,9 @@ pub struct Config {
     /// What an architect may use up and grant.
     #[serde(default)]
     pub architect: Architect,
+    /// What is about the daemon: its own to read.
+    #[serde(default)]
+    pub serve: toml::Table,
     /// The model that flags named; it serves every name that `models` does not hold.
     #[serde(skip)]
     pub any_model: Option<Model>,

@@ -8,9 +8,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, export, faults, kernel, log, replay, resume, run, signal, state,
-    verify, view, why,
+    token, verify, view, why,
 };
 use crate::output::Format;
+use crate::serve;
 
 /// Agents that work on one shared, typed document instead of talking to each other.
 ///
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Boards(boards::Arguments),
     Resume(resume::Arguments),
     Signal(signal::Arguments),
+    Serve(serve::Arguments),
+    Token(token::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),
     Log(log::Arguments),

@@ -7,6 +7,7 @@
 //! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
 //! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
+//! * [`serve`]: the daemon.
 //! * [`archive`], [`narrative`], [`provenance`]: reading what has happened.
 
 mod archive;
@@ -24,6 +25,7 @@ mod output;
 mod progress;
 mod provenance;
 mod seating;
+mod serve;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -65,6 +67,8 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
         Command::Approve(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Deny(arguments) => block_on(arguments.run(data_dir, config, output)),
+        Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
+        Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),
         Command::View(arguments) => commands::view::run(arguments, data_dir, output),

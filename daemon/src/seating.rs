@@ -75,9 +75,9 @@ impl ModelArguments {
     /// Seats of the operator's configuration, the flags and the environment.
     pub(crate) fn seats(&self, config: Option<&Path>, inline: Inline) -> Result<Seats, Failure> {
         let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
-        let read = match config {
+        let path = config.or_else(|| Some(Path::new(CONFIG)).filter(|path| path.is_file()));
+        let read = match path {
             Some(path) => Config::read(path).map_err(|error| told(&error))?,
-            None if Path::new(CONFIG).is_file() => Config::read(Path::new(CONFIG)).map_err(|error| told(&error))?,
             None => Config::default(),
         };
         let flags = Flags {

@@ -63,6 +63,15 @@ fn page() -> String {
         "What is found in a blueprint that a model wrote, beside the findings above.",
     );
     findings(&mut page, architect::CODES);
+    section(
+        &mut page,
+        "Problems",
+        "Why the daemon answers a request with an error, beside the codes above and those of commands.",
+    );
+    page.push_str("| code | meaning |\n|---|---|\n");
+    for (code, meaning) in meanings("daemon/src/serve/problem.rs", "Code") {
+        writeln!(page, "| `{code}` | {} |", cell(&meaning)).expect("a string takes everything");
+    }
     page
 }
 
@@ -105,7 +114,7 @@ fn meanings(source: &str, name: &str) -> Vec<(String, String)> {
         if let Some(words) = line.strip_prefix("/// ") {
             comment.push(words);
         } else if let Some((_, code)) = line.split_once(" = \"") {
-            let code = code.trim_end_matches(',').trim_end_matches('"');
+            let code = code.split('"').next().unwrap_or_default();
             meanings.push((code.to_owned(), comment.join(" ")));
             comment.clear();
         }

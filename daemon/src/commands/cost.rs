@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::ledger::{Account, Ledger, Usage};
 use patchboard_kernel::record::{Architect, Body, Budget, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
-use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde_json::{Value, json};
 
 use crate::archive::{Archive, storage};
@@ -41,47 +42,58 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
+    if output.is_json() {
+        output.json(&json(&archive, &summary)?)?;
+        return Ok(Exit::Done);
+    }
     let board = archive.board(&summary, None)?;
     let details = Details::of(&archive, &archive.records(&summary.id)?)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
-    let limit = |worker: &WorkerName| blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens);
-    if output.is_json() {
-        let workers: BTreeMap<&WorkerName, Value> = board
-            .ledger()
-            .workers()
-            .iter()
-            .map(|(name, account)| (name, account_json(account, details.retries_of(name), limit(name))))
-            .collect();
-        let branches: Vec<Value> = board
+    output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), blueprint.limits.tokens))?;
+    for line in details.lines(ledger) {
+        output.line(&line)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn limit_of(blueprint: &Blueprint, worker: &WorkerName) -> Option<u64> {
+    blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens)
+}
+
+/// As JSON, what a board has cost.
+pub(crate) fn json(archive: &Archive, summary: &BoardSummary) -> Result<Value, Failure> {
+    let board = archive.board(summary, None)?;
+    let details = Details::of(archive, &archive.records(&summary.id)?)?;
+    let (blueprint, ledger) = (board.blueprint(), board.ledger());
+    let workers: BTreeMap<&WorkerName, Value> = board
+        .ledger()
+        .workers()
+        .iter()
+        .map(|(name, account)| (name, account_json(account, details.retries_of(name), limit_of(blueprint, name))))
+        .collect();
+    let branches: Vec<Value> = board
             .ledger()
             .branches()
             .iter()
             .map(|(branch, account)| json!({"rule": branch.rule, "worker": branch.worker, "spent": account.spent, "calls": account.calls}))
             .collect();
-        output.json(&json!({
-            "board": summary.id,
-            "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
-            "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
-            "workers": workers,
-            "branches": branches,
-            "prompts": {
-                "instructions": details.prompts.instructions,
-                "contract": details.prompts.contract,
-                "document": details.prompts.document,
-                "refusals": details.prompts.refusals,
-                "trigger": details.prompts.trigger,
-            },
-            "late": details.late.total(),
-            "estimated": details.answered.estimated,
-            "shortfalls": details.shortfalls,
-        }))?;
-        return Ok(Exit::Done);
-    }
-    output.line(&details.table(ledger, &limit, blueprint.limits.tokens))?;
-    for line in details.lines(ledger) {
-        output.line(&line)?;
-    }
-    Ok(Exit::Done)
+    Ok(json!({
+        "board": summary.id,
+        "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
+        "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
+        "workers": workers,
+        "branches": branches,
+        "prompts": {
+            "instructions": details.prompts.instructions,
+            "contract": details.prompts.contract,
+            "document": details.prompts.document,
+            "refusals": details.prompts.refusals,
+            "trigger": details.prompts.trigger,
+        },
+        "late": details.late.total(),
+        "estimated": details.answered.estimated,
+        "shortfalls": details.shortfalls,
+    }))
 }
 
 /// Calls after the first of their invocations.

@@ -15,6 +15,7 @@ pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod signal;
 pub(crate) mod state;
+pub(crate) mod token;
 pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod why;

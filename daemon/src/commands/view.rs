@@ -5,8 +5,9 @@ use std::path::Path;
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::llm::schema::{self, Level};
-use patchboard_kernel::view::Item;
-use serde_json::json;
+use patchboard_kernel::board::Board;
+use patchboard_kernel::view::{Item, View};
+use serde_json::{Value, json};
 
 use crate::archive::Archive;
 use crate::cli::BoardArgument;
@@ -53,7 +54,23 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
     let board = archive.board(&summary, arguments.at)?;
-    for place in &arguments.expand {
+    let view = preview(&board, &arguments.worker, &arguments.expand)?;
+    if arguments.schema {
+        output.json(&reply_schema(&board, &arguments.worker, &view)?)?;
+    } else if output.is_json() {
+        output.json(&json(&board, &arguments.worker, &view))?;
+    } else if arguments.explain {
+        let rows = view.items.iter().map(|item| [words(item.fate.as_str()), place(item), words(item.why.as_str())]);
+        output.line(&table(["", "place", "why"], rows))?;
+    } else {
+        output.line(clean(&view.text).trim_end_matches('\n'))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What a worker would be shown of a board as it is.
+pub(crate) fn preview(board: &Board, worker: &str, expand: &[String]) -> Result<View, Failure> {
+    for place in expand {
         let there = PointerBuf::parse(place.as_str()).map(|pointer| board.state().root().get(&pointer).is_some());
         let refuse = |code, message: &str| {
             Failure::refused(code, format!("{message}: {}", one_line(place)))
@@ -65,39 +82,38 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             Err(_) => return Err(refuse("bad_pointer", "this is no JSON Pointer")),
         }
     }
-    let view = board.explained_preview(&arguments.worker.as_str().into(), &arguments.expand).ok_or_else(|| {
+    board.explained_preview(&worker.into(), expand).ok_or_else(|| {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-        Failure::refused("no_such_worker", format!("the blueprint has no worker {}", arguments.worker))
+        Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
             .help(format!("its workers are {}", workers.join(", ")))
             .detail("workers", json!(workers))
+    })
+}
+
+/// The JSON Schema that a language model's reply to a view is held to.
+fn reply_schema(board: &Board, worker: &str, view: &View) -> Result<Value, Failure> {
+    let shown = board.previewed_values(&worker.into(), view);
+    let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
+        Failure::refused("no_schema", "its replies are messages, which no schema describes")
+            .help("docs/modes.md tells how such a board works")
     })?;
-    if arguments.schema {
-        let shown = board.previewed_values(&arguments.worker.as_str().into(), &view);
-        let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
-            Failure::refused("no_schema", "its replies are messages, which no schema describes")
-                .help("docs/modes.md tells how such a board works")
-        })?;
-        output.json(&schema.1)?;
-    } else if output.is_json() {
-        output.json(&json!({
-            "board": summary.id,
-            "worker": arguments.worker,
-            "version": board.version(),
-            "hash": view.hash(),
-            "text": view.text,
-            "freshness": board.plan().seats.get(arguments.worker.as_str()).map(|seat| seat.worker.freshness),
-            "reads": view.reads,
-            "members": view.members,
-            "summarised": view.summarised.pointers(),
-            "items": view.items,
-        }))?;
-    } else if arguments.explain {
-        let rows = view.items.iter().map(|item| [words(item.fate.as_str()), place(item), words(item.why.as_str())]);
-        output.line(&table(["", "place", "why"], rows))?;
-    } else {
-        output.line(clean(&view.text).trim_end_matches('\n'))?;
-    }
-    Ok(Exit::Done)
+    Ok(schema.1)
+}
+
+/// A view, and what a proposal made from it rests on, as JSON.
+pub(crate) fn json(board: &Board, worker: &str, view: &View) -> Value {
+    json!({
+        "board": board.id(),
+        "worker": worker,
+        "version": board.version(),
+        "hash": view.hash(),
+        "text": view.text,
+        "freshness": board.plan().seats.get(worker).map(|seat| seat.worker.freshness),
+        "reads": view.reads,
+        "members": view.members,
+        "summarised": view.summarised.pointers(),
+        "items": view.items,
+    })
 }
 
 /// Characters of a place in the list.

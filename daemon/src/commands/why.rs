@@ -7,6 +7,7 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::id::{InvocationId, Version};
 use patchboard_kernel::record::{self, Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
 use patchboard_kernel::tree::Node;
+use patchboard_runtime::journal::BoardSummary;
 use serde_json::{Value, json};
 
 use crate::archive::{Archive, moment};
@@ -38,21 +39,51 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let pointer = jsonptr::PointerBuf::parse(arguments.pointer.clone()).map_err(|_| {
-        Failure::refused("bad_pointer", format!("{} is no JSON Pointer", arguments.pointer))
-            .help("a pointer is empty or begins with /; ~ is written ~0, and / within a name ~1")
-    })?;
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&arguments.board.board)?;
-    let board = archive.board(&summary, None)?;
+    let form = if output.is_json() { Form::Json } else { Form::Text };
+    match why(&archive, &summary, &arguments.pointer, form)? {
+        Told::Json(value) => output.json(&value)?,
+        Told::Text(text) => output.text(&text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// As JSON, who wrote a place of a board's document, and why.
+pub(crate) fn json(archive: &Archive, summary: &BoardSummary, pointer: &str) -> Result<Value, Failure> {
+    match why(archive, summary, pointer, Form::Json)? {
+        Told::Json(value) => Ok(value),
+        Told::Text(text) => Ok(text.into()),
+    }
+}
+
+/// How an answer is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Text,
+}
+
+/// An answer in the form that was wanted.
+enum Told {
+    Json(Value),
+    Text(String),
+}
+
+fn why(archive: &Archive, summary: &BoardSummary, pointer: &str, form: Form) -> Result<Told, Failure> {
+    let pointer = jsonptr::PointerBuf::parse(pointer.to_owned()).map_err(|_| {
+        Failure::refused("bad_pointer", format!("{pointer} is no JSON Pointer"))
+            .help("a pointer is empty or begins with /; ~ is written ~0, and / within a name ~1")
+    })?;
+    let board = archive.board(summary, None)?;
     let records = archive.records(&summary.id)?;
     let value = board.state().get(&pointer);
     // The state knows when what is there last changed; only of what is gone the whole journal must be asked.
     let since = board.state().root().last_changed(&pointer);
     if since == Some(0) {
-        return untouched(&records, pointer.as_str(), value, output);
+        return Ok(untouched(&records, pointer.as_str(), value, form));
     }
-    let before = archive.board(&summary, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
+    let before = archive.board(summary, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
     let first = records.iter().position(|record| record.seq > before.head().0).unwrap_or(records.len());
     let writer = provenance::last_writer(before.state(), &records[first..], pointer.as_str());
     let writer = writer.map(|found| found.map(|writer| Writer { record: writer.record + first, ..writer }));
@@ -70,27 +101,25 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         let seq = records[writer.record].seq;
         Failure::failed("bad_record", format!("record {seq} cannot be read")).detail("seq", seq.0.into())
     })?;
-    if output.is_json() {
-        output.json(&answer.json(pointer.as_str(), value))?;
-    } else {
-        output.text(&answer.text(pointer.as_str(), value))?;
-    }
-    Ok(Exit::Done)
+    Ok(match form {
+        Form::Json => Told::Json(answer.json(pointer.as_str(), value)),
+        Form::Text => Told::Text(answer.text(pointer.as_str(), value)),
+    })
 }
 
-fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, output: Output) -> Outcome {
+fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: Form) -> Told {
     let source = if pointer == "/request" || pointer.starts_with("/request/") { "request" } else { "blueprint" };
     let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
-    if output.is_json() {
-        output.json(
-            &json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0}),
-        )?;
-    } else {
-        let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };
-        output.line(&format!("{} came with {from}", one_line(pointer).bold()))?;
-        output.line(&format!("record     0 ({created}), version 0; no commit has written it since"))?;
+    if form == Form::Json {
+        let told =
+            json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0});
+        return Told::Json(told);
     }
-    Ok(Exit::Done)
+    let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };
+    Told::Text(format!(
+        "{} came with {from}\nrecord     0 ({created}), version 0; no commit has written it since\n",
+        one_line(pointer).bold()
+    ))
 }
 
 /// Everything the journal knows of one commit.

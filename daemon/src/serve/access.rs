@@ -1,0 +1,136 @@
+//! Who may do what: scopes of tokens, and what each request needs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use patchboard_kernel::id::{BoardId, WorkerName};
+
+/// What the holder of a token may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// Everything, tokens included.
+    Admin,
+    /// See all boards; change nothing.
+    Read,
+    /// See one board, and do on it what may be done on a board.
+    Board(BoardId),
+    /// Sit in one worker's seat on one board: see what that worker sees, answer what it is asked, propose in its name.
+    Seat(BoardId, WorkerName),
+}
+
+/// What a request needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// To run the daemon: tokens, new boards.
+    Administer,
+    /// To see all boards.
+    SeeAll,
+    /// To see one board.
+    See(BoardId),
+    /// To act on one board.
+    Act(BoardId),
+    /// To see what a worker of a board sees.
+    SeeSeat(BoardId, WorkerName),
+    /// To act as a worker of a board.
+    Sit(BoardId, WorkerName),
+    /// To have any token at all.
+    Known,
+}
+
+impl Scope {
+    /// Whether it is enough.
+    pub(crate) fn allows(&self, need: &Need) -> bool {
+        match (self, need) {
+            (Self::Admin, _) | (_, Need::Known) => true,
+            (Self::Read, Need::SeeAll | Need::See(_) | Need::SeeSeat(..)) => true,
+            (Self::Board(mine), Need::See(board) | Need::Act(board)) => mine == board,
+            (Self::Board(mine), Need::SeeSeat(board, _) | Need::Sit(board, _)) => mine == board,
+            (Self::Seat(mine, me), Need::SeeSeat(board, worker) | Need::Sit(board, worker)) => {
+                mine == board && me == worker
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether its holder may know that a board exists.
+    pub(crate) fn knows_of(&self, board: &BoardId) -> bool {
+        match self {
+            Self::Admin | Self::Read => true,
+            Self::Board(mine) | Self::Seat(mine, _) => mine == board,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admin => f.write_str("admin"),
+            Self::Read => f.write_str("read"),
+            Self::Board(board) => write!(f, "board:{board}"),
+            Self::Seat(board, worker) => write!(f, "seat:{board}/{worker}"),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let board = |id: &str| match id.is_empty() || id.len() > 128 || id.contains('/') {
+            true => Err(format!("{text} names no board")),
+            false => Ok(BoardId::from(id)),
+        };
+        match (text, text.strip_prefix("board:"), text.strip_prefix("seat:")) {
+            ("admin", ..) => Ok(Self::Admin),
+            ("read", ..) => Ok(Self::Read),
+            (_, Some(id), _) => Ok(Self::Board(board(id)?)),
+            (_, _, Some(seat)) => match seat.split_once('/') {
+                Some((id, worker)) if !worker.is_empty() => Ok(Self::Seat(board(id)?, WorkerName::from(worker))),
+                _ => Err(format!("{text} names no worker: write seat:BOARD/WORKER")),
+            },
+            _ => Err(format!("{text} is no scope: admin, read, board:BOARD or seat:BOARD/WORKER")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Need, Scope};
+
+    #[test]
+    fn a_scope_allows_what_it_says_and_nothing_else() {
+        let needs = [
+            Need::Known,
+            Need::Administer,
+            Need::SeeAll,
+            Need::See("b1".into()),
+            Need::Act("b1".into()),
+            Need::SeeSeat("b1".into(), "w".into()),
+            Need::Sit("b1".into(), "w".into()),
+            Need::Sit("b1".into(), "v".into()),
+            Need::See("b2".into()),
+            Need::Act("b2".into()),
+            Need::Sit("b2".into(), "w".into()),
+        ];
+        for (scope, allowed) in [
+            ("admin", "yyyyyyyyyyy"),
+            ("read", "y-yy-y--y--"),
+            ("board:b1", "y--yyyyy---"),
+            ("seat:b1/w", "y----yy----"),
+        ] {
+            let scope: Scope = scope.parse().expect("a scope");
+            let said: String = needs.iter().map(|need| if scope.allows(need) { 'y' } else { '-' }).collect();
+            assert_eq!(said, allowed, "{scope}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_read_as_it_is_written() {
+        for text in ["admin", "read", "board:0199", "seat:0199/planner"] {
+            assert_eq!(text.parse::<Scope>().map(|scope| scope.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "root", "board:", "board:a/b", "seat:a", "seat:/w", "seat:a/"] {
+            assert!(text.parse::<Scope>().is_err(), "{text}");
+        }
+    }
+}

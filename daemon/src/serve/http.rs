@@ -1,0 +1,291 @@
+//! What all routes share: who calls, and requests read strictly.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::json::{self, Limits};
+use serde::de::DeserializeOwned;
+
+use super::access::{Need, Scope};
+use super::problem::{Answered, Code, Problem};
+use super::service::{Daemon, no_such_board};
+
+/// Bytes of a request's body.
+pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// How deep a body may be nested: a document of a board may be 64 deep, and is a member of a body's member.
+const BODY_DEPTH_MAX: usize = 68;
+
+/// Characters of an `Idempotency-Key`.
+const KEY_MAX: usize = 128;
+
+/// Which requests are listened to at all.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    /// Names under which the daemon is reached, without ports.
+    pub(crate) hosts: Vec<String>,
+    /// Origins of pages in browsers that may call it.
+    pub(crate) origins: Vec<String>,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// What it may do.
+    pub(crate) scope: Scope,
+}
+
+impl Caller {
+    /// Goes on only if the caller may. Who may not know of a board hears that there is none.
+    pub(crate) fn needs(&self, need: &Need) -> Answered<()> {
+        if self.scope.allows(need) {
+            return Ok(());
+        }
+        if let Need::See(board) | Need::Act(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) = need
+            && !self.scope.knows_of(board)
+        {
+            return Err(no_such_board(board));
+        }
+        let detail = format!("a token of scope {} does not allow this", self.scope);
+        Err(Problem::of(Code::Forbidden, detail).help("ask the operator for another token"))
+    }
+}
+
+impl FromRequestParts<Arc<Daemon>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> Answered<Self> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(unauthorized)
+    }
+}
+
+/// Turns away what comes by a name that is not the daemon's, or from a page elsewhere: a browser would send it with the
+/// rights of whoever sits before it.
+pub(crate) async fn guard_door(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match may_enter(&door, request.headers(), request.uri()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn may_enter(door: &Door, headers: &HeaderMap, uri: &Uri) -> Answered<()> {
+    let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.authority().map(|it| it.as_str()));
+    let host = named.map(without_port).unwrap_or_default();
+    if !door.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+        let problem = Problem::of(Code::UnknownHost, "this daemon has another name");
+        return Err(problem.help("the operator names further hosts under [serve] hosts in patchboard.toml"));
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, authority)| Some(authority) == named);
+    if is_own || door.origins.iter().any(|known| known == origin) {
+        return Ok(());
+    }
+    let problem = Problem::of(Code::UnknownOrigin, "pages of this origin may not call");
+    Err(problem.help("the operator names origins under [serve] origins in patchboard.toml"))
+}
+
+/// The host of an authority: `[::1]:80` is `::1`.
+fn without_port(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// The names by which an address is reached.
+pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
+    let mut names = vec![address.ip().to_string()];
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    }
+    names
+}
+
+/// Finds out who calls.
+pub(crate) async fn authenticate(State(daemon): State<Arc<Daemon>>, mut request: Request, next: Next) -> Response {
+    match caller_of(&daemon, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn caller_of(daemon: &Daemon, headers: &HeaderMap) -> Answered<Caller> {
+    let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    let token = given.map(|value| value.split_once(' ').unwrap_or_default());
+    let scope = match token {
+        None if daemon.is_open => Some(Scope::Admin),
+        None => None,
+        Some((kind, token)) if kind.eq_ignore_ascii_case("bearer") => daemon.tokens.scope_of(token.trim())?,
+        Some(_) => None,
+    };
+    scope.map(|scope| Caller { scope }).ok_or_else(unauthorized)
+}
+
+fn unauthorized() -> Problem {
+    Problem::of(Code::Unauthorized, "this needs a token that is valid")
+        .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
+}
+
+/// A JSON body, read as strictly as everything that comes from outside: no name twice, no number that would change.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Answered<Self> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            let problem = Problem::of(Code::NotJson, "the body must be JSON");
+            return Err(problem.help("send it with `Content-Type: application/json`"));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            _ => Problem::of(Code::BadBody, "the body could not be read"),
+        })?;
+        let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
+        let value = json::parse(&bytes, limits).map_err(|refusal| {
+            let code = refusal.code.as_str();
+            Problem::new(StatusCode::BAD_REQUEST, code, refusal.message).detail("offset", refusal.offset.into())
+        })?;
+        serde_json::from_value(value)
+            .map(Self)
+            .map_err(|error| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {error}")))
+    }
+}
+
+fn too_large() -> Problem {
+    let detail = format!("a body may have {BODY_BYTES_MAX} bytes");
+    Problem::of(Code::BodyTooLarge, detail)
+}
+
+/// A board that a path names, by its whole id.
+pub(crate) struct BoardPath(pub(crate) BoardId);
+
+impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+        /// The one segment that all these paths have.
+        #[derive(serde::Deserialize)]
+        struct Named {
+            board: String,
+        }
+        let named = Path::<Named>::from_request_parts(parts, state).await;
+        let named = named.map_err(|_| Problem::of(Code::BadPath, "the path names no board"))?;
+        Ok(Self(BoardId::from(named.0.board)))
+    }
+}
+
+/// Further segments of a path.
+pub(crate) struct Segments<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        read.map(|Path(read)| Self(read)).map_err(|error| Problem::of(Code::BadPath, error.body_text()))
+    }
+}
+
+/// What stands behind the `?`.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
+        read.map(|Query(read)| Self(read)).map_err(|error| Problem::of(Code::BadQuery, error.body_text()))
+    }
+}
+
+/// The `Idempotency-Key` of a request, if it has one: with it a repetition gets the first answer.
+pub(crate) struct Key(pub(crate) Option<Token>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answered<Self> {
+        let Some(key) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let is_key =
+            |text: &&str| (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let key = key.to_str().ok().filter(is_key).ok_or_else(|| {
+            Problem::of(Code::BadKey, format!("an Idempotency-Key has 1 to {KEY_MAX} printable ASCII characters"))
+        })?;
+        Ok(Self(Some(Token::from(key))))
+    }
+}
+
+impl Key {
+    /// The token of a request with this key: callers of different rights do not share keys.
+    pub(crate) fn token(&self, caller: &Caller) -> Option<Token> {
+        self.0.as_ref().map(|key| Token::from(format!("{}/{key}", caller.scope)))
+    }
+
+    /// The id of the board that a request with this key makes: the same for the same caller and key, for ever.
+    pub(crate) fn board(&self, caller: &Caller) -> Option<BoardId> {
+        let key = self.0.as_ref()?;
+        let mut id = sha256(format!("board\n{}\n{}", caller.scope, key.as_str()).as_bytes()).0;
+        // RFC 9562 section 5.8: version 8, whose bits are the maker's.
+        id[6] = (id[6] & 0x0f) | 0x80;
+        id[8] = (id[8] & 0x3f) | 0x80;
+        let hex: String = id[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        Some(BoardId::from(parts.join("-")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderValue, Uri};
+
+    use super::{Door, may_enter, without_port};
+
+    #[test]
+    fn only_requests_by_a_known_name_and_of_a_known_page_come_in() {
+        let door =
+            Door { hosts: vec!["localhost".into(), "::1".into()], origins: vec!["https://board.example".into()] };
+        for (host, origin, code) in [
+            ("localhost:7733", None, None),
+            ("LOCALHOST", None, None),
+            ("[::1]:7733", None, None),
+            ("localhost:7733", Some("http://localhost:7733"), None),
+            ("localhost:7733", Some("https://board.example"), None),
+            ("evil.example", None, Some("unknown_host")),
+            ("", None, Some("unknown_host")),
+            ("localhost:7733", Some("http://localhost:8000"), Some("unknown_origin")),
+            ("localhost:7733", Some("https://evil.example"), Some("unknown_origin")),
+            ("localhost:7733", Some("null"), Some("unknown_origin")),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", HeaderValue::from_str(host).expect("a header"));
+            if let Some(origin) = origin {
+                headers.insert("origin", HeaderValue::from_static(origin));
+            }
+            let entered = may_enter(&door, &headers, &Uri::from_static("/v1/boards"));
+            assert_eq!(entered.err().map(|problem| problem.code), code, "{host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_no_part_of_a_name() {
+        for (authority, host) in [("a", "a"), ("a:1", "a"), ("[::1]:1", "::1"), ("[::1]", "::1"), ("", "")] {
+            assert_eq!(without_port(authority), host);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `patchboard serve`: many boards at once, and the ways in for people, programs and other agents.
+//!
+//! Owns what a daemon needs beside the boards: addresses, tokens, limits, the translation between requests and what the
+//! runtime understands. Decides nothing about a board.
+//!
+//! * [`service`]: boards that run and boards at rest, apart from how they are reached.
+//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what.
+
+pub(crate) mod access;
+mod http;
+mod problem;
+mod routes;
+mod service;
+mod settings;
+pub(crate) mod tokens;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use clap::Args;
+use patchboard_agents::seats::Inline;
+use serde_json::json;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door};
+use self::problem::{Code, Problem};
+use self::service::Daemon;
+use self::settings::{Flags, Settings};
+use crate::drive::Interrupts;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::seating::ModelArguments;
+
+/// How long requests that are under way are waited for when the daemon stops.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// How long a client may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Run boards as a daemon, reached over HTTP
+///
+/// Takes up every board of the data directory that has not ended, and lets each go on where it was. SIGTERM or Ctrl-C stops
+/// it: what is decided is durable, calls under way are made again after the next start.
+///
+/// On a loopback address whoever reaches it may do everything, unless tokens are demanded; on any other address it starts
+/// only where there are tokens (`patchboard token create`). Settings come from the table `serve` of patchboard.toml, from
+/// the environment, and from flags, each stronger than the one before.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard serve
+  patchboard serve --listen 127.0.0.1:8080 --data-dir /var/lib/patchboard
+  curl -s localhost:7733/v1/openapi.json | jq '.paths | keys'
+  curl -s localhost:7733/v1/boards -H 'Content-Type: application/json' -d @board.json")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    models: ModelArguments,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let seats = arguments.models.seats(config, Inline::Refused)?;
+    let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
+    let mut interrupts = Interrupts::new()?;
+    let is_open = settings.is_open();
+    let daemon = Arc::new(Daemon::start(data_dir, Arc::new(seats), is_open).await?);
+    if !is_open && daemon.tokens.is_empty()? {
+        return Err(Failure::refused(
+            "no_tokens",
+            format!("{} is reached by tokens, and there are none", settings.listen),
+        )
+        .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
+    }
+    let listener =
+        std::net::TcpListener::bind(settings.listen).map_err(|error| unreachable_address(settings.listen, &error))?;
+    let address = listener.local_addr().map_err(|error| unreachable_address(settings.listen, &error))?;
+    let handle = axum_server::Handle::new();
+    let mut server = axum_server::from_tcp(listener)
+        .map_err(|error| unreachable_address(settings.listen, &error))?
+        .handle(handle.clone())
+        .first_request_timeout(HEAD_TIMEOUT);
+    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT);
+    let app = app(Arc::clone(&daemon), settings.door(address));
+    let serving = tokio::spawn(server.serve(app.into_make_service()));
+    // Those that ask are told that it lives; what they ask of boards waits for none but its own.
+    if output.is_json() {
+        output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
+    } else {
+        output.line(&format!("listening on http://{address}"))?;
+    }
+    let recovering = async {
+        let recovered = daemon.recover().await?;
+        if recovered.boards + recovered.failed > 0 {
+            output.note(&format!("{} boards go on, {} cannot", recovered.boards, recovered.failed));
+        }
+        std::future::pending::<()>().await;
+        Ok::<_, Failure>(())
+    };
+    tokio::select! {
+        failed = recovering => failed?,
+        () = interrupts.next() => {}
+    }
+    output.note("stopping: interrupt again to wait for nobody");
+    daemon.stops();
+    handle.graceful_shutdown(Some(DRAIN));
+    let stopping = async {
+        // Requests under way have their boards to the end.
+        let served = serving.await;
+        daemon.stop().await;
+        served
+    };
+    tokio::select! {
+        served = stopping => match served {
+            Ok(Err(error)) => Err(unreachable_address(address, &error)),
+            _ => Ok(Exit::Done),
+        },
+        // What is durable is not lost.
+        () = interrupts.next() => Ok(Exit::Done),
+    }
+}
+
+fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
+    Failure::failed("listen_failed", format!("{address} cannot be listened on: {error}"))
+        .help("name another address with --listen, or end the process that has this one")
+}
+
+/// All that is served.
+fn app(daemon: Arc<Daemon>, door: Door) -> Router {
+    let (api, description) = routes::all().split_for_parts();
+    let description = Arc::new(description);
+    let api = api
+        .route("/v1/openapi.json", get(move || async move { Json((*description).clone()) }))
+        .layer(from_fn_with_state(Arc::clone(&daemon), authenticate));
+    Router::new()
+        .route("/healthz", get(routes::alive))
+        .route("/readyz", get(routes::ready))
+        .merge(api)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(daemon)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::new(door), guard_door))
+        .layer(CatchPanicLayer::custom(panicked))
+}
+
+async fn no_such_route() -> Problem {
+    Problem::of(Code::NoSuchRoute, "nothing is served under this path").help("GET /v1/openapi.json lists what is")
+}
+
+async fn no_such_method() -> Problem {
+    Problem::of(Code::NoSuchMethod, "this path takes other methods")
+}
+
+/// A bug of ours must not cost the client its answer, nor anybody else theirs.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    Problem::of(Code::Internal, "the request was interrupted by a fault").into_response()
+}

@@ -1,0 +1,209 @@
+//! Errors as RFC 9457 problem documents, with the same stable codes as everywhere else.
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use patchboard_kernel::board::BoardError;
+use patchboard_runtime::journal::JournalError;
+use patchboard_runtime::runtime::RuntimeError;
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Exit, Failure};
+
+macro_rules! coded {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $status:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum $name {
+            $($(#[$vdoc])* $variant,)*
+        }
+
+        impl $name {
+            /// The stable name.
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $code,)*
+                }
+            }
+
+            const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$variant => StatusCode::$status,)*
+                }
+            }
+        }
+    };
+}
+
+coded! {
+    /// What only requests can have wrong; the rest has the codes of the kernel and the command line.
+    Code {
+        /// There is no token, or none that opens anything.
+        Unauthorized = "unauthorized", UNAUTHORIZED,
+        /// The token does not allow this.
+        Forbidden = "forbidden", FORBIDDEN,
+        /// The daemon was called by a name that is not its own.
+        UnknownHost = "unknown_host", MISDIRECTED_REQUEST,
+        /// A page in a browser calls that is not the daemon's, and not among `[serve] origins`.
+        UnknownOrigin = "unknown_origin", FORBIDDEN,
+        /// Nothing is served under this path.
+        NoSuchRoute = "no_such_route", NOT_FOUND,
+        /// The path takes other methods.
+        NoSuchMethod = "no_such_method", METHOD_NOT_ALLOWED,
+        /// The path cannot be read.
+        BadPath = "bad_path", BAD_REQUEST,
+        /// What stands behind the `?` cannot be read, or names what there is not.
+        BadQuery = "bad_query", BAD_REQUEST,
+        /// The `Idempotency-Key` is none.
+        BadKey = "bad_key", BAD_REQUEST,
+        /// The `Last-Event-ID` is not the number of a record.
+        BadEventId = "bad_event_id", BAD_REQUEST,
+        /// The body is not said to be JSON.
+        NotJson = "not_json", UNSUPPORTED_MEDIA_TYPE,
+        /// The body is JSON, and not what is wanted here.
+        BadBody = "bad_body", UNPROCESSABLE_ENTITY,
+        /// The body is larger than any may be.
+        BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE,
+        /// The scope of a token is none.
+        BadScope = "bad_scope", UNPROCESSABLE_ENTITY,
+        /// There is no such board, or the caller may not know of it.
+        NoSuchBoard = "no_such_board", NOT_FOUND,
+        /// No token of this number opens anything.
+        NoSuchToken = "no_such_token", NOT_FOUND,
+        /// The blueprint has errors; `findings` has them.
+        BlueprintRefused = "blueprint_refused", UNPROCESSABLE_ENTITY,
+        /// The blueprint has no rules, so its board would never end.
+        NoRules = "no_rules", UNPROCESSABLE_ENTITY,
+        /// Boards are still being taken up.
+        NotReady = "not_ready", SERVICE_UNAVAILABLE,
+        /// A fault of the daemon.
+        Internal = "internal", INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The media type of a problem document.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Why a request has no other answer.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// Stable name; the last part of `type`.
+    pub(crate) code: &'static str,
+    detail: String,
+    help: Option<String>,
+    /// Members beside those of the RFC.
+    details: Map<String, Value>,
+}
+
+/// What a handler returns.
+pub(crate) type Answered<T> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem; `detail` is for people and holds no secret.
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), help: None, details: Map::new() }
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
+        self.details.insert(name.to_owned(), value);
+        self
+    }
+
+    /// The document.
+    pub(crate) fn json(&self) -> Value {
+        let mut document = Map::new();
+        document.insert("type".into(), format!("urn:patchboard:problem:{}", self.code).into());
+        document.insert("title".into(), self.code.replace('_', " ").into());
+        document.insert("status".into(), self.status.as_u16().into());
+        document.insert("detail".into(), self.detail.clone().into());
+        document.insert("code".into(), self.code.into());
+        if let Some(help) = &self.help {
+            document.insert("help".into(), help.clone().into());
+        }
+        document.extend(self.details.clone());
+        document.into()
+    }
+
+    /// What a request has wrong.
+    pub(crate) fn of(code: Code, detail: impl Into<String>) -> Self {
+        Self::new(code.status(), code.as_str(), detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(code = self.code, detail = %self.detail, "a request failed");
+        }
+        let body = axum::Json(self.json());
+        let mut response = (self.status, body).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<RuntimeError> for Problem {
+    fn from(error: RuntimeError) -> Self {
+        let code = error.code();
+        let problem = Self::new(status_of(&error), code, error.to_string());
+        match error {
+            RuntimeError::Board(BoardError::BadRequest(violations)) => problem.detail("violations", json!(violations)),
+            RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
+            RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
+            _ => problem,
+        }
+    }
+}
+
+impl From<JournalError> for Problem {
+    fn from(error: JournalError) -> Self {
+        RuntimeError::Journal(error).into()
+    }
+}
+
+const fn status_of(error: &RuntimeError) -> StatusCode {
+    match error {
+        RuntimeError::Journal(JournalError::NotFound(_)) => StatusCode::NOT_FOUND,
+        RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_)) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        RuntimeError::AlreadyRunning(_)
+        | RuntimeError::Over(_)
+        | RuntimeError::TokenConflict(_)
+        | RuntimeError::Journal(JournalError::Owned { .. } | JournalError::Fenced { .. }) => StatusCode::CONFLICT,
+        RuntimeError::Closed(_) | RuntimeError::Interrupted(_) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// What the command line would have said: codes and words are the same.
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        let Failure::Told(told) = failure else {
+            return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "nobody reads the answer");
+        };
+        let status = match (told.code, told.exit) {
+            ("no_such_board" | "no_such_version" | "no_such_worker" | "no_such_place" | "path_not_found", _) => {
+                StatusCode::NOT_FOUND
+            }
+            ("bad_pointer", _) => StatusCode::BAD_REQUEST,
+            (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { status, code: told.code, detail: told.message, help: told.help, details: told.details }
+    }
+}

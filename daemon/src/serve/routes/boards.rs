@@ -1,0 +1,277 @@
+//! Boards: made, listed, and stopped and started.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::IntoResponse;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::{End, Ended};
+use patchboard_runtime::journal::BoardSummary;
+use patchboard_runtime::runtime::Heard;
+use patchboard_runtime::snapshot::Snapshot;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::ProblemDocument;
+use super::blueprints::Written;
+use crate::serve::access::Need;
+use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
+use crate::serve::problem::Answered;
+use crate::serve::service::Daemon;
+
+/// Boards of one page, where no number is given.
+const PAGE: usize = 100;
+
+/// The most boards of one page.
+const PAGE_MAX: usize = 1000;
+
+/// A board at a glance.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BoardInfo {
+    /// Its id.
+    board: String,
+    /// Its blueprint's name.
+    name: String,
+    /// `running`, `paused`, `waiting` for a person, or how it ended: `done`, `quiescent`, `stopped`, `failed`,
+    /// `cancelled`.
+    status: &'static str,
+    /// Why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+    /// Commits so far.
+    version: u64,
+    /// Its last record.
+    head: HeadInfo,
+    /// How often it was taken over.
+    epoch: u64,
+    /// When it was made, in milliseconds since 1970.
+    created_at: i64,
+    /// When its last record was written.
+    updated_at: i64,
+    /// What goes on, of a board that is taken up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<LiveInfo>,
+}
+
+/// A record, by number and hash.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeadInfo {
+    /// Its number; the first has 0.
+    seq: u64,
+    /// Its hash, which stands for all records before it, too.
+    hash: String,
+}
+
+/// What goes on on a board.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LiveInfo {
+    /// Invocations under way, those that wait for persons included.
+    open: usize,
+    /// Invocations that wait for a place.
+    queued: usize,
+    /// Questions to persons.
+    questions: usize,
+    /// Tokens spent.
+    tokens: u64,
+}
+
+impl BoardInfo {
+    pub(crate) fn of(daemon: &Daemon, summary: &BoardSummary) -> Self {
+        let snapshot = daemon.running(&summary.id).map(|board| board.snapshot());
+        let mut info = Self {
+            board: summary.id.to_string(),
+            name: summary.name.clone(),
+            status: summary.ended.map_or("running", End::as_str),
+            cause: None,
+            version: summary.version.0,
+            head: HeadInfo { seq: summary.head.seq.0, hash: summary.head.hash.to_string() },
+            epoch: summary.epoch,
+            created_at: summary.created_at.0,
+            updated_at: summary.updated_at.0,
+            live: None,
+        };
+        if let Some(snapshot) = &snapshot {
+            info.live(snapshot);
+        } else if summary.ended.is_none() {
+            info.status = "interrupted";
+        }
+        info
+    }
+
+    /// The picture is younger than what was listed.
+    fn live(&mut self, snapshot: &Snapshot) {
+        self.status = status(snapshot);
+        self.cause = snapshot.ended.map(|ended| ended.cause.to_string());
+        self.version = snapshot.version.0;
+        self.head = HeadInfo { seq: snapshot.head.seq.0, hash: snapshot.head.hash.to_string() };
+        self.epoch = snapshot.epoch;
+        self.live = Some(LiveInfo {
+            open: snapshot.open,
+            queued: snapshot.queued,
+            questions: snapshot.pending.len(),
+            tokens: snapshot.tokens,
+        });
+    }
+}
+
+const fn status(snapshot: &Snapshot) -> &'static str {
+    match snapshot.ended {
+        Some(Ended { end, .. }) => end.as_str(),
+        None if snapshot.paused => "paused",
+        None if snapshot.waits_for_persons => "waiting",
+        None => "running",
+    }
+}
+
+/// Which boards are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listing {
+    /// Only boards with this status.
+    status: Option<String>,
+    /// Only boards after this one.
+    after: Option<String>,
+    /// How many at most, 1 to 1,000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// A page of boards.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BoardPage {
+    /// The oldest first.
+    boards: Vec<BoardInfo>,
+    /// Give this as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// List the boards that the caller may see, the oldest first
+#[utoipa::path(get, path = "/v1/boards", tag = "boards", params(Listing),
+    responses((status = 200, body = BoardPage), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Asked(listing): Asked<Listing>,
+) -> Answered<Json<BoardPage>> {
+    caller.needs(&Need::Known)?;
+    let limit = listing.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let boards = daemon.boards()?;
+    let from = listing.after.and_then(|after| boards.iter().position(|board| board.id.as_str() == after));
+    let seen = boards.iter().skip(from.map_or(0, |position| position + 1));
+    let seen = seen.filter(|board| caller.scope.allows(&Need::See(board.id.clone())));
+    let infos = seen.map(|board| BoardInfo::of(&daemon, board));
+    let mut page: Vec<BoardInfo> = infos
+        .filter(|info| listing.status.as_ref().is_none_or(|status| info.status == status))
+        .take(limit + 1)
+        .collect();
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().filter(|_| has_more).map(|last| last.board.clone());
+    Ok(Json(BoardPage { boards: page, next }))
+}
+
+/// What a board is made of.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Founding {
+    /// The blueprint.
+    #[serde(flatten)]
+    written: Written,
+    /// What the user asks; lands at `/request` of the document.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    request: Value,
+}
+
+/// Make a board of a blueprint and a request, and let it run
+#[utoipa::path(post, path = "/v1/boards", tag = "boards", request_body = Founding,
+    params(("Idempotency-Key" = Option<String>, Header, description = "With it a repetition finds the board that the first request made")),
+    responses((status = 201, body = BoardInfo), (status = 200, body = BoardInfo, description = "The board that an earlier request with this key made"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    key: Key,
+    Body(founding): Body<Founding>,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Administer)?;
+    let blueprint = founding.written.accepted()?;
+    let (board, is_new) = daemon.create(blueprint, founding.request, key.board(&caller)).await?;
+    let info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let location = [(LOCATION, format!("/v1/boards/{board}"))];
+    Ok((status, location, replayed(!is_new), Json(info)))
+}
+
+/// Says of a repetition that it is one.
+pub(crate) fn replayed(is_replayed: bool) -> [(HeaderName, &'static str); 1] {
+    [(HeaderName::from_static("idempotency-replayed"), if is_replayed { "true" } else { "false" })]
+}
+
+/// Show one board
+#[utoipa::path(get, path = "/v1/boards/{board}", tag = "boards", params(("board" = String, Path)),
+    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn show(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+) -> Answered<Json<BoardInfo>> {
+    caller.needs(&Need::See(board.clone()))?;
+    Ok(Json(BoardInfo::of(&daemon, &daemon.summary(&board)?)))
+}
+
+/// Dispatch no more: calls under way may still answer
+#[utoipa::path(post, path = "/v1/boards/{board}/pause", tag = "boards",
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn pause(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let heard = daemon.open(&board).await?.pause(key.token(&caller)).await?;
+    steered(&daemon, &board, heard)
+}
+
+/// Dispatch again
+#[utoipa::path(post, path = "/v1/boards/{board}/resume", tag = "boards",
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn resume(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let heard = daemon.open(&board).await?.resume(key.token(&caller)).await?;
+    steered(&daemon, &board, heard)
+}
+
+/// End a board for good
+#[utoipa::path(post, path = "/v1/boards/{board}/cancel", tag = "boards",
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn cancel(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    // It ends once: a repetition is known without it.
+    _: Key,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let heard = daemon.open(&board).await?.cancel().await?;
+    steered(&daemon, &board, heard)
+}
+
+fn steered(daemon: &Daemon, board: &BoardId, heard: Heard) -> Answered<impl IntoResponse + use<>> {
+    Ok((replayed(heard == Heard::Before), Json(BoardInfo::of(daemon, &daemon.summary(board)?))))
+}

@@ -1,0 +1,347 @@
+//! What a board is, was, and why: its document, its views, its journal.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::stream;
+use patchboard_kernel::denials::Denials;
+use patchboard_kernel::id::{BoardId, Seq, WorkerName};
+use patchboard_kernel::record::{self, End, Kind, Record};
+use patchboard_runtime::journal::{Journal as _, JournalError};
+use patchboard_runtime::subscription::Subscription;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use utoipa::{IntoParams, ToSchema};
+
+use super::ProblemDocument;
+use crate::archive::storage;
+use crate::commands::cost as costs;
+use crate::commands::{view as views, why as reasons};
+use crate::failure::Failure;
+use crate::serve::access::Need;
+use crate::serve::http::{Asked, BoardPath, Caller, Segments};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// Records of one page, where no number is given.
+const PAGE: usize = 100;
+
+/// The most records of one page.
+const PAGE_MAX: usize = 1000;
+
+/// How many records are looked at for one page, where most of them are filtered out.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// How often a quiet stream shows that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Which version of a document.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AtVersion {
+    /// The version: 0 is the initial state, each commit makes the next; the newest if absent.
+    at: Option<u64>,
+}
+
+/// The document of a board, now or at a version
+///
+/// The `ETag` is the digest of the state.
+#[utoipa::path(get, path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
+    responses((status = 200, body = Object), (status = 304, description = "It is what `If-None-Match` names"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn state(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    Asked(AtVersion { at }): Asked<AtVersion>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    caller.needs(&Need::See(board.clone()))?;
+    let live = daemon.running(&board).map(|board| board.snapshot());
+    let (version, state) = match live.filter(|live| at.is_none_or(|at| at == live.version.0)) {
+        Some(live) => (live.version, live.state.clone()),
+        None => daemon.ask_board(&board, at, |board| Ok((board.version(), board.state().clone()))).await?,
+    };
+    let tag = format!("\"{}\"", state.digest());
+    let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
+    if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*") {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+    }
+    let told = json!({"board": board, "version": version, "state_hash": state.digest(), "state": state.root()});
+    Ok(([(ETAG, tag)], Json(told)).into_response())
+}
+
+/// Which view.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Viewed {
+    /// The version; the newest if absent.
+    at: Option<u64>,
+    /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
+    expand: Option<String>,
+}
+
+/// What a worker would be shown, and what a proposal made from it rests on
+#[utoipa::path(get, path = "/v1/boards/{board}/views/{worker}", tag = "history",
+    params(("board" = String, Path), ("worker" = String, Path), Viewed),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn view(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, worker)): Segments<(String, String)>,
+    Asked(viewed): Asked<Viewed>,
+) -> Answered<Json<Value>> {
+    let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
+    caller.needs(&Need::SeeSeat(id.clone(), name))?;
+    let expand: Vec<String> = viewed.expand.iter().flat_map(|places| places.split(',')).map(str::to_owned).collect();
+    let told = daemon.ask_board(&id, viewed.at, move |board| {
+        let view = views::preview(board, &worker, &expand)?;
+        Ok(views::json(board, &worker, &view))
+    });
+    Ok(Json(told.await?))
+}
+
+/// Which records.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Paging {
+    /// Only records after this number.
+    after: Option<u64>,
+    /// How many at most, 1 to 1,000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Only records of these kinds, separated by commas.
+    kind: Option<String>,
+}
+
+/// A page of records.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RecordPage {
+    /// In the order of the journal, each with all its values and its hash.
+    #[schema(value_type = Vec<Object>)]
+    records: Vec<Map<String, Value>>,
+    /// Give this as `after` for the next page; absent where the journal ends for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// The journal of a board, page by page
+#[utoipa::path(get, path = "/v1/boards/{board}/journal", tag = "history", params(("board" = String, Path), Paging),
+    responses((status = 200, body = RecordPage), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn journal(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    Asked(paging): Asked<Paging>,
+) -> Answered<Json<RecordPage>> {
+    caller.needs(&Need::See(board.clone()))?;
+    daemon.summary(&board)?;
+    let kinds = kinds(paging.kind.as_deref())?;
+    let limit = paging.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let page = daemon.ask(move |archive| {
+        let (mut after, mut page, mut looked_at) = (paging.after.map(Seq), Vec::new(), 0);
+        loop {
+            let records = archive.journal.records(&board, after, PAGE_MAX).map_err(storage)?;
+            if records.is_empty() {
+                return Ok(RecordPage { records: page, next: None });
+            }
+            for record in records {
+                after = Some(record.seq);
+                looked_at += 1;
+                if kinds.is_empty() || kinds.contains(&record.kind) {
+                    page.push(told(&record)?);
+                }
+                if page.len() == limit || looked_at == LOOKED_AT_MAX {
+                    return Ok(RecordPage { records: page, next: after.map(|seq| seq.0) });
+                }
+            }
+        }
+    });
+    Ok(Json(page.await?))
+}
+
+fn kinds(names: Option<&str>) -> Answered<Vec<Kind>> {
+    let names = names.into_iter().flat_map(|names| names.split(','));
+    names
+        .map(|name| {
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+            kind.ok_or_else(|| Problem::of(Code::BadQuery, "there is no such kind of record"))
+        })
+        .collect()
+}
+
+/// A record with its values.
+pub(crate) fn told(record: &Record) -> Result<Map<String, Value>, Failure> {
+    let mut merged = record::merged(record).map_err(|error| {
+        Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
+    })?;
+    merged.insert("hash".into(), record.hash.to_string().into());
+    Ok(merged)
+}
+
+/// Every record of a board as it becomes durable, as server-sent events
+///
+/// The event's `id` is the record's number, its `event` the kind, its `data` the record. With `Last-Event-ID` the stream
+/// goes on after that record; without it, it begins with the first. A reader that falls behind delays nobody and misses
+/// nothing. The stream
+/// goes on while the board is at rest, and ends when the board has ended for good, or the daemon stops.
+#[utoipa::path(get, path = "/v1/boards/{board}/events", tag = "history",
+    params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn events(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    headers: HeaderMap,
+) -> Answered<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
+    caller.needs(&Need::See(board.clone()))?;
+    let last = match headers.get("last-event-id") {
+        None => None,
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|last| last.parse().ok());
+            Some(Seq(last.ok_or_else(|| Problem::of(Code::BadEventId, "Last-Event-ID is the number of a record"))?))
+        }
+    };
+    daemon.summary(&board)?;
+    let follow = Follow::new(daemon, board, last);
+    Ok(Sse::new(follow.into_stream()).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+}
+
+/// A reader of a board's records, also while the board is at rest.
+struct Follow {
+    daemon: Arc<Daemon>,
+    board: BoardId,
+    last: Option<Seq>,
+    subscription: Subscription,
+    /// None once the daemon stops.
+    takings_up: Option<watch::Receiver<u64>>,
+}
+
+impl Follow {
+    fn new(daemon: Arc<Daemon>, board: BoardId, last: Option<Seq>) -> Self {
+        // Before it is looked whether the board runs, or its taking up could be missed.
+        let takings_up = daemon.takings_up();
+        let subscription = daemon.watch(&board, last);
+        Self { daemon, board, last, subscription, takings_up }
+    }
+
+    /// The next record; none once nothing can come any more, or the daemon stops.
+    async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
+        loop {
+            let takings_up = self.takings_up.as_mut()?;
+            let next = tokio::select! {
+                biased;
+                next = self.subscription.next() => next,
+                () = closed(takings_up) => return None,
+            };
+            match next {
+                Some(Ok(record)) => {
+                    self.last = Some(record.seq);
+                    return Some(Ok(record));
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None if self.is_over() => return None,
+                None => {}
+            }
+            // The board is at rest. A taking up of any board is a reason to look again.
+            self.takings_up.as_mut()?.changed().await.ok()?;
+            self.subscription = self.daemon.watch(&self.board, self.last);
+        }
+    }
+
+    /// Whether the board has ended for good; where that cannot be told, not yet.
+    fn is_over(&self) -> bool {
+        let summary = self.daemon.summary(&self.board);
+        summary.is_ok_and(|board| matches!(board.ended, Some(End::Done | End::Failed | End::Cancelled)))
+    }
+
+    fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        stream::unfold(Some(self), |follow| async move {
+            let mut follow = follow?;
+            match follow.next().await? {
+                Ok(record) => Some((Ok(event(&record)), Some(follow))),
+                Err(error) => {
+                    let problem = Problem::from(error);
+                    Some((Ok(Event::default().event("problem").data(problem.json().to_string())), None))
+                }
+            }
+        })
+    }
+}
+
+/// Waits until the daemon stops.
+async fn closed(takings_up: &mut watch::Receiver<u64>) {
+    while takings_up.changed().await.is_ok() {}
+}
+
+fn event(record: &Record) -> Event {
+    let data = match told(record) {
+        Ok(told) => Value::Object(told).to_string(),
+        Err(failure) => Problem::from(failure).json().to_string(),
+    };
+    Event::default().id(record.seq.to_string()).event(record.kind.as_str()).data(data)
+}
+
+/// Which place.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// A JSON Pointer; the empty string is the whole document.
+    pointer: String,
+}
+
+/// Who wrote a place of the document, for which trigger, seeing what, and what was refused before
+#[utoipa::path(get, path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), Place),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn why(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    Asked(place): Asked<Place>,
+) -> Answered<Json<Value>> {
+    caller.needs(&Need::See(board.clone()))?;
+    let summary = daemon.summary(&board)?;
+    Ok(Json(daemon.ask(move |archive| reasons::json(archive, &summary, &place.pointer)).await?))
+}
+
+/// What a board has cost, by worker, retry and part of the prompt
+#[utoipa::path(get, path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn cost(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+) -> Answered<Json<Value>> {
+    caller.needs(&Need::See(board.clone()))?;
+    let summary = daemon.summary(&board)?;
+    Ok(Json(daemon.ask(move |archive| costs::json(archive, &summary)).await?))
+}
+
+/// What was refused on a board, counted by worker, stage and code
+#[utoipa::path(get, path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn denials(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+) -> Answered<Json<Value>> {
+    caller.needs(&Need::See(board.clone()))?;
+    daemon.summary(&board)?;
+    let id = board.clone();
+    let denials = daemon.ask(move |archive| Ok(Denials::of(&archive.records(&id)?))).await?;
+    Ok(Json(json!({"board": board, "denials": denials.iter().collect::<Vec<_>>()})))
+}

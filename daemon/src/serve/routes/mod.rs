@@ -1,0 +1,93 @@
+//! The routes under `/v1`: each says what it needs of its caller, asks the daemon, and answers.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::{OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::service::Daemon;
+
+pub(crate) mod blueprints;
+pub(crate) mod boards;
+pub(crate) mod history;
+pub(crate) mod people;
+pub(crate) mod proposals;
+pub(crate) mod tokens;
+
+/// An error as a document (RFC 9457), with members of its own where there is more to say.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProblemDocument {
+    /// `urn:patchboard:problem:` and the code.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The code in words.
+    title: String,
+    /// The status of the response.
+    status: u16,
+    /// What is wrong, for people.
+    detail: String,
+    /// Stable; docs/codes.md says what each means.
+    code: String,
+    /// What to do about it.
+    help: Option<String>,
+}
+
+/// What the API is called.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "PatchBoard",
+        description = "Boards on which agents propose JSON Patches, and a kernel that commits or refuses them."
+    ),
+    components(schemas(ProblemDocument)),
+    tags(
+        (name = "blueprints", description = "What boards are made of"),
+        (name = "boards", description = "Boards and what becomes of them"),
+        (name = "history", description = "What a board is, was, and why"),
+        (name = "proposals", description = "Patches and signals from outside"),
+        (name = "people", description = "Questions to persons"),
+        (name = "tokens", description = "Who may come in"),
+    )
+)]
+struct Api;
+
+/// All routes of the API, and their description.
+pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(blueprints::check))
+        .routes(routes!(boards::list, boards::create))
+        .routes(routes!(boards::show))
+        .routes(routes!(boards::pause))
+        .routes(routes!(boards::resume))
+        .routes(routes!(boards::cancel))
+        .routes(routes!(history::state))
+        .routes(routes!(history::view))
+        .routes(routes!(history::journal))
+        .routes(routes!(history::events))
+        .routes(routes!(history::why))
+        .routes(routes!(history::cost))
+        .routes(routes!(history::denials))
+        .routes(routes!(proposals::propose))
+        .routes(routes!(proposals::signal))
+        .routes(routes!(people::inbox))
+        .routes(routes!(people::answer))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+}
+
+/// Whether the process lives.
+pub(crate) async fn alive() -> Json<Value> {
+    Json(json!({"status": "alive"}))
+}
+
+/// Whether the boards are taken up and the journal can be read.
+pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<Json<Value>, Problem> {
+    daemon.ready()?;
+    Ok(Json(json!({"status": "ready"})))
+}

@@ -1,0 +1,113 @@
+//! Questions to persons: what stands, and the answers.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use patchboard_kernel::board::{Outcome, Pending};
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq, WorkerName};
+use patchboard_kernel::record::{Answer, Body as Said};
+use patchboard_kernel::rejection;
+use patchboard_runtime::journal::Journal as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::ProblemDocument;
+use super::proposals::told;
+use crate::archive::storage;
+use crate::drive::question_json;
+use crate::serve::access::Need;
+use crate::serve::http::{Body, Caller, Key, Segments};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// List the questions that stand, on all boards that the caller may act on
+#[utoipa::path(get, path = "/v1/inbox", tag = "people",
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
+    caller.needs(&Need::Known)?;
+    let mut questions = Vec::new();
+    for board in daemon.running_boards() {
+        let snapshot = board.snapshot();
+        for (seq, question) in snapshot.pending.iter() {
+            let asks = Need::SeeSeat(board.id().clone(), question.approver.clone());
+            if caller.scope.allows(&asks) {
+                questions.push(question_of(board.id(), *seq, question));
+            }
+        }
+    }
+    Ok(Json(json!({"questions": questions})))
+}
+
+fn question_of(board: &BoardId, seq: Seq, question: &Pending) -> Value {
+    let mut told = question_json(seq, question);
+    told["board"] = board.as_str().into();
+    told
+}
+
+/// A person's answer.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PersonAnswer {
+    /// Whether the person agrees.
+    agrees: bool,
+    /// The `digest` of the question: what the answer is about.
+    digest: String,
+    /// Who answers: the `human` worker that was asked.
+    by: String,
+    /// Why; the worker is told, and the journal keeps it.
+    reason: Option<String>,
+}
+
+/// Answer a question, once
+///
+/// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed.
+#[utoipa::path(post, path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = PersonAnswer,
+    params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn answer(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, seq)): Segments<(String, u64)>,
+    // A question is answered once: a repetition is known without it.
+    _: Key,
+    Body(given): Body<PersonAnswer>,
+) -> Answered<impl IntoResponse> {
+    let (board, by) = (BoardId::from(board), WorkerName::from(given.by));
+    caller.needs(&Need::Sit(board.clone(), by.clone()))?;
+    let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
+    let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason };
+    let outcome = daemon.open(&board).await?.answer(answer.clone()).await?;
+    if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
+        && let Some(before) = answered_before(&daemon, &board, answer).await?
+    {
+        return Ok(Json(before).into_response());
+    }
+    Ok(told(outcome)?.into_response())
+}
+
+/// What came of the same answer, if it was given before.
+async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Option<Value>> {
+    let board = board.clone();
+    daemon
+        .ask(move |archive| {
+            let mut after = Some(answer.of);
+            loop {
+                let records = archive.journal.records(&board, after, 1000).map_err(storage)?;
+                let Some(last) = records.last() else { return Ok(None) };
+                after = Some(last.seq);
+                for record in &records {
+                    if matches!(record.body(), Ok(Said::Answer(said)) if said == answer) {
+                        // What came of it stands right behind it.
+                        let next = archive.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
+                        let came = next.first();
+                        return Ok(came.map(|came| json!({"outcome": came.kind.as_str(), "seq": came.seq})));
+                    }
+                }
+            }
+        })
+        .await
+}

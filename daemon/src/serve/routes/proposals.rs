@@ -1,0 +1,137 @@
+//! Patches and signals from outside.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::id::{Version, WorkerName};
+use patchboard_kernel::rejection::{Code, Rejection};
+use patchboard_runtime::runtime::Heard;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::ProblemDocument;
+use super::boards::replayed;
+use crate::serve::access::Need;
+use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::problem::{Answered, Problem};
+use crate::serve::service::Daemon;
+
+/// A patch that nobody was asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Proposed {
+    /// In whose name: a worker of the blueprint, whose contract it must keep.
+    worker: String,
+    /// The patch (RFC 6902), or an envelope around it.
+    #[schema(value_type = Object)]
+    patch: Value,
+    /// The version that it was written against; the current one if absent.
+    base: Option<u64>,
+}
+
+/// Propose a patch in the name of a worker
+///
+/// The patch passes the same stages as a worker's reply. What was refused is a 422 with the rejection; nothing of it was
+/// applied.
+#[utoipa::path(post, path = "/v1/boards/{board}/proposals", tag = "proposals", request_body = Proposed,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn propose(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(proposed): Body<Proposed>,
+) -> Answered<impl IntoResponse> {
+    let worker = WorkerName::from(proposed.worker);
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let handle = daemon.open(&board).await?;
+    let proposal = Proposal {
+        from: From::Direct { token: key.0, base: proposed.base.map(Version) },
+        worker,
+        reply: ReplyBody::Json(proposed.patch),
+        usage: None,
+    };
+    told(handle.propose(proposal).await?)
+}
+
+/// An outcome as an answer.
+pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
+    let (is_repeated, value) = match outcome {
+        Outcome::Committed { seq, version, state } => {
+            (false, json!({"outcome": "committed", "seq": seq, "version": version, "state": state}))
+        }
+        Outcome::NoOp { seq } => (false, json!({"outcome": "no_op", "seq": seq})),
+        Outcome::Expanded { seq } => (false, json!({"outcome": "expanded", "seq": seq})),
+        Outcome::AwaitingApproval { seq } => (false, json!({"outcome": "awaiting_approval", "seq": seq})),
+        Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
+            let detail = "the proposal was refused before, under the same key";
+            let problem = Problem::new(status_of(code), code.as_str(), detail);
+            return Err(problem.detail("seq", json!(seq)).detail("stage", json!(stage)));
+        }
+        Outcome::Duplicate(verdict) => (true, json!(verdict)),
+        Outcome::Rejected { seq, rejection } => {
+            return Err(refused(&rejection).detail("seq", json!(seq)));
+        }
+        Outcome::Refused(rejection) => return Err(refused(&rejection)),
+    };
+    Ok((StatusCode::OK, replayed(is_repeated), Json(value)))
+}
+
+/// A rejection as a problem.
+fn refused(rejection: &Rejection) -> Problem {
+    let code = rejection.code.as_str();
+    let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
+    Problem::new(status_of(rejection.code), code, message)
+        .detail("stage", json!(rejection.stage))
+        .detail("violations", json!(rejection.violations))
+        .detail("allowed", json!(rejection.allowed))
+}
+
+/// What was wrong with the moment is a conflict, what was wrong with the proposal is not.
+const fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::TokenConflict | Code::InvocationClosed | Code::NotPending => StatusCode::CONFLICT,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+/// Something that a board is told.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Signalled {
+    /// The signal's name, or that of a rule with `trigger: manual`.
+    name: String,
+    /// What it carries.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    value: Value,
+}
+
+/// Send a signal, or ask for a manual rule by its name
+///
+/// A board that stands still goes on if a rule waits for it.
+#[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 202, body = Object, description = "It is recorded"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn signal(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(signalled): Body<Signalled>,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let handle = daemon.open(&board).await?;
+    let heard = handle.signal(&signalled.name, signalled.value, key.token(&caller)).await?;
+    let head = handle.snapshot().head;
+    let told = json!({"board": board, "signal": signalled.name, "head": {"seq": head.seq, "hash": head.hash}});
+    Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
+}

@@ -1,0 +1,269 @@
+//! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use axum::http::StatusCode;
+use dashmap::DashMap;
+use patchboard_agents::seats::Seats;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::Board;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::Body;
+use patchboard_runtime::clock::{Clock, SystemClock};
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, RuntimeError};
+use patchboard_runtime::subscription::Subscription;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::problem::{Answered, Code, Problem};
+use super::tokens::Tokens;
+use crate::archive::{Archive, storage};
+use crate::drive::failure;
+use crate::failure::Failure;
+
+/// Boards that are recovered at the same time.
+const RECOVERED_AT_ONCE: usize = 8;
+
+/// Questions to the journal that are answered at the same time; further ones wait.
+const READS_AT_ONCE: usize = 8;
+
+/// The daemon.
+pub(crate) struct Daemon {
+    runtime: Runtime,
+    archive: Archive,
+    seats: Arc<Seats>,
+    /// Who may come in...
+    pub(crate) tokens: Tokens,
+    /// ...beside whoever reaches the address, who may do everything, if this is so.
+    pub(crate) is_open: bool,
+    is_ready: AtomicBool,
+    pub(crate) clock: Arc<dyn Clock>,
+    reads: Semaphore,
+    /// Boards that are being opened or made, so that none is opened twice.
+    opening: DashMap<BoardId, Arc<Mutex<()>>>,
+    /// Counts boards that were taken up; gone once the daemon stops.
+    taken_up: std::sync::Mutex<Option<watch::Sender<u64>>>,
+}
+
+/// What came of the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Recovered {
+    /// Boards that go on.
+    pub(crate) boards: usize,
+    /// Boards that cannot.
+    pub(crate) failed: usize,
+}
+
+impl Daemon {
+    /// Starts on a data directory; nothing runs yet.
+    pub(crate) async fn start(data_dir: &Path, seats: Arc<Seats>, is_open: bool) -> Result<Self, Failure> {
+        let journal = SqliteJournal::open(data_dir).map_err(storage)?;
+        let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(seats.clone())).await.map_err(failure)?;
+        Ok(Self {
+            runtime,
+            archive: Archive { journal },
+            seats,
+            tokens: Tokens::open(data_dir)?,
+            is_open,
+            is_ready: AtomicBool::new(false),
+            clock: Arc::new(SystemClock),
+            reads: Semaphore::new(READS_AT_ONCE),
+            opening: DashMap::new(),
+            taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
+        })
+    }
+
+    /// Takes up every board that has not ended, and lets it go on where it was.
+    pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
+        let boards = self.archive.journal.boards().map_err(storage)?;
+        let mut left = boards.into_iter().filter(|board| board.ended.is_none()).map(|board| board.id);
+        let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
+        loop {
+            while going.len() < RECOVERED_AT_ONCE
+                && let Some(board) = left.next()
+            {
+                let daemon = Arc::clone(self);
+                going.spawn(async move {
+                    let opened = daemon.open(&board).await;
+                    (board, opened)
+                });
+            }
+            match going.join_next().await {
+                None => {
+                    self.is_ready.store(true, Ordering::Release);
+                    return Ok(recovered);
+                }
+                Some(Ok((_, Ok(_)))) => recovered.boards += 1,
+                Some(Ok((board, Err(problem)))) => {
+                    tracing::error!(%board, code = problem.code, "the board cannot go on: {}", problem.json()["detail"]);
+                    recovered.failed += 1;
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%error, "a board could not be taken up");
+                    recovered.failed += 1;
+                }
+            }
+        }
+    }
+
+    /// Ends what has no end by itself: readers that follow boards.
+    pub(crate) fn stops(&self) {
+        drop(self.taken_up().take());
+    }
+
+    /// Closes all boards: what is decided is durable, calls under way are given up and made again after the next start.
+    pub(crate) async fn stop(&self) {
+        self.runtime.shutdown().await;
+    }
+
+    /// All boards, the oldest first.
+    pub(crate) fn boards(&self) -> Answered<Vec<BoardSummary>> {
+        Ok(self.archive.journal.boards()?)
+    }
+
+    /// What is known of a board without reading its journal.
+    pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
+        self.archive.journal.summary(board)?.ok_or_else(|| no_such_board(board))
+    }
+
+    /// A board that runs here now.
+    pub(crate) fn running(&self, board: &BoardId) -> Option<BoardHandle> {
+        self.runtime.board(board)
+    }
+
+    /// The boards that run here now.
+    pub(crate) fn running_boards(&self) -> impl Iterator<Item = BoardHandle> {
+        self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
+    }
+
+    /// A board to act on: one that stands still is taken up for it, one that has ended for good is not.
+    pub(crate) async fn open(&self, board: &BoardId) -> Answered<BoardHandle> {
+        if let Some(running) = self.runtime.board(board) {
+            return Ok(running);
+        }
+        let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
+        let opened = async {
+            let _only_one = gate.lock().await;
+            if let Some(running) = self.runtime.board(board) {
+                return Ok(running);
+            }
+            self.summary(board)?;
+            let board = self.runtime.resume(board).await?;
+            if let Some(taken_up) = &*self.taken_up() {
+                taken_up.send_modify(|count| *count += 1);
+            }
+            Ok(board)
+        };
+        let opened = opened.await;
+        drop(gate);
+        self.opening.remove_if(board, |_, gate| Arc::strong_count(gate) == 1);
+        opened
+    }
+
+    /// Whether all boards are taken up, and the journal can be read.
+    pub(crate) fn ready(&self) -> Answered<()> {
+        if !self.is_ready.load(Ordering::Acquire) {
+            let detail = "boards are still being taken up";
+            return Err(Problem::of(Code::NotReady, detail));
+        }
+        self.archive.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
+    }
+
+    /// Makes a board, and says whether it is new: with an `id` that is taken it is the board of that id if that was made
+    /// of the same, and `token_conflict` otherwise.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        blueprint: Blueprint,
+        request: Value,
+        id: Option<BoardId>,
+    ) -> Answered<(BoardId, bool)> {
+        let problems = self.seats.check(&blueprint);
+        if !problems.is_empty() {
+            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_configured", all.join("; "))
+                .help("the operator names models and programs in patchboard.toml")
+                .detail("problems", json!(all)));
+        }
+        let Some(id) = id else {
+            let board = self.runtime.create(blueprint, request, None).await?;
+            return Ok((board.id().clone(), true));
+        };
+        let gate = Arc::clone(&self.opening.entry(id.clone()).or_default());
+        let made = async {
+            let _only_one = gate.lock().await;
+            if self.archive.journal.summary(&id)?.is_some() {
+                return self.same(&id, &blueprint, &request).await.map(|()| false);
+            }
+            let founding = Founding { id: Some(id.clone()), ..Founding::default() };
+            self.runtime.create_with(blueprint, request, founding).await?;
+            Ok(true)
+        };
+        let is_new = made.await;
+        drop(gate);
+        self.opening.remove_if(&id, |_, gate| Arc::strong_count(gate) == 1);
+        Ok((id, is_new?))
+    }
+
+    /// Refuses unless a board was made of this.
+    async fn same(self: &Arc<Self>, board: &BoardId, blueprint: &Blueprint, request: &Value) -> Answered<()> {
+        let id = board.clone();
+        let first = self.ask(move |archive| archive.journal.records(&id, None, 1).map_err(storage)).await?;
+        let created = first.first().and_then(|record| record.body().ok());
+        let Some(Body::Created(created)) = created else { return Err(no_such_board(board)) };
+        if json!(blueprint) == created.blueprint && *request == created.request {
+            return Ok(());
+        }
+        Err(RuntimeError::TokenConflict(board.clone()).into())
+    }
+
+    /// Every record of a board after one, in order; of a board that is not taken up, those there are.
+    pub(crate) fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
+        self.runtime.watch(board, after)
+    }
+
+    /// Changes whenever a board is taken up; closed once the daemon stops.
+    pub(crate) fn takings_up(&self) -> Option<watch::Receiver<u64>> {
+        self.taken_up().as_ref().map(watch::Sender::subscribe)
+    }
+
+    fn taken_up(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
+        // Nothing is done while it is held that could leave it half done.
+        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Archive) -> Result<T, Failure> + Send + 'static,
+    ) -> Answered<T> {
+        let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
+        let _place = self.reads.acquire().await.map_err(gone)?;
+        let daemon = Arc::clone(self);
+        let asked = tokio::task::spawn_blocking(move || question(&daemon.archive)).await;
+        match asked {
+            Ok(answer) => Ok(answer?),
+            Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
+        }
+    }
+
+    /// The same of one board as it stands at a version; without one, as it stands now.
+    pub(crate) async fn ask_board<T: Send + 'static>(
+        self: &Arc<Self>,
+        board: &BoardId,
+        version: Option<u64>,
+        question: impl FnOnce(&Board) -> Result<T, Failure> + Send + 'static,
+    ) -> Answered<T> {
+        let summary = self.summary(board)?;
+        self.ask(move |archive| question(&archive.board(&summary, version)?)).await
+    }
+}
+
+/// Nothing is said of boards that the caller may not know of.
+pub(crate) fn no_such_board(board: &BoardId) -> Problem {
+    Problem::of(Code::NoSuchBoard, format!("there is no board {board}")).help("GET /v1/boards lists those you may see")
+}

@@ -1,0 +1,90 @@
+//! The daemon's settings: the table `[serve]` of the operator's configuration, the environment, and flags.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::http::{Door, names_of};
+use crate::failure::Failure;
+
+/// Where it listens if nobody says otherwise.
+const LISTEN: &str = "127.0.0.1:7733";
+
+/// What the command line and the environment say.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Flags {
+    /// The address to listen on [default: 127.0.0.1:7733]
+    #[arg(long, value_name = "ADDR", env = "PATCHBOARD_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Demand tokens also on a loopback address
+    #[arg(long, env = "PATCHBOARD_REQUIRE_TOKENS")]
+    require_tokens: bool,
+}
+
+/// The table `[serve]`.
+#[derive(Deserialize, Default, Debug)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    listen: Option<SocketAddr>,
+    require_tokens: bool,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// What holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    /// Where it listens.
+    pub(crate) listen: SocketAddr,
+    require_tokens: bool,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Settings {
+    /// From the table of the file, and flags, which are stronger.
+    pub(crate) fn read(table: toml::Table, flags: &Flags) -> Result<Self, Failure> {
+        let table: Table = table.try_into().map_err(|error: toml::de::Error| {
+            Failure::refused("bad_config", format!("[serve]: {}", error.message()))
+        })?;
+        let default = LISTEN.parse().expect("an address and a port");
+        Ok(Self {
+            listen: flags.listen.or(table.listen).unwrap_or(default),
+            require_tokens: flags.require_tokens || table.require_tokens,
+            hosts: table.hosts,
+            origins: table.origins,
+        })
+    }
+
+    /// Whether whoever reaches the address may do everything.
+    pub(crate) const fn is_open(&self) -> bool {
+        !self.require_tokens && self.listen.ip().is_loopback()
+    }
+
+    /// Which requests are listened to, at the address that it really is.
+    pub(crate) fn door(&self, address: SocketAddr) -> Door {
+        let hosts = names_of(address).into_iter().chain(self.hosts.iter().cloned()).collect();
+        Door { hosts, origins: self.origins.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flags, Settings};
+
+    #[test]
+    fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
+        let file = || toml::from_str("listen = \"127.0.0.1:1\"\nhosts = [\"a\"]").expect("TOML");
+        let flags = Flags { listen: Some("0.0.0.0:2".parse().expect("an address")), ..Flags::default() };
+        let read = |table: toml::Table, flags: &Flags| Settings::read(table, flags).expect("settings");
+        let listen = |settings: Settings| (settings.listen.to_string(), settings.is_open());
+        assert_eq!(listen(read(toml::Table::new(), &Flags::default())), ("127.0.0.1:7733".into(), true));
+        assert_eq!(listen(read(file(), &Flags::default())), ("127.0.0.1:1".into(), true));
+        assert_eq!(listen(read(file(), &flags)), ("0.0.0.0:2".into(), false));
+        let strict = Flags { require_tokens: true, ..Flags::default() };
+        assert!(!read(file(), &strict).is_open());
+        assert!(Settings::read(toml::from_str("lissten = 1").expect("TOML"), &strict).is_err());
+    }
+}

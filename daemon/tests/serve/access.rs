@@ -1,0 +1,140 @@
+//! Every scope at every route: who may, who hears no, and who hears that there is nothing.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::daemon::{Daemon, STEPS};
+
+/// What a request needs, in the columns: nobody, a token that was revoked, read, the board, another board, the walker's seat,
+/// another seat of the board, the walker's seat on another board, admin. `y` may, `u` is unknown (401), `f` is forbidden
+/// (403), `n` hears that there is no such board (404).
+const ADMINISTER: &str = "uuffffffy";
+const SEE_ALL: &str = "uuyfffffy";
+const KNOWN: &str = "uuyyyyyyy";
+const SEE: &str = "uuyynffny";
+const ACT: &str = "uufynffny";
+const SEE_SEAT: &str = "uuyynyfny";
+const SIT: &str = "uufynyfny";
+
+/// Every route, a body that it takes, and what it needs.
+const MATRIX: &[(&str, &str, &str, &str)] = &[
+    ("POST", "/v1/blueprints/check", r#"{"source":"x"}"#, SEE_ALL),
+    ("GET", "/v1/boards", "", KNOWN),
+    ("POST", "/v1/boards", r#"{"source":"x"}"#, ADMINISTER),
+    ("GET", "/v1/boards/{board}", "", SEE),
+    ("GET", "/v1/boards/{board}/state", "", SEE),
+    ("GET", "/v1/boards/{board}/views/{worker}", "", SEE_SEAT),
+    ("GET", "/v1/boards/{board}/journal", "", SEE),
+    ("GET", "/v1/boards/{board}/events", "", SEE),
+    ("GET", "/v1/boards/{board}/why", "", SEE),
+    ("GET", "/v1/boards/{board}/cost", "", SEE),
+    ("GET", "/v1/boards/{board}/denials", "", SEE),
+    ("POST", "/v1/boards/{board}/proposals", r#"{"worker":"walker","patch":[]}"#, SIT),
+    ("POST", "/v1/boards/{board}/signals", r#"{"name":"more"}"#, ACT),
+    ("GET", "/v1/inbox", "", KNOWN),
+    ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
+    ("GET", "/v1/tokens", "", ADMINISTER),
+    ("POST", "/v1/tokens", r#"{"scope":"read"}"#, ADMINISTER),
+    ("DELETE", "/v1/tokens/{id}", "", ADMINISTER),
+    ("POST", "/v1/boards/{board}/pause", "", ACT),
+    ("POST", "/v1/boards/{board}/resume", "", ACT),
+    ("POST", "/v1/boards/{board}/cancel", "", ACT),
+];
+
+#[tokio::test]
+async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let admin = daemon.token("admin");
+    daemon.start();
+    let admin_header = format!("Bearer {admin}");
+    let as_admin = [("authorization", admin_header.as_str()), ("content-type", "application/json")];
+    let mut boards = Vec::new();
+    for _ in 0..2 {
+        let body = serde_json::json!({ "source": STEPS }).to_string();
+        let made = daemon.request(Method::POST, "/v1/boards", &as_admin, Some(body)).await.is(201);
+        boards.push(made["board"].as_str().expect("an id").to_owned());
+    }
+    let revoked = daemon.token("admin");
+    let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.is(200);
+    let id = listed["tokens"].as_array().and_then(|tokens| tokens.last()).expect("two tokens")["id"].clone();
+    let ended = daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await;
+    assert_eq!(ended.status, 204);
+    let [here, there] = [&boards[0], &boards[1]];
+    let tokens = [
+        None,
+        Some(revoked),
+        Some(daemon.token("read")),
+        Some(daemon.token(&format!("board:{here}"))),
+        Some(daemon.token(&format!("board:{there}"))),
+        Some(daemon.token(&format!("seat:{here}/walker"))),
+        Some(daemon.token(&format!("seat:{here}/other"))),
+        Some(daemon.token(&format!("seat:{there}/walker"))),
+        Some(admin),
+    ];
+    let described = daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.is(200);
+    assert_eq!(operations(&described), MATRIX.iter().map(|(method, path, ..)| (*method, *path)).map(owned).collect());
+    for (method, path, body, expected) in MATRIX {
+        let named = [("{board}", here.as_str()), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0")];
+        let path = named.iter().fold((*path).to_owned(), |path, (name, value)| path.replace(name, value));
+        let path = if path.ends_with("/why") { format!("{path}?pointer=") } else { path };
+        let mut seen = String::new();
+        for token in &tokens {
+            let given = token.as_ref().map(|token| format!("Bearer {token}"));
+            let mut headers = vec![("content-type", "application/json")];
+            headers.extend(given.as_ref().map(|given| ("authorization", given.as_str())));
+            let method: Method = method.parse().expect("a method");
+            seen.push(answered(&daemon, method, &path, &headers, body).await);
+        }
+        assert_eq!(seen, *expected, "{method} {path}");
+    }
+}
+
+/// What a request came to, without waiting for the end of a stream.
+async fn answered(daemon: &Daemon, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> char {
+    let response = daemon.send(method, path, headers, Some(body.to_owned())).await;
+    match response.status().as_u16() {
+        401 => 'u',
+        403 => 'f',
+        404 => match response.json::<Value>().await.expect("a problem")["code"].as_str() {
+            Some("no_such_board") => 'n',
+            _ => 'y',
+        },
+        _ => 'y',
+    }
+}
+
+fn operations(described: &Value) -> BTreeSet<(String, String)> {
+    let paths = described["paths"].as_object().expect("an object");
+    let methods = paths.iter().flat_map(|(path, methods)| {
+        methods.as_object().expect("an object").keys().map(move |method| (method.to_uppercase(), path.clone()))
+    });
+    methods.collect()
+}
+
+fn owned((method, path): (&str, &str)) -> (String, String) {
+    (method.to_owned(), path.to_owned())
+}
+
+#[tokio::test]
+async fn an_address_that_others_reach_demands_tokens() {
+    let daemon = Daemon::at_rest(&[]);
+    let refused = daemon.command(&["serve", "--listen", "0.0.0.0:0"]).output().expect("the binary can be run");
+    assert_eq!(refused.status.code(), Some(2));
+    let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+    assert_eq!(told["error"]["code"], "no_tokens");
+}
+
+#[tokio::test]
+async fn a_list_shows_no_board_that_is_anothers() {
+    let daemon = Daemon::new();
+    let (mine, _) = (daemon.board().await, daemon.board().await);
+    let token = format!("Bearer {}", daemon.token(&format!("board:{mine}")));
+    let listed = daemon.request(Method::GET, "/v1/boards", &[("authorization", &token)], None).await.is(200);
+    let ids: Vec<&Value> = listed["boards"].as_array().expect("a list").iter().map(|board| &board["board"]).collect();
+    assert_eq!(ids, [mine.as_str()]);
+    let wrong = daemon.request(Method::GET, "/v1/boards", &[("authorization", "Bearer pb_wrong")], None).await;
+    wrong.refuses(401, "unauthorized");
+    assert_eq!(wrong.headers["www-authenticate"], "Bearer");
+}

@@ -1,0 +1,222 @@
+//! A daemon in a directory of its own, and requests to it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A blueprint whose worker walks a step at the start and at each signal `more`.
+pub(crate) const STEPS: &str = include_str!("steps.yaml");
+
+/// A data directory, and a daemon on it, if one is running.
+pub(crate) struct Daemon {
+    directory: TempDir,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    address: String,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The body, which must come with this status.
+    pub(crate) fn is(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        if self.text.is_empty() { Value::Null } else { self.json() }
+    }
+
+    /// The problem, which must have this status and code.
+    pub(crate) fn refuses(&self, status: u16, code: &str) -> Value {
+        let problem = self.is(status);
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status);
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        problem
+    }
+
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.headers.get("idempotency-replayed").is_some_and(|replayed| replayed == "true")
+    }
+}
+
+impl Daemon {
+    /// A daemon on an empty directory.
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let mut daemon = Self::at_rest(arguments);
+        daemon.start();
+        daemon
+    }
+
+    /// A directory on which no daemon runs yet.
+    pub(crate) fn at_rest(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self { directory, arguments, running: None }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The binary in this directory.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
+        command.current_dir(self.path()).args(arguments).args(["--data-dir", "boards", "--output", "json"]);
+        for variable in ["PATCHBOARD_DATA_DIR", "PATCHBOARD_LISTEN", "RUST_LOG", "OPENAI_API_KEY"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Makes a token.
+    pub(crate) fn token(&self, scope: &str) -> String {
+        let made = self.command(&["token", "create", "--scope", scope]).output().expect("the binary can be run");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let made: Value = serde_json::from_slice(&made.stdout).expect("JSON");
+        made["token"].as_str().expect("a text").to_owned()
+    }
+
+    pub(crate) fn start(&mut self) {
+        assert!(self.running.is_none());
+        let further: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let arguments: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(further).collect();
+        let mut child = self
+            .command(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("the binary can be run");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let address = told["listen"].as_str().expect("an address").to_owned();
+        self.running = Some(Running { child, address });
+    }
+
+    /// Stops it as a service manager does; its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        let mut running = self.running.take().expect("it runs");
+        send("-TERM", running.child.id());
+        running.child.wait().expect("it ends").code()
+    }
+
+    /// Ends it as a loss of power does.
+    pub(crate) fn kill(&mut self) {
+        let mut running = self.running.take().expect("it runs");
+        running.child.kill().expect("it can be killed");
+        running.child.wait().expect("it ends");
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.running.as_ref().expect("it runs").address
+    }
+
+    /// A request with these headers.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
+        let response = self.send(method, path, headers, body).await;
+        let (status, headers) = (response.status(), response.headers().clone());
+        Answer { status, headers, text: response.text().await.expect("a text") }
+    }
+
+    /// The same, answered with what may have no end.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Response {
+        // Another test of this process may have done so.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = Client::builder().no_proxy().build().expect("a client");
+        let mut request = client.request(method, format!("http://{}{path}", self.address()));
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a header's name");
+            request = request.header(name, HeaderValue::from_str(value).expect("a header's value"));
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        request.send().await.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.request(Method::GET, path, &[], None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_with(path, body, &[]).await
+    }
+
+    /// A request with a key.
+    pub(crate) async fn post_once(&self, path: &str, body: &Value, key: &str) -> Answer {
+        self.post_with(path, body, &[("idempotency-key", key)]).await
+    }
+
+    pub(crate) async fn post_with(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
+        self.request(Method::POST, path, &headers, Some(body.to_string())).await
+    }
+
+    /// Makes a board of [`STEPS`]; its id.
+    pub(crate) async fn board(&self) -> String {
+        let made = self.post("/v1/boards", &json!({"source": STEPS})).await.is(201);
+        made["board"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits until a board has this status.
+    pub(crate) async fn until(&self, board: &str, status: &str) -> Value {
+        for _ in 0..1000 {
+            let shown = self.get(&format!("/v1/boards/{board}")).await.is(200);
+            if shown["status"] == status {
+                return shown;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{board} never was {status}");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.running.is_some() {
+            self.kill();
+        }
+    }
+}
+
+pub(crate) fn send(signal: &str, process: u32) {
+    let sent = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{signal} can be sent");
+}

@@ -1,0 +1,107 @@
+//! A board's records as server-sent events: all of them, in order, through a kill of the daemon.
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+
+/// A stream of events, as far as it was read.
+struct Events {
+    response: Response,
+    text: String,
+}
+
+/// One event.
+#[derive(Debug)]
+struct Event {
+    id: u64,
+    kind: String,
+    data: Value,
+}
+
+impl Events {
+    /// What comes after a record; without one, all.
+    async fn of(daemon: &Daemon, board: &str, after: Option<u64>) -> Self {
+        let after = after.map(|after| after.to_string());
+        let headers: Vec<_> = after.iter().map(|after| ("last-event-id", after.as_str())).collect();
+        let response = daemon.send(Method::GET, &format!("/v1/boards/{board}/events"), &headers, None).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, text: String::new() }
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                // A line that begins with a colon only shows that the stream lives.
+                if !event.starts_with(':') {
+                    return Event::read(&event);
+                }
+                continue;
+            }
+            let chunk = self.response.chunk().await.expect("the stream goes on").expect("it has not ended");
+            self.text.push_str(std::str::from_utf8(&chunk).expect("events are text"));
+        }
+    }
+}
+
+impl Event {
+    fn read(text: &str) -> Self {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            line.unwrap_or_else(|| panic!("{name} is missing: {text}")).to_owned()
+        };
+        let id = field("id").parse().expect("a number");
+        Self { id, kind: field("event"), data: serde_json::from_str(&field("data")).expect("JSON") }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_follows_a_board_does_not_keep_the_daemon_from_stopping() {
+    let mut daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let mut events = Events::of(&daemon, &board, None).await;
+    assert_eq!(events.next().await.kind, "created");
+    let begun = std::time::Instant::now();
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(begun.elapsed().as_secs() < 15, "it waited for the reader");
+    while events.response.chunk().await.is_ok_and(|chunk| chunk.is_some()) {}
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_back_misses_nothing() {
+    let mut daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let mut events = Events::of(&daemon, &board, None).await;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(events.next().await);
+    }
+    daemon.kill();
+    daemon.start();
+    // Live, too: what happens while somebody listens.
+    let last = seen.last().map(|event| event.id);
+    let mut events = Events::of(&daemon, &board, last).await;
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    loop {
+        let event = events.next().await;
+        let is_second_end = event.kind == "ended" && seen.iter().any(|event| event.kind == "ended");
+        seen.push(event);
+        if is_second_end {
+            break;
+        }
+    }
+    let journal = daemon.get(&format!("/v1/boards/{board}/journal")).await.is(200);
+    let records = journal["records"].as_array().expect("a list");
+    assert_eq!(seen.len(), records.len());
+    for (number, (event, record)) in (0..).zip(seen.iter().zip(records)) {
+        assert_eq!(
+            (event.id, &event.kind, &event.data),
+            (number, &record["kind"].as_str().expect("a text").to_owned(), record)
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Boards through stops, kills and starts of their daemon.
+
+use serde_json::json;
+
+use crate::daemon::Daemon;
+
+#[tokio::test]
+async fn a_board_is_made_runs_and_can_be_looked_at() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    let shown = daemon.until(&board, "quiescent").await;
+    assert_eq!((shown["version"].as_u64(), &shown["cause"]), (Some(1), &json!("nothing_to_do")));
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await;
+    let document = state.is(200);
+    assert_eq!(document["state"], json!({"steps": [1]}));
+    assert_eq!(state.headers["etag"], format!("\"{}\"", document["state_hash"].as_str().expect("a text")).as_str());
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state?at=0")).await.is(200)["state"], json!({"steps": []}));
+    let journal = daemon.get(&format!("/v1/boards/{board}/journal?limit=2")).await.is(200);
+    assert_eq!((journal["records"][0]["kind"].as_str(), journal["next"].as_u64()), (Some("created"), Some(1)));
+    let commits = daemon.get(&format!("/v1/boards/{board}/journal?kind=committed,ended")).await.is(200);
+    let kinds: Vec<_> = commits["records"].as_array().expect("a list").iter().map(|it| it["kind"].clone()).collect();
+    assert_eq!(kinds, ["committed", "ended"]);
+    assert!(commits.get("next").is_none());
+    let why = daemon.get(&format!("/v1/boards/{board}/why?pointer=/steps/0")).await.is(200);
+    assert_eq!((why["worker"].as_str(), why["version"].as_u64()), (Some("walker"), Some(1)), "{why}");
+}
+
+#[tokio::test]
+async fn every_board_goes_on_where_it_was_after_a_stop_and_after_a_kill() {
+    let mut daemon = Daemon::new();
+    let (at_rest, paused) = (daemon.board().await, daemon.board().await);
+    for board in [&at_rest, &paused] {
+        daemon.until(board, "quiescent").await;
+    }
+    daemon.post(&format!("/v1/boards/{paused}/pause"), &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{paused}/signals"), &json!({"name": "more"})).await.is(202);
+    assert_eq!(daemon.stop(), Some(0));
+    daemon.start();
+    daemon.until(&paused, "paused").await;
+    daemon.post(&format!("/v1/boards/{at_rest}/signals"), &json!({"name": "more"})).await.is(202);
+    assert_eq!(daemon.until(&at_rest, "quiescent").await["version"], 2);
+    daemon.kill();
+    daemon.start();
+    daemon.until(&paused, "paused").await;
+    daemon.post(&format!("/v1/boards/{paused}/resume"), &json!({})).await.is(200);
+    assert_eq!(daemon.until(&paused, "quiescent").await["version"], 2);
+    let listed = daemon.get("/v1/boards?status=quiescent").await.is(200);
+    assert_eq!(listed["boards"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn a_board_that_was_cancelled_stays_so() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    let cancel = format!("/v1/boards/{board}/cancel");
+    assert_eq!(daemon.post(&cancel, &json!({})).await.is(200)["status"], "cancelled");
+    assert!(daemon.post(&cancel, &json!({})).await.is_replayed());
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.refuses(409, "board_over");
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.refuses(409, "board_over");
+}

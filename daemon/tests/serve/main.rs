@@ -1,0 +1,11 @@
+//! The daemon as its clients meet it: over HTTP, through restarts and kills.
+
+#![cfg(unix)]
+
+mod access;
+mod daemon;
+mod events;
+mod idempotency;
+mod lifecycle;
+mod people;
+mod requests;

@@ -1,0 +1,123 @@
+//! Requests that are malformed, too large or about what is not there: refused with a code, and nothing changes.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::daemon::{Daemon, STEPS};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_with_a_code() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    let head = daemon.until(&board, "quiescent").await["head"].clone();
+    let proposals = format!("/v1/boards/{board}/proposals");
+    let signals = format!("/v1/boards/{board}/signals");
+    let deep = format!("{{\"name\":\"more\",\"value\":{}{}}}", "[".repeat(80), "]".repeat(80));
+    let large = format!("{{\"name\":\"more\",\"value\":\"{}\"}}", "x".repeat(9 << 20));
+    let patch = r#"{"worker":"walker","patch":[{"op":"add","path":"/steps/-","path":"/steps/-","value":1}]}"#;
+    for (path, body, status, code) in [
+        (&proposals, "", 400, "invalid_json"),
+        (&proposals, "{", 400, "invalid_json"),
+        (&proposals, "null", 422, "bad_body"),
+        (&proposals, "{}", 422, "bad_body"),
+        (&proposals, patch, 400, "duplicate_key"),
+        (&proposals, r#"{"worker":"nobody","patch":[]}"#, 422, "wrong_worker"),
+        (&proposals, r#"{"worker":"walker","patch":{}}"#, 422, "not_a_patch"),
+        (&proposals, r#"{"worker":"walker","patch":[],"more":1}"#, 422, "bad_body"),
+        (&signals, r#"{"name":1}"#, 422, "bad_body"),
+        (&signals, r#"{"name":"more","value":1e999}"#, 400, "number_out_of_range"),
+        (&signals, &deep, 400, "too_deep"),
+        (&signals, &large, 413, "body_too_large"),
+    ] {
+        let answer = daemon.request(Method::POST, path, &[JSON], Some(body.to_owned())).await;
+        answer.refuses(status, code);
+    }
+    let head_now = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"].clone();
+    let refused = head_now["seq"].as_u64().expect("a number") - head["seq"].as_u64().expect("a number");
+    // Proposals that a kernel has judged are recorded; nothing else is.
+    assert_eq!(refused, 2);
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["version"], 1);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    for (path, status, code) in [
+        ("/v1/boards/0199", 404, "no_such_board"),
+        ("/v1/boards/0199/state", 404, "no_such_board"),
+        ("/v1/boards/0199/events", 404, "no_such_board"),
+        ("/v1/boards/0199/journal", 404, "no_such_board"),
+        ("/v1/boards/BOARD/state?at=99", 404, "no_such_version"),
+        ("/v1/boards/BOARD/state?at=x", 400, "bad_query"),
+        ("/v1/boards/BOARD/state?to=1", 400, "bad_query"),
+        ("/v1/boards/BOARD/journal?kind=nothing", 400, "bad_query"),
+        ("/v1/boards/BOARD/views/nobody", 404, "no_such_worker"),
+        ("/v1/boards/BOARD/views/walker?expand=steps", 400, "bad_pointer"),
+        ("/v1/boards/BOARD/views/walker?expand=/none", 404, "path_not_found"),
+        ("/v1/boards/BOARD/why?pointer=steps", 400, "bad_pointer"),
+        ("/v1/boards/BOARD/why?pointer=/none", 404, "no_such_place"),
+        ("/v1/boards/BOARD/why", 400, "bad_query"),
+        ("/v1/boards/%ff", 400, "bad_path"),
+        ("/v1/nothing", 404, "no_such_route"),
+    ] {
+        daemon.get(&path.replace("BOARD", &board)).await.refuses(status, code);
+    }
+    daemon.request(Method::PUT, "/v1/boards", &[], None).await.refuses(405, "no_such_method");
+    let text = daemon.request(Method::POST, "/v1/boards", &[("content-type", "text/plain")], Some("{}".into())).await;
+    text.refuses(415, "not_json");
+    let event =
+        daemon.request(Method::GET, &format!("/v1/boards/{board}/events"), &[("last-event-id", "x")], None).await;
+    event.refuses(400, "bad_event_id");
+    for key in ["", "ä", &"k".repeat(129)] {
+        let headers = [JSON, ("idempotency-key", key)];
+        let answer =
+            daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": STEPS}).to_string())).await;
+        answer.refuses(400, "bad_key");
+    }
+}
+
+#[tokio::test]
+async fn a_blueprint_is_checked_and_trusted_with_nothing() {
+    let daemon = Daemon::new();
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": STEPS})).await.is(200);
+    assert_eq!(checked["ok"], true);
+    let wrong = STEPS.replace("run: walker", "run: nobody");
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": wrong})).await.is(200);
+    assert_eq!(checked["ok"], false);
+    let finding = &checked["findings"][0];
+    assert!(finding["line"].is_u64() && finding["code"].is_string(), "{checked}");
+    daemon.post("/v1/boards", &json!({"source": wrong})).await.refuses(422, "blueprint_refused");
+    daemon.post("/v1/boards", &json!({"source": STEPS, "blueprint": {}})).await.refuses(422, "bad_body");
+    // Files, programs and models are the operator's.
+    let fragment = format!("{STEPS}use: [other.yaml]\n");
+    daemon.post("/v1/boards", &json!({"source": fragment})).await.refuses(422, "blueprint_refused");
+    let script = "    agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n";
+    for seat in [
+        "    agent: command\n    program: [touch, made]\n",
+        "    agent: llm\n",
+        "    agent: command\n    command: rm\n",
+    ] {
+        let inline = STEPS.replacen(script, seat, 1);
+        daemon.post("/v1/boards", &json!({"source": inline})).await.refuses(422, "not_configured");
+    }
+    assert!(!daemon.path().join("made").exists());
+    assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"], json!([]));
+}
+
+#[tokio::test]
+async fn a_page_elsewhere_cannot_use_a_browser_to_get_in() {
+    let daemon = Daemon::new();
+    let port = daemon.address().rsplit(':').next().expect("a port").to_owned();
+    for (header, value, code, status) in [
+        ("host", "evil.example", "unknown_host", 421),
+        ("origin", "https://evil.example", "unknown_origin", 403),
+        ("origin", "null", "unknown_origin", 403),
+    ] {
+        daemon.request(Method::GET, "/v1/boards", &[(header, value)], None).await.refuses(status, code);
+    }
+    let own = format!("http://127.0.0.1:{port}");
+    daemon.request(Method::GET, "/v1/boards", &[("origin", &own)], None).await.is(200);
+}
