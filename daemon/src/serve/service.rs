@@ -141,7 +141,8 @@ impl Daemon {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
     }
 
-    /// A board to act on: one that stands still is taken up for it, one that has ended for good is not.
+    /// A board to act on: one that does not run is taken up for it, also one that has ended for good, as it alone knows
+    /// which requests it has heard before.
     pub(crate) async fn open(&self, board: &BoardId) -> Answered<BoardHandle> {
         if let Some(running) = self.runtime.board(board) {
             return Ok(running);
