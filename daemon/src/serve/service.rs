@@ -147,9 +147,7 @@ impl Daemon {
         if let Some(running) = self.runtime.board(board) {
             return Ok(running);
         }
-        let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
         let opened = async {
-            let _only_one = gate.lock().await;
             if let Some(running) = self.runtime.board(board) {
                 return Ok(running);
             }
@@ -160,10 +158,19 @@ impl Daemon {
             }
             Ok(board)
         };
-        let opened = opened.await;
+        self.alone(board, opened).await
+    }
+
+    /// Does something with a board that nobody else does at the same time.
+    async fn alone<T>(&self, board: &BoardId, work: impl Future<Output = T>) -> T {
+        let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
+        let done = {
+            let _only_one = gate.lock().await;
+            work.await
+        };
         drop(gate);
         self.opening.remove_if(board, |_, gate| Arc::strong_count(gate) == 1);
-        opened
+        done
     }
 
     /// Whether all boards are taken up, and the journal can be read.
@@ -194,9 +201,7 @@ impl Daemon {
             let board = self.runtime.create(blueprint, request, None).await?;
             return Ok((board.id().clone(), true));
         };
-        let gate = Arc::clone(&self.opening.entry(id.clone()).or_default());
         let made = async {
-            let _only_one = gate.lock().await;
             if self.archive.journal.summary(&id)?.is_some() {
                 return self.same(&id, &blueprint, &request).await.map(|()| false);
             }
@@ -204,10 +209,8 @@ impl Daemon {
             self.runtime.create_with(blueprint, request, founding).await?;
             Ok(true)
         };
-        let is_new = made.await;
-        drop(gate);
-        self.opening.remove_if(&id, |_, gate| Arc::strong_count(gate) == 1);
-        Ok((id, is_new?))
+        let is_new = self.alone(&id, made).await?;
+        Ok((id, is_new))
     }
 
     /// Refuses unless a board was made of this.
