@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
 use crate::failure;
+use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::script::{self, Script};
 
@@ -29,6 +30,7 @@ pub struct Seats {
     chats: BTreeMap<String, Slot>,
     any_chat: Slot,
     runner: Runner,
+    leases: Option<Leases>,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -64,7 +66,13 @@ impl Seats {
         let names = config.models.values().chain(&config.any_model).filter_map(|model| model.api_key_env.as_deref());
         let keys = names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect();
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
-        Self { config, inline, keys, chats, any_chat: OnceLock::new(), runner: Runner::new(env) }
+        Self { config, inline, keys, chats, any_chat: OnceLock::new(), runner: Runner::new(env), leases: None }
+    }
+
+    /// The same where processes outside can lease the calls of `remote` seats.
+    #[must_use]
+    pub fn with_leases(self, leases: Leases) -> Self {
+        Self { leases: Some(leases), ..self }
     }
 
     /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
@@ -91,7 +99,9 @@ impl Seats {
             AgentKind::Script => script::problem(seat),
             // It is asked by name, not called.
             AgentKind::Human => None,
-            AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
+            AgentKind::Remote if self.leases.is_some() => None,
+            AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
+            AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
     }
 
@@ -172,9 +182,11 @@ impl Agent for Seats {
                 Err(message) => not_configured(message),
             },
             AgentKind::Script => Script.call(call),
-            kind @ (AgentKind::Human | AgentKind::Remote | AgentKind::Board | AgentKind::Builtin(_)) => {
-                not_configured(unavailable(kind))
-            }
+            AgentKind::Remote => match &self.leases {
+                Some(leases) => Box::pin(leases.call(call)),
+                None => not_configured(NOBODY_LEASES.to_owned()),
+            },
+            kind @ (AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) => not_configured(unavailable(kind)),
         }
     }
 
@@ -183,8 +195,13 @@ impl Agent for Seats {
     }
 }
 
+/// Why a remote seat is empty.
+const NOBODY_LEASES: &str =
+    "processes outside reach a remote seat through `patchboard serve` only: run the board there";
+
 fn unavailable(kind: &AgentKind) -> String {
     format!(
-        "this version cannot fill a seat of kind {kind}; it can fill llm, command and script, and ask a human to agree"
+        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script and remote, and ask a human to \
+         agree"
     )
 }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::{Salt, sha256};
-use patchboard_kernel::id::{BoardId, Seq, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Architect, Body, End, Ended};
@@ -23,7 +23,7 @@ use crate::actors::kernel::Beginning;
 use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
-use crate::agent::Agent;
+use crate::agent::{Agent, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
@@ -444,6 +444,17 @@ impl BoardHandle {
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
         let decided = self.published.ask(Input::Propose(proposal)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+    }
+
+    /// Tells the kernel that an attempt ends without a proposal. Answers once that is durable: whether it counted, which it
+    /// does not if the attempt is over.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::propose`].
+    pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool, RuntimeError> {
+        let Failure { code, message, usage } = failure;
+        let decided = self.published.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
+        Ok(decided.recorded)
     }
 
     /// Sends a signal, or asks for a manual rule by its name. Answers once it is durable; with a `token` a repetition is

@@ -3,6 +3,7 @@
 mod architect;
 mod cassette;
 mod command;
+mod lease;
 mod live;
 mod llm;
 mod seats;

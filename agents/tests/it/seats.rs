@@ -60,7 +60,7 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         (json!({"agent": "command", "program": ["true"]}), json!({}), "--allow-inline"),
         (json!({"agent": "command", "restart": "replay"}), json!({}), "rebuilds its state"),
         (json!({"agent": "script"}), json!({}), "empty"),
-        (json!({"agent": "remote"}), json!({}), "kind remote"),
+        (json!({"agent": "remote"}), json!({}), "patchboard serve"),
         (json!({"agent": "builtin:vote"}), json!({}), "kind builtin:vote"),
     ] {
         let blueprint = blueprint(json!({"w": fields}), models.clone());

@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
-    let daemon = Arc::new(Daemon::start(data_dir, Arc::new(seats), is_open).await?);
+    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open).await?);
     if !is_open && daemon.tokens.is_empty()? {
         return Err(Failure::refused(
             "no_tokens",

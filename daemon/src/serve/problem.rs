@@ -70,6 +70,10 @@ coded! {
         NoSuchBoard = "no_such_board", NOT_FOUND,
         /// No token of this number opens anything.
         NoSuchToken = "no_such_token", NOT_FOUND,
+        /// The worker's calls are not for processes outside to lease.
+        NotRemote = "not_remote", CONFLICT,
+        /// The lease has expired, its attempt is over, or it never was.
+        LeaseOver = "lease_over", CONFLICT,
         /// The blueprint has errors; `findings` has them.
         BlueprintRefused = "blueprint_refused", UNPROCESSABLE_ENTITY,
         /// The blueprint has no rules, so its board would never end.

@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
+use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
@@ -37,6 +38,8 @@ pub(crate) struct Daemon {
     runtime: Runtime,
     archive: Archive,
     seats: Arc<Seats>,
+    /// The calls of remote workers.
+    pub(crate) leases: Leases,
     /// Who may come in...
     pub(crate) tokens: Tokens,
     /// ...beside whoever reaches the address, who may do everything, if this is so.
@@ -61,13 +64,16 @@ pub(crate) struct Recovered {
 
 impl Daemon {
     /// Starts on a data directory; nothing runs yet.
-    pub(crate) async fn start(data_dir: &Path, seats: Arc<Seats>, is_open: bool) -> Result<Self, Failure> {
+    pub(crate) async fn start(data_dir: &Path, seats: Seats, is_open: bool) -> Result<Self, Failure> {
+        let leases = Leases::default();
+        let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(seats.clone())).await.map_err(failure)?;
         Ok(Self {
             runtime,
             archive: Archive { journal },
             seats,
+            leases,
             tokens: Tokens::open(data_dir)?,
             is_open,
             is_ready: AtomicBool::new(false),
@@ -233,6 +239,12 @@ impl Daemon {
     /// Changes whenever a board is taken up; closed once the daemon stops.
     pub(crate) fn takings_up(&self) -> Option<watch::Receiver<u64>> {
         self.taken_up().as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// Comes to an end once the daemon stops.
+    pub(crate) async fn stopping(&self) {
+        let Some(mut takings_up) = self.takings_up() else { return };
+        while takings_up.changed().await.is_ok() {}
     }
 
     fn taken_up(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {

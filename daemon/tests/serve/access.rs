@@ -33,6 +33,11 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/boards/{board}/denials", "", SEE),
     ("POST", "/v1/boards/{board}/proposals", r#"{"worker":"walker","patch":[]}"#, SIT),
     ("POST", "/v1/boards/{board}/signals", r#"{"name":"more"}"#, ACT),
+    ("GET", "/v1/boards/{board}/leases", "", SEE),
+    ("POST", "/v1/boards/{board}/leases", r#"{"worker":"walker"}"#, SIT),
+    ("POST", "/v1/boards/{board}/leases/{lease}/renew", r#"{"worker":"walker"}"#, SIT),
+    ("POST", "/v1/boards/{board}/leases/{lease}/answer", r#"{"worker":"walker","patch":[]}"#, SIT),
+    ("POST", "/v1/boards/{board}/leases/{lease}/failure", r#"{"worker":"walker"}"#, SIT),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
     ("GET", "/v1/tokens", "", ADMINISTER),
@@ -76,7 +81,8 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
     let described = daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.is(200);
     assert_eq!(operations(&described), MATRIX.iter().map(|(method, path, ..)| (*method, *path)).map(owned).collect());
     for (method, path, body, expected) in MATRIX {
-        let named = [("{board}", here.as_str()), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0")];
+        let named =
+            [("{board}", here.as_str()), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0"), ("{lease}", "1:1")];
         let path = named.iter().fold((*path).to_owned(), |path, (name, value)| path.replace(name, value));
         let path = if path.ends_with("/why") { format!("{path}?pointer=") } else { path };
         let mut seen = String::new();

@@ -6,6 +6,7 @@ mod access;
 mod daemon;
 mod events;
 mod idempotency;
+mod leases;
 mod lifecycle;
 mod people;
 mod requests;

@@ -146,8 +146,8 @@ impl AgentKind {
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub const fn is_available(&self) -> bool {
         match self {
-            Self::Llm | Self::Command | Self::Script | Self::Human => true,
-            Self::Remote | Self::Board | Self::Builtin(_) => false,
+            Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote => true,
+            Self::Board | Self::Builtin(_) => false,
         }
     }
 }

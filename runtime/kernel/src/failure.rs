@@ -23,6 +23,8 @@ coded! {
         Crashed = "crashed",
         /// The call was under way when the process ended; nothing is known of its outcome.
         Lost = "lost",
+        /// Who leased the call has not renewed the lease.
+        LeaseExpired = "lease_expired",
         /// The recording holds no reply for this view.
         CassetteMiss = "cassette_miss",
         /// The seat is not configured: no such model, program or key.
@@ -41,6 +43,7 @@ impl FailureCode {
             | Self::Empty
             | Self::Protocol
             | Self::Crashed
+            | Self::LeaseExpired
             | Self::Lost => true,
         }
     }

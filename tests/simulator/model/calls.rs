@@ -229,7 +229,8 @@ impl Calls {
             | FailureCode::Truncated
             | FailureCode::Empty
             | FailureCode::Protocol
-            | FailureCode::Crashed => open.has_used_up(limits),
+            | FailureCode::Crashed
+            | FailureCode::LeaseExpired => open.has_used_up(limits),
         };
         assert_eq!(is_final, is_last, "SEED={seed}: whether {invocation} has another attempt after {code}");
         self.answered(by, is_last)

@@ -163,6 +163,7 @@ impl Ledger {
             | FailureCode::Empty
             | FailureCode::Protocol
             | FailureCode::Crashed
+            | FailureCode::LeaseExpired
             | FailureCode::Lost => false,
         };
         let cost = self.told_of(attempt.invocation).or(is_free.then_some(0));

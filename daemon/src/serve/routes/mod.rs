@@ -16,6 +16,7 @@ use super::service::Daemon;
 pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod history;
+pub(crate) mod leases;
 pub(crate) mod people;
 pub(crate) mod proposals;
 pub(crate) mod tokens;
@@ -51,6 +52,7 @@ pub(crate) struct ProblemDocument {
         (name = "boards", description = "Boards and what becomes of them"),
         (name = "history", description = "What a board is, was, and why"),
         (name = "proposals", description = "Patches and signals from outside"),
+        (name = "leases", description = "Calls of remote workers, answered from outside"),
         (name = "people", description = "Questions to persons"),
         (name = "tokens", description = "Who may come in"),
     )
@@ -75,6 +77,10 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(history::denials))
         .routes(routes!(proposals::propose))
         .routes(routes!(proposals::signal))
+        .routes(routes!(leases::list, leases::lease))
+        .routes(routes!(leases::renew))
+        .routes(routes!(leases::answer))
+        .routes(routes!(leases::fail))
         .routes(routes!(people::inbox))
         .routes(routes!(people::answer))
         .routes(routes!(tokens::list, tokens::create))

@@ -373,7 +373,8 @@ impl Draft<'_> {
             let worker = &open.queued.branch.worker;
             let seat = &self.board.plan.seats[worker].worker;
             let keeps_state = seat.agent == AgentKind::Command && seat.restart == Some(Restart::Fail);
-            let is_final = keeps_state || open.lost >= LOST_MAX;
+            // A process outside cannot have ended this one, and may wait through many restarts.
+            let is_final = keeps_state || (open.lost >= LOST_MAX && seat.agent != AgentKind::Remote);
             let message = "the process ended while the call was under way".to_owned();
             let by = author(&open, None);
             self.push(Body::Failed(Failed { by, code: FailureCode::Lost, is_final, message }));
@@ -790,6 +791,6 @@ fn cost_of(code: FailureCode) -> Option<Usage> {
     use FailureCode as F;
     match code {
         F::Unreachable | F::NotConfigured | F::CassetteMiss | F::Refused | F::RateLimited => Some(Usage::default()),
-        F::Timeout | F::Truncated | F::Empty | F::Protocol | F::Crashed | F::Lost => None,
+        F::Timeout | F::Truncated | F::Empty | F::Protocol | F::Crashed | F::LeaseExpired | F::Lost => None,
     }
 }

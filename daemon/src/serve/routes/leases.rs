@@ -1,0 +1,351 @@
+//! Leases: a process outside takes a call of a `remote` worker, and answers it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use patchboard_agents::lease::{LEASE_SECONDS, Lease, UnderWay};
+use patchboard_agents::llm::schema::{self, Level};
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::{From, Proposal, ReplyBody};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::Ended;
+use patchboard_runtime::agent::{Call, Failure};
+use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::ProblemDocument;
+use super::proposals::told;
+use crate::serve::access::Need;
+use crate::serve::http::{BoardPath, Body, Caller, Key, Segments};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// How long a lease lasts where nobody says.
+const SECONDS: u64 = 60;
+
+/// The longest that a request for a lease may wait.
+const WAIT_MAX: u64 = 60;
+
+/// Characters of what is said of a failure.
+const MESSAGE_MAX: usize = 2000;
+
+/// What a process says that went wrong, where it says no more.
+const FAILED: &str = "the process that leased the call could not do it";
+
+/// A lease that is asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// For which worker.
+    worker: String,
+    /// How long it lasts unless it is renewed, 1 to 3600 seconds; 60 if absent.
+    seconds: Option<u64>,
+    /// How long to wait for a call, at most 60 seconds; not at all if absent.
+    #[serde(default)]
+    wait: u64,
+}
+
+/// Which lease is to last longer.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Renewed {
+    /// Whose call it is.
+    worker: String,
+    /// How long it lasts from now on; 60 seconds if absent.
+    seconds: Option<u64>,
+}
+
+/// The answer to a call.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// Whose call it is.
+    worker: String,
+    /// The patch (RFC 6902), or an envelope around it.
+    #[schema(value_type = Object)]
+    patch: Value,
+    /// What it cost.
+    usage: Option<Spent>,
+}
+
+/// Why there is no answer.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Failed {
+    /// Whose call it is.
+    worker: String,
+    /// What kind of failure: `crashed`, `unreachable`, `refused`, `rate_limited`, `truncated`, `empty` or `protocol`.
+    #[serde(default = "crashed")]
+    #[schema(value_type = String)]
+    code: FailureCode,
+    /// In words; the journal keeps it.
+    #[serde(default)]
+    message: String,
+    /// What it cost.
+    usage: Option<Spent>,
+}
+
+const fn crashed() -> FailureCode {
+    FailureCode::Crashed
+}
+
+/// Tokens that a call cost.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spent {
+    /// Tokens of the prompt, cached ones included.
+    prompt: u64,
+    /// Tokens of the reply.
+    completion: u64,
+    /// Tokens of the prompt that the provider had cached.
+    #[serde(default)]
+    cached: u64,
+}
+
+impl Spent {
+    const fn usage(self) -> Usage {
+        Usage { prompt: self.prompt, completion: self.completion, cached: self.cached, estimated: false }
+    }
+}
+
+/// List the calls of remote workers that are under way
+///
+/// Those without `expires` wait for somebody to lease them.
+#[utoipa::path(get, path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+) -> Answered<Json<Value>> {
+    caller.needs(&Need::See(board.clone()))?;
+    daemon.summary(&board)?;
+    let now = daemon.clock.now();
+    let calls = daemon.leases.of(&board).into_iter().map(|UnderWay { call, lasts }| {
+        let mut told = told_of(&call);
+        told.insert("expires".into(), json!(lasts.map(|lasts| after(now, lasts))));
+        Value::Object(told)
+    });
+    Ok(Json(json!({"calls": calls.collect::<Vec<_>>()})))
+}
+
+/// Lease the oldest call of a remote worker that waits
+///
+/// It comes with all that is needed to answer: what the worker is shown, and the schema of its answer. Where no call waits
+/// and none comes in time, the answer is 204. A board that has ended has no more calls: `board_over`.
+#[utoipa::path(post, path = "/v1/boards/{board}/leases", tag = "leases", request_body = Wanted,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object), (status = 204, description = "No call waits"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn lease(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(wanted): Body<Wanted>,
+) -> Answered<Response> {
+    let worker = WorkerName::from(wanted.worker);
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let lasts = seconds(wanted.seconds)?;
+    if wanted.wait > WAIT_MAX {
+        return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
+    }
+    let handle = remote(&daemon, &board, &worker).await?;
+    let key = key.token(&caller).map(|key| key.to_string());
+    let leased = tokio::select! {
+        leased = daemon.leases.lease(&board, &worker, lasts, Duration::from_secs(wanted.wait), key) => leased,
+        // What has ended makes no calls, and who stops waits for nobody.
+        () = until_over(&handle) => None,
+        () = daemon.stopping() => None,
+    };
+    match leased {
+        Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
+        None if is_over(&handle) => Err(RuntimeError::Over(board).into()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+/// Let a lease last longer
+///
+/// From now on, and never beyond the time that the attempt has.
+#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = Renewed,
+    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn renew(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, lease)): Segments<(BoardId, String)>,
+    // Renewing twice is renewing once.
+    _: Key,
+    Body(renewed): Body<Renewed>,
+) -> Answered<Json<Value>> {
+    let worker = WorkerName::from(renewed.worker);
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let (invocation, attempt) = attempt_of(&lease)?;
+    let lasts = seconds(renewed.seconds)?;
+    remote(&daemon, &board, &worker).await?;
+    let renewed = daemon.leases.renew(&board, &worker, invocation, attempt, lasts).ok_or_else(|| over(&lease))?;
+    let now = daemon.clock.now();
+    Ok(Json(json!({"lease": lease, "expires": after(now, renewed.lasts), "deadline": after(now, renewed.left)})))
+}
+
+/// Answer a call with a patch
+///
+/// It passes the same stages as the reply of any worker. The lease itself is the key: the same answer once more gets the
+/// first outcome, another one is refused. An answer that comes too late is recorded, and refused (`invocation_closed`).
+#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = Answer,
+    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn answer(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, lease)): Segments<(BoardId, String)>,
+    _: Key,
+    Body(answer): Body<Answer>,
+) -> Answered<impl IntoResponse> {
+    let worker = WorkerName::from(answer.worker);
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let (invocation, attempt) = attempt_of(&lease)?;
+    let handle = remote(&daemon, &board, &worker).await?;
+    let proposal = Proposal {
+        from: From::Attempt { invocation, attempt },
+        worker: worker.clone(),
+        reply: ReplyBody::Json(answer.patch),
+        usage: answer.usage.map(Spent::usage),
+    };
+    let outcome = handle.propose(proposal).await?;
+    daemon.leases.close(&board, &worker, invocation, attempt);
+    told(outcome)
+}
+
+/// Say that a call cannot be answered
+///
+/// The attempt ends as `failed`; whether there is another one follows from the code and the worker's limits.
+#[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = Failed,
+    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn fail(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, lease)): Segments<(BoardId, String)>,
+    // An attempt fails once.
+    _: Key,
+    Body(failed): Body<Failed>,
+) -> Answered<Json<Value>> {
+    let worker = WorkerName::from(failed.worker);
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let (invocation, attempt) = attempt_of(&lease)?;
+    use FailureCode as F;
+    if matches!(failed.code, F::Timeout | F::Lost | F::LeaseExpired | F::CassetteMiss | F::NotConfigured) {
+        return Err(Problem::of(Code::BadBody, format!("{} is not for a process to say", failed.code)));
+    }
+    let message = match failed.message.is_empty() {
+        true => FAILED.to_owned(),
+        false => failed.message.chars().take(MESSAGE_MAX).collect(),
+    };
+    let handle = remote(&daemon, &board, &worker).await?;
+    // Only who holds a lease may end its attempt.
+    let held = daemon.leases.of(&board).into_iter().find(|it| {
+        let UnderWay { call, lasts } = it;
+        lasts.is_some() && (&call.worker, call.invocation, call.attempt) == (&worker, invocation, attempt)
+    });
+    held.ok_or_else(|| over(&lease))?;
+    let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage) };
+    let has_counted = handle.fail(invocation, attempt, failure).await?;
+    daemon.leases.close(&board, &worker, invocation, attempt);
+    if !has_counted {
+        return Err(over(&lease));
+    }
+    Ok(Json(json!({"outcome": "failed", "lease": lease})))
+}
+
+/// A board whose worker is one that processes outside answer for.
+async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> Answered<BoardHandle> {
+    let handle = daemon.open(board).await?;
+    match handle.snapshot().blueprint.workers.get(worker) {
+        Some(seat) if seat.agent == AgentKind::Remote => Ok(handle),
+        Some(seat) => {
+            let detail = format!("{worker} is a {} worker; only calls of remote ones are leased", seat.agent);
+            Err(Problem::of(Code::NotRemote, detail))
+        }
+        None => Err(Problem::new(StatusCode::NOT_FOUND, "no_such_worker", format!("the board has no worker {worker}"))),
+    }
+}
+
+async fn until_over(board: &BoardHandle) {
+    if board.ended().await.is_ok_and(|ended| !ended.is_final()) {
+        // It stands still, and may go on.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn is_over(board: &BoardHandle) -> bool {
+    board.snapshot().ended.is_some_and(Ended::is_final)
+}
+
+fn over(lease: &str) -> Problem {
+    Problem::of(Code::LeaseOver, format!("the lease {lease} is over, or never was"))
+        .help("ask for another one; an answer may still be sent, and is recorded")
+}
+
+fn seconds(given: Option<u64>) -> Answered<Duration> {
+    let seconds = given.unwrap_or(SECONDS);
+    if LEASE_SECONDS.contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let (least, most) = LEASE_SECONDS.into_inner();
+    Err(Problem::of(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
+}
+
+/// A lease is named by the token of its attempt.
+fn attempt_of(lease: &str) -> Answered<(InvocationId, u32)> {
+    let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
+        let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
+        (Token::of(invocation, attempt).as_str() == lease).then_some((invocation, attempt))
+    });
+    parts.ok_or_else(|| Problem::of(Code::BadPath, "a lease is named INVOCATION:ATTEMPT"))
+}
+
+fn told_of(call: &Call) -> Map<String, Value> {
+    let told = json!({
+        "lease": call.token,
+        "worker": call.worker,
+        "invocation": call.invocation,
+        "attempt": call.attempt,
+    });
+    match told {
+        Value::Object(told) => told,
+        _ => Map::new(),
+    }
+}
+
+/// All that is needed to answer a call.
+fn document(lease: &Lease, now: Timestamp) -> Value {
+    let call = &lease.call;
+    let shown: Map<String, Value> =
+        call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();
+    let mut told = told_of(call);
+    told.extend([
+        ("board".to_owned(), json!(call.board)),
+        ("expires".to_owned(), json!(after(now, lease.lasts))),
+        ("deadline".to_owned(), json!(after(now, lease.left))),
+        ("view_hash".to_owned(), json!(call.view_hash)),
+        ("system".to_owned(), json!(call.prompt.system)),
+        ("view".to_owned(), json!(call.prompt.user)),
+        ("shown".to_owned(), shown.into()),
+        ("schema".to_owned(), json!(schema::of_reply(&call.shown, Level::Derived).map(|(_, schema)| schema))),
+    ]);
+    told.into()
+}
+
+fn after(now: Timestamp, lasts: Duration) -> Timestamp {
+    now.plus_ms(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX))
+}

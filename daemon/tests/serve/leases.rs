@@ -1,0 +1,124 @@
+//! Remote workers: calls are leased, renewed, answered; what comes late is recorded and refused.
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, STEPS};
+
+/// A board whose walker is a process outside.
+async fn board(daemon: &Daemon) -> String {
+    let remote = STEPS.replace(
+        "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
+        "agent: remote\n    limits: {timeout: 1h, attempts: 3}",
+    );
+    assert_ne!(remote, STEPS);
+    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+    made["board"].as_str().expect("an id").to_owned()
+}
+
+async fn lease(daemon: &Daemon, board: &str, seconds: u64) -> Value {
+    let wanted = json!({"worker": "walker", "seconds": seconds, "wait": 30});
+    daemon.post(&format!("/v1/boards/{board}/leases"), &wanted).await.is(200)
+}
+
+fn step(value: u32) -> Value {
+    json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": value}],
+        "usage": {"prompt": 7, "completion": 5}})
+}
+
+#[tokio::test]
+async fn a_call_is_leased_and_answered_like_any_workers() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let leased = lease(&daemon, &board, 60).await;
+    assert_eq!(
+        (&leased["lease"], &leased["worker"], &leased["board"]),
+        (&json!("1:1"), &json!("walker"), &json!(board))
+    );
+    assert_eq!(leased["shown"], json!({"/steps": []}));
+    assert!(leased["view"].as_str().is_some_and(|view| view.contains("/steps")), "{leased}");
+    let expires = |lease: &Value| lease["expires"].as_i64().expect("a time");
+    assert!(expires(&leased) < leased["deadline"].as_i64().expect("a time"));
+    // The schema of the answer admits what the contract does, and nothing else.
+    let schema = jsonschema::validator_for(&leased["schema"]).expect("a schema");
+    let reply = |value: u32| json!({"patch": step(value)["patch"]});
+    assert!(schema.is_valid(&reply(9)) && !schema.is_valid(&reply(10)), "{leased}");
+    // Nobody else gets it.
+    let path = format!("/v1/boards/{board}/leases");
+    assert_eq!(daemon.post(&path, &json!({"worker": "walker"})).await.status, 204);
+    let listed = daemon.get(&path).await.is(200);
+    assert_eq!((&listed["calls"][0]["lease"], &listed["calls"][0]["attempt"]), (&json!("1:1"), &json!(1)));
+    let renewed = daemon.post(&format!("{path}/1:1/renew"), &json!({"worker": "walker", "seconds": 600})).await.is(200);
+    assert!(expires(&renewed) > expires(&leased));
+
+    let answer = format!("{path}/1:1/answer");
+    let refused = daemon.post(&answer, &step(10)).await.refuses(422, "value_not_granted");
+    assert_eq!(refused["stage"], "authorization");
+    // The next attempt sees what was refused.
+    let leased = lease(&daemon, &board, 60).await;
+    assert_eq!(leased["lease"], "1:2");
+    assert!(leased["view"].as_str().is_some_and(|view| view.contains("value_not_granted")), "{leased}");
+    let answer = format!("{path}/1:2/answer");
+    let committed = daemon.post(&answer, &step(2)).await;
+    assert_eq!(committed.is(200)["outcome"], "committed");
+    let again = daemon.post(&answer, &step(2)).await;
+    assert!(again.is_replayed(), "{}", again.text);
+    assert_eq!(again.is(200)["seq"], committed.json()["seq"]);
+    daemon.post(&answer, &step(3)).await.refuses(409, "token_conflict");
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [2]}));
+    assert_eq!(daemon.get(&path).await.is(200)["calls"], json!([]));
+    let cost = daemon.get(&format!("/v1/boards/{board}/cost")).await.is(200).to_string();
+    assert!(cost.contains("24"), "two attempts of twelve tokens: {cost}");
+}
+
+#[tokio::test]
+async fn an_expired_lease_is_given_to_another_and_the_late_answer_recorded() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    assert_eq!(lease(&daemon, &board, 1).await["lease"], "1:1");
+    // Waits until the first lease has expired.
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:2");
+    let path = format!("/v1/boards/{board}/leases");
+    daemon.post(&format!("{path}/1:1/renew"), &json!({"worker": "walker"})).await.refuses(409, "lease_over");
+    daemon.post(&format!("{path}/1:1/failure"), &json!({"worker": "walker"})).await.refuses(409, "lease_over");
+    daemon.post(&format!("{path}/1:1/answer"), &step(1)).await.refuses(409, "invocation_closed");
+    assert_eq!(daemon.post(&format!("{path}/1:2/answer"), &step(2)).await.is(200)["outcome"], "committed");
+    let records = daemon.get(&format!("/v1/boards/{board}/journal?kind=failed,late")).await.is(200);
+    let told: Vec<_> = records["records"].as_array().expect("records").iter().map(|it| &it["code"]).collect();
+    assert_eq!(told, ["lease_expired", "invocation_closed"], "{records}");
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_attempt_and_a_restart_the_lease() {
+    let mut daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let path = format!("/v1/boards/{board}/leases");
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:1");
+    let failure = |code: &str| json!({"worker": "walker", "code": code, "message": "out of ink"});
+    daemon.post(&format!("{path}/1:1/failure"), &failure("lost")).await.refuses(422, "bad_body");
+    daemon.post(&format!("{path}/1:2/failure"), &failure("crashed")).await.refuses(409, "lease_over");
+    daemon.post(&format!("{path}/1:1/failure"), &failure("crashed")).await.is(200);
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:2");
+    daemon.kill();
+    daemon.start();
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:3");
+    daemon.post(&format!("{path}/1:2/answer"), &step(1)).await.refuses(409, "invocation_closed");
+    assert_eq!(daemon.post(&format!("{path}/1:3/answer"), &step(1)).await.is(200)["outcome"], "committed");
+    // With the same key the same lease, for whoever did not hear the answer.
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    let wanted = json!({"worker": "walker", "wait": 30});
+    let first = daemon.post_once(&path, &wanted, "k").await.is(200);
+    assert_eq!(daemon.post_once(&path, &wanted, "k").await.is(200)["lease"], first["lease"]);
+    // A board that has ended has no more calls, also for those who wait for one.
+    let (waited, _) = tokio::join!(daemon.post(&path, &wanted), async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
+    });
+    waited.refuses(409, "board_over");
+    for (path, body) in [("x", json!({"worker": "walker"})), ("01:1", json!({"worker": "walker"}))] {
+        daemon.post(&format!("/v1/boards/{board}/leases/{path}/renew"), &body).await.refuses(400, "bad_path");
+    }
+    daemon.post(&path, &json!({"worker": "other"})).await.refuses(409, "not_remote");
+    daemon.post(&path, &json!({"worker": "nobody"})).await.refuses(404, "no_such_worker");
+    daemon.post(&path, &json!({"worker": "walker", "seconds": 0})).await.refuses(422, "bad_body");
+    daemon.post(&path, &json!({"worker": "walker", "wait": 61})).await.refuses(422, "bad_body");
+}
