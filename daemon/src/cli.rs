@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Token(token::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),
+    Answer(answer::Tell),
+    Inbox(answer::Inbox),
     Log(log::Arguments),
     State(state::Arguments),
     View(view::Arguments),

@@ -245,7 +245,11 @@ impl CameTo<'_> {
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {
-        let commands = format!("patchboard approve {0} {seq}, or: patchboard deny {0} {seq} --reason TEXT", self.board);
+        let board = self.board;
+        let commands = match question.clarify {
+            Some(_) => format!("patchboard answer {board} {seq} --text TEXT"),
+            None => format!("patchboard approve {board} {seq}, or: patchboard deny {board} {seq} --reason TEXT"),
+        };
         format!("{}\n  {commands}\n", question_text(seq, question, self.state))
     }
 
@@ -301,6 +305,17 @@ impl CameTo<'_> {
 /// A question to a person, as people read it.
 pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> String {
     let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", one_line(intent)));
+    if let Some(clarify) = &question.clarify {
+        let choices = clarify.choices.iter().map(|choice| format!("\n  - {}", one_line(choice))).collect::<String>();
+        return format!(
+            "{} asks {}, until {}{}\n{}{choices}",
+            one_line(question.by.worker.as_str()),
+            one_line(question.approver.as_str()),
+            moment(question.expires),
+            intent.unwrap_or_default(),
+            indented(&one_line(&clarify.question), seq)
+        );
+    }
     let shown = question.expand.iter().map(|place| one_line(place)).collect::<Vec<_>>().join(", ");
     let shown = if shown.is_empty() { shown } else { format!("\n  and asks to be shown: {shown}") };
     let now: Vec<String> =
@@ -337,6 +352,7 @@ pub(crate) fn question_json(seq: Seq, question: &Pending) -> Value {
         "patch": question.patch,
         "intent": question.intent,
         "expand": question.expand,
+        "clarify": question.clarify,
     })
 }
 

@@ -13,6 +13,7 @@
 mod archive;
 mod blueprint_file;
 mod cli;
+mod client;
 mod codes;
 mod commands;
 mod diagnostics;
@@ -67,6 +68,8 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
         Command::Approve(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Deny(arguments) => block_on(arguments.run(data_dir, config, output)),
+        Command::Answer(arguments) => block_on(arguments.run(data_dir, config, output)),
+        Command::Inbox(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
         Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),

@@ -77,10 +77,18 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{by} asks to be shown {places}{cost}")
         }
         Body::Approval(approval) => {
+            if let Some(clarify) = &approval.clarify {
+                let (by, approver) = (author(&approval.by), name(approval.approver.as_str()));
+                let (asked, until) = (short(&clarify.question, 2 * SHOWN), moment(approval.expires));
+                return format!("{by} asks {approver}: {asked} (until {until}){}", cost(&approval.by));
+            }
             let (by, ops, approver) = (author(&approval.by), patch(&approval.patch), name(approval.approver.as_str()));
             format!("{by} asks {approver} to agree to {ops} (until {}){}", moment(approval.expires), cost(&approval.by))
         }
         Body::Answer(answer) => {
+            if let Some(text) = &answer.text {
+                return format!("{} answers {}: {}", name(answer.by.as_str()), answer.of, short(text, 2 * SHOWN));
+            }
             let does = if answer.agrees { "agrees to" } else { "does not agree to" };
             let reason = answer.reason.as_ref().map(|reason| format!(": {}", short(reason, SHOWN))).unwrap_or_default();
             format!("{} {does} {}{reason}", name(answer.by.as_str()), answer.of)

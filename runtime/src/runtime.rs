@@ -478,14 +478,13 @@ impl BoardHandle {
         }
     }
 
-    /// Gives a person's answer to the question whether a proposal may be committed. Answers once what comes of the
-    /// proposal is durable, or with [`Outcome::Refused`] if the answer does not count.
+    /// Gives a person's answer to a question of the board. Answers once what comes of it is durable, or with [`Outcome::Refused`] if the answer does not count.
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
-        let Answer { of, by, digest, agrees, reason } = answer;
-        let decided = self.published.ask(Input::Answer { of, by, digest, agrees, reason }).await?;
+        let Answer { of, by, digest, agrees, reason, text } = answer;
+        let decided = self.published.ask(Input::Answer { of, by, digest, agrees, reason, text }).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 

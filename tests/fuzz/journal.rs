@@ -522,6 +522,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
         18 if bytes.below(8) == 0 => Input::Cancel,
         _ => match board.pending().first_key_value() {
             Some((of, question)) => Input::Answer {
+                text: None,
                 of: *of,
                 by: question.approver.clone(),
                 digest: question.digest,

@@ -137,6 +137,7 @@ fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
         Outcome::NoOp { seq } => Some((*seq, &[Kind::NoOp])),
         Outcome::Expanded { seq } => Some((*seq, &[Kind::Expanded])),
         Outcome::AwaitingApproval { seq } => Some((*seq, &[Kind::Approval])),
+        Outcome::Answered { seq } => Some((*seq, &[Kind::Answer])),
         Outcome::Rejected { seq, .. } => Some((*seq, &[Kind::Rejected, Kind::Late])),
         Outcome::Duplicate(verdict) => remembered(verdict),
         Outcome::Refused(_) => None,

@@ -317,6 +317,13 @@ impl Model {
             Body::Paused(_) => self.ends.paused(true),
             Body::Resumed(_) => self.ends.paused(false),
             Body::Epoch(_) => self.calls.taken_over(),
+            Body::Answer(answer) if answer.text.is_some() => {
+                let invocation = self.asked.remove(&answer.of).flatten();
+                let invocation =
+                    invocation.unwrap_or_else(|| panic!("SEED={seed}: who was not invoked is told something"));
+                self.calls.give_up(invocation);
+                self.circuit.asked_for_more(self.branches.get(&invocation));
+            }
             Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
         }
         self.ledger.closed(|invocation| self.calls.is_open(invocation));

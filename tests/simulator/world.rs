@@ -85,6 +85,7 @@ pub(super) fn blueprint(random: &mut Random) -> Blueprint {
             "reads": ["/tasks/*/title", "/tasks/*/status"],
             "writes": [{"path": "/tasks/*/status", "ops": ["replace"]}, note],
             "limits": {"attempts": 2, "timeout": "10s", "invocations": 12},
+            "clarify": {"by": "boss", "expires": "20s"},
         },
         "checker": {
             "agent": "command",
@@ -442,7 +443,16 @@ impl Others for Workers {
         }
         let agrees = self.random.percent(70);
         let reason = self.random.percent(50).then(|| "so be it".to_owned());
-        let input = Input::Answer { of, by, digest, agrees, reason };
+        let wrong = question.clarify.is_none() && self.meter.percent(2);
+        let text = match &question.clarify {
+            Some(clarify) if agrees => {
+                let said = clarify.choices.first().cloned().unwrap_or_else(|| "whatever you like".to_owned());
+                Some(if self.meter.percent(5) { String::new() } else { said })
+            }
+            Some(_) => None,
+            None => wrong.then(|| "words that nobody asked for".to_owned()),
+        };
+        let input = Input::Answer { of, by, digest, agrees, reason, text };
         let again = self.random.percent(20).then(|| self.random.below(5_000));
         let after_ms = self.random.below(40_000);
         self.sent(after_ms, input, again)
@@ -563,7 +573,16 @@ impl Workers {
             1 => json!({"expand": [format!("/tasks/{index}"), "/tasks"]}),
             _ => patch,
         };
-        if self.random.percent(50) { ReplyBody::Json(patch) } else { ReplyBody::Text(patch.to_string()) }
+        let reply = if self.random.percent(50) { ReplyBody::Json(patch) } else { ReplyBody::Text(patch.to_string()) };
+        // Some would rather ask, some of them without having whom.
+        let asks = self.meter.percent(if worker == "doer" { 8 } else { 1 });
+        if asks { ReplyBody::Json(self.question()) } else { reply }
+    }
+
+    /// A question to a person, with choices or without.
+    fn question(&mut self) -> Value {
+        let choices = self.meter.percent(50).then(|| json!(["this", "that"]));
+        json!({"clarify": {"question": "Which one?", "choices": choices.unwrap_or(json!([]))}})
     }
 }
 
@@ -576,6 +595,7 @@ pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usiz
             Outcome::NoOp { .. } => "no_op",
             Outcome::Expanded { .. } => "expanded",
             Outcome::AwaitingApproval { .. } => "awaiting_approval",
+            Outcome::Answered { .. } => "answered",
             Outcome::Refused(_) => "refused",
             Outcome::Rejected { .. } => "rejected",
             Outcome::Duplicate(_) => "duplicate",

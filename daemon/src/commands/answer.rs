@@ -1,21 +1,26 @@
-//! `patchboard approve` and `patchboard deny`: a person answers what a board asks.
+//! `patchboard inbox`, `approve`, `deny` and `answer`: persons see what boards ask them, and answer.
 
 use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::board::{Board, Outcome as Decided, Pending};
-use patchboard_kernel::id::Seq;
+use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::Answer;
-use serde_json::json;
+use patchboard_runtime::journal::Journal as _;
+use serde_json::{Value, json};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, moment, storage};
 use crate::cli::BoardArgument;
+use crate::client::{Client, DaemonArgument};
 use crate::drive::{self, TakeUp, question_json, question_text};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, json_line, one_line, short};
 use crate::seating::SeatArguments;
 
-/// What both commands are given.
+/// Characters of a patch in a list.
+const PATCH_MAX: usize = 400;
+
+/// What the commands that answer are given.
 #[derive(Args, Debug)]
 pub(crate) struct Question {
     #[command(flatten)]
@@ -23,6 +28,8 @@ pub(crate) struct Question {
     /// The question: the seq of its `approval` record. Without it the questions that stand are shown
     #[arg(value_name = "SEQ")]
     seq: Option<u64>,
+    #[command(flatten)]
+    daemon: DaemonArgument,
     /// Why, in your words; the worker is told, and the journal keeps it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -38,20 +45,22 @@ pub(crate) struct Question {
 /// The answer counts for exactly what is shown: the proposal is checked once more against what its author had read, and
 /// committed if nothing of that has changed. It counts once, and only until the question's time is over.
 ///
-/// A board that another process runs cannot be reached: pause that run with Ctrl-C, then answer.
+/// A board that a daemon runs is reached with --url. One that another `patchboard run` has cannot be reached: pause that
+/// run with Ctrl-C, then answer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard approve last                                           (shows what is asked, and answers nothing)
   patchboard approve last 17
   patchboard approve last 17 --reason 'checked with accounting'
-  patchboard approve last 17 --no-run --output json")]
+  patchboard approve last 17 --no-run --output json
+  patchboard approve 0199 17 --url http://127.0.0.1:7733")]
 pub(crate) struct Approve {
     #[command(flatten)]
     question: Question,
 }
 
-/// Refuse a proposal that waits for a person, and let the board go on until it ends or asks again
+/// Refuse a proposal that waits for a person, or an answer, and let the board go on until it ends or asks again
 ///
 /// The worker is told the reason and may try again, as often as its `attempts` allow.
 #[derive(Args, Debug)]
@@ -64,19 +73,186 @@ pub(crate) struct Deny {
     question: Question,
 }
 
+/// Tell a worker what it has asked a person, and let the board go on until it ends or asks again
+///
+/// Where the question offers choices, the answer is one of them. The worker is asked again, with the answer.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard answer last                                            (shows what is asked, and answers nothing)
+  patchboard answer last 17 --text office
+  patchboard answer 0199 17 --text 'the one of last week' --url http://127.0.0.1:7733")]
+pub(crate) struct Tell {
+    #[command(flatten)]
+    question: Question,
+    /// The answer
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+}
+
+/// List what persons are asked, on all boards that have not ended
+///
+/// `patchboard approve`, `deny` and `answer` answer one question, by board and number.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard inbox
+  patchboard inbox --url http://127.0.0.1:7733 --output json")]
+pub(crate) struct Inbox {
+    #[command(flatten)]
+    daemon: DaemonArgument,
+}
+
+/// What a person says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Said {
+    Agrees,
+    Denies,
+    /// What a worker has asked.
+    Text(Option<String>),
+}
+
 impl Approve {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, true, data_dir, config, output).await
+        answer(&self.question, Said::Agrees, data_dir, config, output).await
     }
 }
 
 impl Deny {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, false, data_dir, config, output).await
+        answer(&self.question, Said::Denies, data_dir, config, output).await
     }
 }
 
-async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+impl Tell {
+    pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+        answer(&self.question, Said::Text(self.text.clone()), data_dir, config, output).await
+    }
+}
+
+impl Inbox {
+    pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
+        let questions = match self.daemon.client()? {
+            Some(daemon) => listed(&daemon).await?,
+            None => standing(data_dir)?,
+        };
+        if output.is_json() {
+            output.json(&json!({ "questions": questions }))?;
+        } else if questions.is_empty() {
+            output.note("nobody is asked anything");
+        }
+        if !output.is_json() {
+            for question in &questions {
+                output.text(&told(question))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// What a daemon's boards ask.
+async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
+    let inbox = daemon.get("/v1/inbox").await?;
+    Ok(inbox["questions"].as_array().cloned().unwrap_or_default())
+}
+
+/// What the boards of a data directory ask.
+fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
+    let archive = Archive::open(data_dir)?;
+    let mut questions = Vec::new();
+    for summary in archive.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
+        let board = archive.board(summary, None)?;
+        questions.extend(board.pending().iter().map(|(seq, question)| {
+            let mut told = question_json(*seq, question);
+            told["board"] = summary.id.as_str().into();
+            told
+        }));
+    }
+    Ok(questions)
+}
+
+/// A question of a list, and how to answer it.
+fn told(question: &Value) -> String {
+    let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
+    let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
+    let until = question["expires"].as_i64().map(|at| moment(Timestamp(at))).unwrap_or_default();
+    let asked = &question["clarify"];
+    if let Some(asks) = asked["question"].as_str() {
+        let choices: Vec<String> =
+            asked["choices"].as_array().into_iter().flatten().filter_map(Value::as_str).map(one_line).collect();
+        let choices = if choices.is_empty() { String::new() } else { format!(" ({})", choices.join(", ")) };
+        let asks = one_line(asks);
+        return format!(
+            "{board} {seq}  {worker} asks {approver}, until {until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT\n"
+        );
+    }
+    let intent =
+        question["intent"].as_str().map(|intent| format!(", because: {}", one_line(intent))).unwrap_or_default();
+    let patch = short(&json_line(&question["patch"]), PATCH_MAX);
+    format!(
+        "{board} {seq}  {worker} asks {approver} to agree, until {until}{intent}\n  {patch}\n  patchboard approve {board} {seq}, or: patchboard deny {board} {seq} --reason TEXT\n"
+    )
+}
+
+/// Answers a question of a daemon's board.
+async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Output) -> Outcome {
+    let questions = listed(daemon).await?;
+    let of_board = |question: &&Value| question["board"].as_str().is_some_and(|id| id.starts_with(&asked.board.board));
+    let of_board: Vec<&Value> = questions.iter().filter(of_board).collect();
+    let found: Vec<&&Value> = of_board.iter().filter(|question| question["seq"].as_u64() == asked.seq).collect();
+    let [question] = found.as_slice() else {
+        for question in &of_board {
+            output.note(&told(question));
+        }
+        let numbers: Vec<String> = of_board.iter().map(|question| question["seq"].to_string()).collect();
+        let failure = match (asked.seq, numbers.is_empty()) {
+            (None, false) => Failure::refused("which_question", format!("what stands: {}", numbers.join(", "))),
+            (Some(seq), _) => Failure::refused("not_pending", format!("no question of one board stands under {seq}")),
+            (None, true) => Failure::refused("not_pending", "no board of that name asks anything"),
+        };
+        return Err(failure
+            .help("`patchboard inbox --url URL` lists what is asked")
+            .detail("questions", json!(of_board)));
+    };
+    let mut answer = json!({"agrees": *said != Said::Denies, "digest": question["digest"], "by": question["approver"]});
+    if let Said::Text(text) = said {
+        answer["text"] = json!(text_of(text.as_ref())?);
+    }
+    if let Some(reason) = &asked.reason {
+        answer["reason"] = json!(reason);
+    }
+    let path = format!("/v1/boards/{}/approvals/{}", question["board"].as_str().unwrap_or_default(), question["seq"]);
+    match daemon.post(&path, &answer).await {
+        Ok(came) => {
+            if output.is_json() {
+                output.json(&came)?;
+            } else {
+                output.line(&one_line(came["outcome"].as_str().unwrap_or_default()))?;
+            }
+            Ok(Exit::Done)
+        }
+        // That is what was wanted.
+        Err(Failure::Told(told)) if *said == Said::Denies && told.code == "denied" => {
+            if output.is_json() {
+                output.json(&json!({"outcome": "rejected"}))?;
+            } else {
+                output.line("rejected")?;
+            }
+            Ok(Exit::Done)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn text_of(text: Option<&String>) -> Result<String, Failure> {
+    text.cloned()
+        .ok_or_else(|| Failure::refused("answer_missing", "the question wants an answer").help("give it with --text"))
+}
+
+async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    if let Some(daemon) = asked.daemon.client()? {
+        return over_http(&daemon, asked, &said, output).await;
+    }
     let archive = Archive::open(data_dir)?;
     let summary = archive.find(&asked.board.board)?;
     let records = archive.records_to_go_on(&summary)?;
@@ -89,8 +265,12 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
     seating.goes_on(&records);
     let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
-    let answer =
-        Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason: asked.reason.clone() };
+    let text = match &said {
+        Said::Text(text) => Some(text_of(text.as_ref())?),
+        Said::Agrees | Said::Denies => None,
+    };
+    let (agrees, reason) = (said != Said::Denies, asked.reason.clone());
+    let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
     let given = async {
         let outcome = board.answer(answer).await?;
         if !asked.no_run && board.snapshot().paused {
@@ -118,6 +298,7 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
             Decided::Committed { .. } => "committed",
             Decided::NoOp { .. } => "no_op",
             Decided::Expanded { .. } => "expanded",
+            Decided::Answered { .. } => "answered",
             _ => "rejected",
         };
         if output.is_json() {
@@ -132,7 +313,6 @@ async fn answer(asked: &Question, agrees: bool, data_dir: &Path, config: Option<
     drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
 }
 
-/// The question that is meant.
 /// The question of that number, which has not to be guessed: what stands now may be another than the person has read.
 fn chosen(board: &Board, seq: Option<u64>, output: Output) -> Result<(Seq, Pending), Failure> {
     let pending = board.pending();

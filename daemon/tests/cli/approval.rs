@@ -82,3 +82,48 @@ fn a_denial_is_told_to_the_worker_who_asks_again() {
     let denied = sandbox.run(&["--output", "json", "deny", "last", &asked_under(&ran)]).exits(4).json();
     assert_eq!(denied["cause"], "gave_up", "that was the last attempt");
 }
+
+/// The notes, whose writer first asks the boss which note to write.
+fn asking() -> (Sandbox, Ran) {
+    let sandbox = Sandbox::new();
+    let blueprint = NOTES
+        .replace("workers:\n", "workers:\n  boss: {agent: human}\n")
+        .replace("    role: Write notes.\n", "    role: Write notes.\n    clarify: {by: boss, expires: 1h}\n")
+        .replace(
+            "      - [{op: add, path: /notes/-, value: {text: bad, status: checked}}]\n",
+            "      - {clarify: {question: \"Which\\e[31m one?\", choices: [first, second]}}\n",
+        );
+    sandbox.write("asking.yaml", blueprint);
+    let ran = sandbox.run(&["--output", "json", "run", "asking.yaml", "--request", "{\"topic\": \"x\"}"]);
+    (sandbox, ran)
+}
+
+#[test]
+fn a_worker_asks_and_goes_on_with_the_answer() {
+    let (sandbox, ran) = asking();
+    let seq = asked_under(&ran.exits(5).json());
+    let listed = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    assert_eq!(listed["questions"][0]["clarify"]["choices"], json!(["first", "second"]));
+    let shown = sandbox.run(&["inbox"]).exits(0).stdout;
+    assert!(shown.contains("writer asks boss") && shown.contains("(first, second)"), "{shown}");
+    assert!(shown.contains(&format!(" {seq} --text TEXT")) && !shown.contains('\u{1b}'), "{shown}");
+
+    // What is no answer changes nothing.
+    let refuses = |arguments: &[&str], code: &str| {
+        let told = sandbox.run(&[&["--output", "json"], arguments].concat()).exits(2).error();
+        assert_eq!(told["code"], code, "{told}");
+    };
+    refuses(&["answer", "last"], "which_question");
+    refuses(&["answer", "last", &seq], "answer_missing");
+    refuses(&["answer", "last", &seq, "--text", "third"], "answer_not_offered");
+    refuses(&["approve", "last", &seq], "answer_not_offered");
+    let told = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "first", "--no-run"]);
+    assert_eq!(told.exits(0).json()["outcome"], "answered");
+    let done = sandbox.run(&["--output", "json", "resume", "last"]).exits(0).json();
+    assert_eq!((&done["end"], &done["state"]["notes"][0]["text"]), (&json!("done"), &json!("first")));
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(log.contains("asks boss: Which") && log.contains("boss answers") && log.contains(": first"), "{log}");
+    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["verify", "last"]).exits(0);
+    assert_eq!(sandbox.run(&["--output", "json", "inbox"]).exits(0).json()["questions"], json!([]));
+}

@@ -105,6 +105,9 @@ pub struct Worker {
     /// What must not have changed between its view and its commit.
     #[serde(default)]
     pub freshness: Freshness,
+    /// The person it may ask what it cannot know; absent: it asks nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clarify: Option<Approval>,
     /// A key of [`Blueprint::models`]; `default` if absent. For `llm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -247,7 +250,7 @@ coded! {
     }
 }
 
-/// The person who must agree before a write is committed.
+/// The person who is asked: whether a write may be committed, or what a worker cannot know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {

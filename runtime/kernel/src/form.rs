@@ -215,6 +215,13 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
         let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
         properties.insert("expand".into(), json!({"type": "array", "items": place, "maxItems": EXPAND_MAX}));
     }
+    if shown.may_clarify() {
+        let text = json!({"type": "string"});
+        let members = json!({"question": text, "choices": {"type": "array", "items": text}});
+        let clarify =
+            json!({"type": "object", "properties": members, "required": ["question"], "additionalProperties": false});
+        properties.insert("clarify".into(), clarify);
+    }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 

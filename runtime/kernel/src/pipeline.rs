@@ -33,7 +33,7 @@ use crate::tree::Since;
 pub(crate) use interface::MESSAGES;
 use reply::Unwrapped;
 pub(crate) use reply::fingerprint;
-pub use reply::{Reply, ReplyBody};
+pub use reply::{Clarify, Reply, ReplyBody};
 
 /// What the pipeline says of a proposal.
 #[derive(Clone)]
@@ -289,6 +289,7 @@ fn judge_reply(
         unauthorized.extend(violations);
     }
     unauthorized.extend(judge_expansion(seat, &reply.expand, context));
+    unauthorized.extend(reply.clarify.as_ref().and_then(|_| judge_question(seat, context)));
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
@@ -398,6 +399,21 @@ fn judge_expansion(seat: &Seat, expand: &[String], context: &Context<'_>) -> Vec
         Violation::new(Code::PathNotGranted, place, message).expecting(seat.contract.told_reads())
     };
     expand.iter().filter(|place| !is_readable(place)).map(refuse).collect()
+}
+
+/// Judges a question to a person: there must be one whom its author may ask.
+fn judge_question(seat: &Seat, context: &Context<'_>) -> Option<Violation> {
+    let refuse = |code, message: &str| Some(Violation::new(code, "/clarify", message));
+    match &seat.worker.clarify {
+        None => refuse(Code::ClarifyNotGranted, "the worker has nobody to ask; decide with what is shown"),
+        Some(_) if context.invocation.is_none() => {
+            refuse(Code::ExpansionLimit, "only a reply to an invocation can ask a person something")
+        }
+        Some(_) if context.expansions_left == 0 => {
+            refuse(Code::ExpansionLimit, "enough has been asked; answer with what you have seen and heard")
+        }
+        Some(_) => None,
+    }
 }
 
 fn limits(plan: &Plan) -> ResultLimits {

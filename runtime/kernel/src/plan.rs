@@ -132,9 +132,9 @@ impl Plan {
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that demands a person must never be committed without one.
-            for approval in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()) {
-                if blueprint.workers.get(&approval.by).is_none_or(|by| by.agent != AgentKind::Human) {
-                    return Err(format!("workers.{name}: {} is no human worker and can agree to nothing", approval.by));
+            for asked in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify) {
+                if blueprint.workers.get(&asked.by).is_none_or(|by| by.agent != AgentKind::Human) {
+                    return Err(format!("workers.{name}: {} is no human worker and can be asked nothing", asked.by));
                 }
             }
             // What is shown and judged are the operations that can be used.

@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// What the first record's hash is chained to.
 pub const GENESIS: Digest = Digest([0; 32]);

@@ -94,8 +94,10 @@ coded! {
         ValueNotGranted = "value_not_granted",
         /// The state schema has no such place.
         UnknownLocation = "unknown_location",
-        /// The reply asks to be shown something, and may not any more, or not at all.
+        /// The reply asks to be shown or told something, and may not any more, or not at all.
         ExpansionLimit = "expansion_limit",
+        /// The reply asks a person, and its worker has nobody to ask.
+        ClarifyNotGranted = "clarify_not_granted",
         /// The token belongs to another worker, or the worker does not exist.
         WrongWorker = "wrong_worker",
         /// The invocation is over; the proposal came late.
@@ -136,6 +138,8 @@ coded! {
         Denied = "denied",
         /// Nobody answered in time.
         ApprovalExpired = "approval_expired",
+        /// The answer is none of those that the question asks for.
+        AnswerNotOffered = "answer_not_offered",
         /// The answer is to a question that does not stand: there never was one, or it is answered, or over.
         NotPending = "not_pending",
         /// The answer comes from somebody else than who was asked.

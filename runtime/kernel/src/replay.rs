@@ -284,7 +284,7 @@ const fn begins_step(kind: Kind) -> bool {
 /// The input that a record answers.
 fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-    let json = |patch, intent, expand, written| Reply { patch, intent, expand, written }.to_body();
+    let json = |patch, intent, expand, written| Reply { patch, intent, expand, written, clarify: None }.to_body();
     Ok(match body {
         Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
             propose(by, json(patch, intent, expand, written))
@@ -313,11 +313,11 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             }
         }
         Body::Epoch(epoch) => Input::TakeOver { epoch: epoch.epoch, writer: epoch.writer },
-        Body::Answer(record::Answer { of, by, digest, agrees, reason }) => {
-            Input::Answer { of, by, digest, agrees, reason }
+        Body::Answer(record::Answer { of, by, digest, agrees, reason, text }) => {
+            Input::Answer { of, by, digest, agrees, reason, text }
         }
-        Body::Approval(record::Approval { by, patch, intent, expand, written, .. }) => {
-            propose(by, json(patch, intent, expand, written))
+        Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, .. }) => {
+            propose(by, Reply { patch, intent, expand, written, clarify }.to_body())
         }
         Body::Paused(steered) => Input::Pause { token: steered.token },
         Body::Resumed(steered) => Input::Resume { token: steered.token },

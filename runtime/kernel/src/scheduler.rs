@@ -100,6 +100,21 @@ pub struct Expansion {
     pub rounds: u32,
     /// JSON Pointers, each once, those of the last time first.
     pub places: Vec<String>,
+    /// What persons were asked, and said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answered>,
+}
+
+/// A question that a person has answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answered {
+    /// The question.
+    pub question: String,
+    /// The `human` worker who answered.
+    pub by: WorkerName,
+    /// The answer.
+    pub answer: String,
 }
 
 impl Expansion {
@@ -341,9 +356,12 @@ impl Scheduler {
         }
     }
 
-    /// Closes an open invocation that goes on in another.
-    pub(crate) fn interrupt(&mut self, invocation: InvocationId) {
-        self.continued = self.close(invocation, false).map(|open| Box::new(open.queued));
+    /// Closes an open invocation that goes on in another, with what a person has answered it, if that is why.
+    pub(crate) fn interrupt(&mut self, invocation: InvocationId, answered: Option<Answered>) {
+        self.continued = self.close(invocation, false).map(|mut open| {
+            open.queued.expansion.answers.extend(answered);
+            Box::new(open.queued)
+        });
     }
 
     /// What goes on in the invocation that is queued next, if that follows this one.

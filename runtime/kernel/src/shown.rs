@@ -20,13 +20,25 @@ pub struct Shown {
     worker: WorkerName,
     basis: Arc<Basis>,
     may_expand: bool,
+    may_clarify: bool,
 }
 
 impl Shown {
     /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
     /// that it may ask for more.
     pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>, may_expand: bool) -> Option<Self> {
-        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis, may_expand })
+        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis, may_expand, may_clarify: false })
+    }
+
+    /// The same for a worker that may ask a person something.
+    #[must_use]
+    pub(crate) fn with_question(self, may_clarify: bool) -> Self {
+        Self { may_clarify, ..self }
+    }
+
+    /// Whether it may ask a person something.
+    pub const fn may_clarify(&self) -> bool {
+        self.may_clarify
     }
 
     /// The compiled blueprint.
@@ -66,6 +78,7 @@ impl PartialEq for Shown {
     fn eq(&self, other: &Self) -> bool {
         self.worker == other.worker
             && self.may_expand == other.may_expand
+            && self.may_clarify == other.may_clarify
             && self.basis == other.basis
             && Arc::ptr_eq(&self.plan, &other.plan)
     }

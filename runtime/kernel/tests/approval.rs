@@ -47,7 +47,7 @@ fn question(played: &Played) -> (Seq, Digest) {
 fn answer(played: &mut Played, of: (Seq, Digest), by: &str, agrees: bool) -> Outcome {
     let (of, digest) = of;
     let reason = (!agrees).then(|| "too much".to_owned());
-    let input = Input::Answer { of, by: by.into(), digest, agrees, reason };
+    let input = Input::Answer { of, by: by.into(), digest, agrees, reason, text: None };
     played.give(input).outcome.expect("an outcome")
 }
 

@@ -109,7 +109,9 @@ impl Checked {
                 figures.commits += 1;
                 None
             }
-            Outcome::AwaitingApproval { .. } | Outcome::Refused(_) => panic!("nobody is asked"),
+            Outcome::AwaitingApproval { .. } | Outcome::Answered { .. } | Outcome::Refused(_) => {
+                panic!("nobody is asked")
+            }
             Outcome::NoOp { .. } | Outcome::Expanded { .. } => {
                 figures.no_ops += 1;
                 None

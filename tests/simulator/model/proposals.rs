@@ -89,6 +89,11 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     let value: Value = serde_json::from_str(&text).expect("it is well formed");
     let (patch, expand) = match value {
         Value::Array(_) => (value, Vec::new()),
+        // Nothing is changed, whatever else is there; only the doer has whom to ask.
+        Value::Object(members) if members.contains_key("clarify") => {
+            let may_ask = worker == "doer" && basis.is_some_and(|basis| basis.may_ask);
+            return if may_ask { Expected::Question } else { refusal(&[Stage::Authorization]) };
+        }
         Value::Object(mut members) => {
             let expand = match members.remove("expand") {
                 None => Vec::new(),

@@ -60,11 +60,14 @@ pub(crate) struct PersonAnswer {
     by: String,
     /// Why; the worker is told, and the journal keeps it.
     reason: Option<String>,
+    /// What the worker has asked, where the question is a `clarify`: one of its `choices`, if it has some.
+    text: Option<String>,
 }
 
 /// Answer a question, once
 ///
-/// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed.
+/// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed. A
+/// worker that has asked something is asked again, with the answer.
 #[utoipa::path(post, path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = PersonAnswer,
     params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -79,7 +82,7 @@ pub(crate) async fn answer(
     let (board, by) = (BoardId::from(board), WorkerName::from(given.by));
     caller.needs(&Need::Sit(board.clone(), by.clone()))?;
     let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
-    let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason };
+    let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };
     let outcome = daemon.open(&board).await?.answer(answer.clone()).await?;
     if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
         && let Some(before) = answered_before(&daemon, &board, answer).await?
@@ -101,6 +104,9 @@ async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                 after = Some(last.seq);
                 for record in &records {
                     if matches!(record.body(), Ok(Said::Answer(said)) if said == answer) {
+                        if answer.text.is_some() {
+                            return Ok(Some(json!({"outcome": "answered", "seq": record.seq})));
+                        }
                         // What came of it stands right behind it.
                         let next = archive.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
                         let came = next.first();

@@ -70,6 +70,7 @@ pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
         Outcome::NoOp { seq } => (false, json!({"outcome": "no_op", "seq": seq})),
         Outcome::Expanded { seq } => (false, json!({"outcome": "expanded", "seq": seq})),
         Outcome::AwaitingApproval { seq } => (false, json!({"outcome": "awaiting_approval", "seq": seq})),
+        Outcome::Answered { seq } => (false, json!({"outcome": "answered", "seq": seq})),
         Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
             let detail = "the proposal was refused before, under the same key";
             let problem = Problem::new(status_of(code), code.as_str(), detail);

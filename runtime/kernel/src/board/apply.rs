@@ -17,7 +17,7 @@ use crate::pipeline::{self, Made};
 use crate::planted::{self, Bug};
 use crate::record::{self, Author, Body, Committed, Expanded, NoOp, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
-use crate::scheduler::{Expansion, Open, Queued};
+use crate::scheduler::{Answered, Expansion, Open, Queued};
 
 impl Board {
     /// Applies the body of the record `seq`. `made` is what a commit made, where that is known already.
@@ -55,7 +55,8 @@ impl Board {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
                         let rounds = before.expansion.rounds.saturating_add(1);
-                        let expansion = Expansion { rounds, places: scheduled.expand.clone() };
+                        let Expansion { answers, .. } = before.expansion;
+                        let expansion = Expansion { rounds, places: scheduled.expand.clone(), answers };
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
@@ -86,7 +87,7 @@ impl Board {
                     let reply = pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
                     self.tokens.remember(token, reply, Verdict::Expanded { seq }, at);
                 }
-                let branch = self.finish(&expanded.by, at, Finish::Continued)?;
+                let branch = self.finish(&expanded.by, at, Finish::Continued(None))?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Expansion);
             }
             Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
@@ -112,21 +113,30 @@ impl Board {
             }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
-                let record::Approval { by, approver, expires, digest, patch, intent, expand, written } =
+                let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =
                     approval.clone();
                 if let Some(token) = token_of(&by) {
-                    let reply = self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref());
+                    let reply = match &clarify {
+                        // The question is about what was asked, and nothing else.
+                        Some(_) => digest,
+                        None => self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref()),
+                    };
                     self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
                 self.wake();
-                let question = Pending { by, approver, expires, digest, patch, intent, expand, written };
+                let question = Pending { by, approver, expires, digest, patch, intent, expand, written, clarify };
                 Arc::make_mut(&mut self.pending).insert(seq, question);
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Asked);
             }
             Body::Answer(answer) => {
-                if !self.pending.contains_key(&answer.of) {
-                    return Err(format!("record {} asks nothing", answer.of));
+                let question = self.pending.get(&answer.of).cloned();
+                let question = question.ok_or_else(|| format!("record {} asks nothing", answer.of))?;
+                if let (Some(clarify), Some(text)) = (question.clarify, &answer.text) {
+                    let by = Author { usage: None, approval: Some(answer.of), ..question.by };
+                    let told = Answered { question: clarify.question, by: answer.by.clone(), answer: text.clone() };
+                    let branch = self.finish(&by, at, Finish::Continued(Some(told)))?;
+                    self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Expansion);
                 }
             }
             Body::Breaker(moved) => {
@@ -249,7 +259,7 @@ impl Board {
             let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
             self.tokens.remember(token, reply, verdict, at);
         }
-        let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued };
+        let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued(None) };
         let branch = self.finish(&committed.by, at, finish)?;
         let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
@@ -306,7 +316,7 @@ impl Board {
             }
             Finish::Completed => drop(self.scheduler.close(attempt.invocation, true)),
             Finish::Asked(question) => self.scheduler.ask(attempt.invocation, question),
-            Finish::Continued => self.scheduler.interrupt(attempt.invocation),
+            Finish::Continued(answered) => self.scheduler.interrupt(attempt.invocation, answered),
         }
         Ok(Some(open.queued.branch))
     }
@@ -388,8 +398,8 @@ enum Finish {
     GivenUp,
     /// The invocation has done what it was for.
     Completed,
-    /// The invocation goes on in another.
-    Continued,
+    /// The invocation goes on in another, with what a person has answered it, if that is why.
+    Continued(Option<Answered>),
     /// Its proposal is put to a person, by this record.
     Asked(Seq),
 }

@@ -79,7 +79,9 @@ impl Draft<'_> {
             Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
             Input::Pause { token } => self.steer(Body::Paused(Steered { token }), !self.board.paused),
             Input::Resume { token } => self.steer(Body::Resumed(Steered { token }), self.board.paused),
-            Input::Answer { of, by, digest, agrees, reason } => self.answer(Answer { of, by, digest, agrees, reason }),
+            Input::Answer { of, by, digest, agrees, reason, text } => {
+                self.answer(Answer { of, by, digest, agrees, reason, text });
+            }
             Input::Cancel if !self.is_over() => self.end_from_outside(End::Cancelled, Cause::Cancelled),
             Input::Meltdown if self.board.ended.is_none() => self.end_from_outside(End::Failed, Cause::Meltdown),
             Input::Cancel | Input::Meltdown => {}
@@ -174,6 +176,13 @@ impl Draft<'_> {
                 }
                 Some(_) | None => self.commit(by, branch.as_ref(), accepted, reply),
             },
+            pipeline::Verdict::NoOp(reply) if reply.clarify.is_some() => {
+                // The pipeline lets nobody ask who has nobody to ask.
+                let asked = self.board.plan.seats.get(&by.worker).and_then(|seat| seat.worker.clarify.clone());
+                if let Some(asked) = asked {
+                    self.ask(by, branch, reply, &asked);
+                }
+            }
             pipeline::Verdict::NoOp(Reply { patch, intent, expand, .. }) if !expand.is_empty() => {
                 let follows = self.asking(by.attempt.as_ref().map(|attempt| attempt.invocation));
                 let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone() }));
@@ -241,7 +250,7 @@ impl Draft<'_> {
         };
         let version = self.board.version().next();
         let state = made.state.digest();
-        let Reply { patch: mut stored, intent, expand, written } = reply;
+        let Reply { patch: mut stored, intent, expand, written, .. } = reply;
         if planted::is(Bug::ShortRecord) {
             stored.as_array_mut().filter(|ops| ops.len() > 1).map(Vec::pop);
         }
@@ -681,7 +690,9 @@ impl Draft<'_> {
         let hash = invoked.view;
         self.push(Body::Invoked(invoked));
         let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
+        let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
+        let shown = shown.map(|shown| shown.with_question(may_clarify));
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
             attempt,
@@ -722,6 +733,9 @@ impl Draft<'_> {
         };
         if let Some(rule) = &queued.branch.rule {
             shown.insert("rule".to_owned(), json!(rule));
+        }
+        if !queued.expansion.answers.is_empty() {
+            shown.insert("answers".to_owned(), json!(queued.expansion.answers));
         }
         Value::Object(shown)
     }

@@ -11,7 +11,7 @@ use crate::failure::FailureCode;
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::mode::Mode;
-use crate::pipeline::ReplyBody;
+use crate::pipeline::{Clarify, ReplyBody};
 use crate::record::{Architect, Author, Ended, Record};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
@@ -75,7 +75,7 @@ pub enum Input {
         /// As for a pause.
         token: Option<Token>,
     },
-    /// A person answers the question whether a proposal may be committed.
+    /// A person answers a question.
     Answer {
         /// Seq of the `approval` record.
         of: Seq,
@@ -87,6 +87,8 @@ pub enum Input {
         agrees: bool,
         /// Why, in the person's words.
         reason: Option<String>,
+        /// What was asked for, where that was more than whether the person agrees.
+        text: Option<String>,
     },
     /// End the board.
     Cancel,
@@ -162,8 +164,13 @@ pub enum Outcome {
         /// Its record.
         seq: Seq,
     },
-    /// It has passed every stage and waits for a person.
+    /// It has passed every stage and waits for a person, or asks one something.
     AwaitingApproval {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It was a person's answer to a worker, which is asked again with it.
+    Answered {
         /// Its record.
         seq: Seq,
     },
@@ -224,17 +231,17 @@ pub enum Verdict {
     },
 }
 
-/// A proposal that waits for a person.
+/// A proposal that waits for a person, or a question to one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
     /// Where it came from.
     pub by: Author,
-    /// The `human` worker who must agree.
+    /// The `human` worker who is asked.
     pub approver: WorkerName,
     /// When the question is over.
     pub expires: Timestamp,
-    /// The fingerprint of what was proposed: what an answer is about.
+    /// The fingerprint of what was proposed or asked: what an answer is about.
     pub digest: Digest,
     /// The patch (RFC 6902).
     pub patch: Value,
@@ -245,6 +252,9 @@ pub struct Pending {
     /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
+    /// What the person is asked to say, where nothing is proposed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clarify: Option<Clarify>,
 }
 
 /// Everything one input caused, to be made durable before anything of it is visible or acted upon.

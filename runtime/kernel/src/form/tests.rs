@@ -605,3 +605,16 @@ fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
         "nothing can be written"
     );
 }
+
+#[test]
+fn who_may_ask_a_person_has_the_form_of_a_question_and_who_may_not_has_none() {
+    let worker = json!({"agent": "llm", "reads": ["/question"], "writes": [{"path": "/answer", "ops": ["add"]}]});
+    let scene = Scene::new(&schema(), &state(), &worker, 4000);
+    let asks = json!({"patch": [], "clarify": {"question": "Which?", "choices": ["a", "b"]}});
+    let admits = |shown: &Shown| {
+        let form = Form::of(shown).expect("a form");
+        jsonschema::draft202012::new(&form.schema).expect("a schema").is_valid(&asks)
+    };
+    assert!(!admits(&scene.shown));
+    assert!(admits(&scene.shown.clone().with_question(true)));
+}

@@ -173,7 +173,9 @@ impl<'a> Check<'a> {
             }
         }
         let grants = blueprint.workers.values().flat_map(|worker| &worker.writes);
-        woken.extend(grants.filter_map(|grant| grant.approval.as_ref()).map(|approval| &approval.by));
+        let asked = grants.filter_map(|grant| grant.approval.as_ref());
+        let asked = asked.chain(blueprint.workers.values().filter_map(|worker| worker.clarify.as_ref()));
+        woken.extend(asked.map(|asked| &asked.by));
         for name in blueprint.workers.keys().filter(|name| !woken.contains(name)) {
             let pointer = child("/workers", name.as_str());
             let help = format!("Add a rule with `run: {name}`, or remove the worker.");

@@ -166,6 +166,7 @@ fn is_budget(pointer: &str) -> bool {
         | ["workers", _, "view", "budget"]
         | ["workers", _, "patch", "max_ops" | "max_bytes"]
         | ["workers", _, "writes", _, "approval", "expires"]
+        | ["workers", _, "clarify", "expires"]
         | ["circuit", _, "limit" | "window" | "repeats"]
         | ["circuit", "cooldown"] => true,
         [..] => false,

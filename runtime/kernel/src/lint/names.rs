@@ -85,14 +85,25 @@ impl Check<'_> {
             self.programs(name, &at);
             for (index, grant) in worker.writes.iter().enumerate() {
                 if let Some(approval) = &grant.approval {
-                    let pointer = format!("{at}/writes/{index}/approval/by");
-                    self.declared(&approval.by, &pointer);
-                    if let Some(by) = blueprint.workers.get(&approval.by).filter(|by| by.agent != AgentKind::Human) {
-                        let message = format!("`{}` is a `{}` worker and can agree to nothing", approval.by, by.agent);
-                        self.find("bad_value", &pointer, message, "Name a worker with `agent: human`.");
-                    }
+                    self.person(&approval.by, &format!("{at}/writes/{index}/approval/by"));
                 }
             }
+            if let Some(clarify) = &worker.clarify {
+                self.person(&clarify.by, &format!("{at}/clarify/by"));
+                if matches!(worker.agent, AgentKind::Human) {
+                    let message = "a person is asked, and asks nobody";
+                    self.find("bad_value", &format!("{at}/clarify"), message, "Remove it.");
+                }
+            }
+        }
+    }
+
+    /// Whoever is asked something must be a person.
+    fn person(&mut self, name: &WorkerName, pointer: &str) {
+        self.declared(name, pointer);
+        if let Some(by) = self.blueprint.workers.get(name).filter(|by| by.agent != AgentKind::Human) {
+            let message = format!("`{name}` is a `{}` worker and can be asked nothing", by.agent);
+            self.find("bad_value", pointer, message, "Name a worker with `agent: human`.");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jsonptr::PointerBuf;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::blueprint::{Intent, PatchLimits};
@@ -15,6 +16,11 @@ use crate::schema::shorten;
 const DEPTH_MAX: usize = 64;
 /// The most places that one reply may ask to be shown.
 const EXPAND_MAX: usize = 16;
+/// Characters of a question to a person.
+const QUESTION_MAX: usize = 2000;
+/// The most answers that a question may offer, and characters of each.
+const CHOICES_MAX: usize = 16;
+const CHOICE_MAX: usize = 200;
 /// The path of an operation that means the same as a place in `expand`.
 const EXPAND_PATH: &str = "/$expand/-";
 
@@ -38,6 +44,19 @@ pub struct Reply {
     pub expand: Vec<String>,
     /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`]).
     pub written: Option<String>,
+    /// What its author asks a person.
+    pub clarify: Option<Clarify>,
+}
+
+/// A question to a person.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clarify {
+    /// In words.
+    pub question: String,
+    /// The answers to choose from; none if the person may say anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
 }
 
 impl ReplyBody {
@@ -57,9 +76,7 @@ impl ReplyBody {
             Self::Text(text) => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
         match value.map(unwrap) {
-            Some(Ok(Unwrapped { reply, .. })) => {
-                fingerprint(hasher, &reply.patch, reply.intent.as_deref(), &reply.expand)
-            }
+            Some(Ok(Unwrapped { reply, .. })) => reply.fingerprint(hasher),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
     }
@@ -76,13 +93,22 @@ pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, 
 }
 
 impl Reply {
+    /// See [`ReplyBody::digest`].
+    pub(crate) fn fingerprint(&self, hasher: &Hasher) -> Digest {
+        let intent = self.intent.as_deref();
+        match &self.clarify {
+            None => fingerprint(hasher, &self.patch, intent, &self.expand),
+            Some(clarify) => hasher.commitment(0, intent.unwrap_or_default(), &json!({"clarify": clarify})),
+        }
+    }
+
     /// The reply as it came, if the patch was made of it; else as an envelope, or as a bare patch where there is no more
     /// to it.
     pub fn to_body(&self) -> ReplyBody {
         if let Some(written) = &self.written {
             return ReplyBody::Text(written.clone());
         }
-        if self.intent.is_none() && self.expand.is_empty() {
+        if self.is_bare() {
             return ReplyBody::Json(self.patch.clone());
         }
         let mut envelope = Map::new();
@@ -93,7 +119,15 @@ impl Reply {
         if !self.expand.is_empty() {
             envelope.insert("expand".into(), json!(self.expand));
         }
+        if let Some(clarify) = &self.clarify {
+            envelope.insert("clarify".into(), json!(clarify));
+        }
         ReplyBody::Json(envelope.into())
+    }
+
+    /// Whether there is no more to it than the patch.
+    const fn is_bare(&self) -> bool {
+        self.intent.is_none() && self.expand.is_empty() && self.clarify.is_none()
     }
 }
 
@@ -139,7 +173,7 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwra
 
 fn body_bytes(reply: &Reply) -> u64 {
     // Without a copy of the patch.
-    if reply.intent.is_none() && reply.expand.is_empty() {
+    if reply.is_bare() {
         return json::size(&reply.patch);
     }
     match reply.to_body() {
@@ -173,9 +207,13 @@ fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
         Some(Value::Array(places)) => places,
         Some(_) => return Err(not_a_patch("/expand", "expand is an array of JSON Pointers".to_owned())),
     };
+    let clarify = match envelope.remove("clarify") {
+        None | Some(Value::Null) => None,
+        Some(question) => Some(clarify(question)?),
+    };
     let patch = match envelope.remove("patch") {
         Some(patch) => patch,
-        None if !expand.is_empty() => Value::Array(Vec::new()),
+        None if !expand.is_empty() || clarify.is_some() => Value::Array(Vec::new()),
         None => {
             let message = "a reply is an array of operations, or an object with such an array as \"patch\"".to_owned();
             return Err(not_a_patch("", message));
@@ -188,12 +226,41 @@ fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
     };
     if let Some(other) = envelope.keys().next() {
         let pointer = PointerBuf::from_tokens([other.as_str()]).to_string();
-        return Err(not_a_patch(&pointer, format!("a reply may hold patch, intent and expand, not {other}")));
+        return Err(not_a_patch(&pointer, format!("a reply may hold patch, intent, expand and clarify, not {other}")));
     }
     let (patch, lifted, asked) = lift(patch);
     let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
     let expand = places(named.chain(asked))?;
-    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None }, lifted })
+    if clarify.is_some() && (!expand.is_empty() || patch.as_array().is_none_or(|ops| !ops.is_empty())) {
+        let message =
+            "a reply that asks a person proposes nothing and asks for nothing else: leave patch and expand empty";
+        return Err(not_a_patch("/clarify", message.to_owned()));
+    }
+    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify }, lifted })
+}
+
+/// Reads a question to a person.
+fn clarify(given: Value) -> Result<Clarify, Vec<Violation>> {
+    let refuse = |code, pointer: &str, message: String| Err(vec![Violation::new(code, pointer, message)]);
+    let form = "clarify is {\"question\": \"...\"}, with or without \"choices\", an array of different texts";
+    let Ok(asked) = serde_json::from_value::<Clarify>(given) else {
+        return refuse(Code::NotAPatch, "/clarify", form.to_owned());
+    };
+    let distinct: BTreeSet<&String> = asked.choices.iter().collect();
+    let is_blank = |text: &String| text.trim().is_empty();
+    if is_blank(&asked.question) || asked.choices.iter().any(is_blank) || distinct.len() < asked.choices.len() {
+        return refuse(Code::NotAPatch, "/clarify", form.to_owned());
+    }
+    let is_long = |text: &String, max: usize| text.chars().nth(max).is_some();
+    if is_long(&asked.question, QUESTION_MAX) {
+        let message = format!("a question has at most {QUESTION_MAX} characters");
+        return refuse(Code::TooLarge, "/clarify/question", message);
+    }
+    if asked.choices.len() > CHOICES_MAX || asked.choices.iter().any(|choice| is_long(choice, CHOICE_MAX)) {
+        let message = format!("a question has at most {CHOICES_MAX} choices of at most {CHOICE_MAX} characters");
+        return refuse(Code::TooLarge, "/clarify/choices", message);
+    }
+    Ok(asked)
 }
 
 /// A patch without its requests to be shown something; where these stood; and what they ask for, with where it stands.

@@ -15,6 +15,7 @@ use crate::failure::FailureCode;
 use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::mode::Mode;
+use crate::pipeline::Clarify;
 use crate::rejection::{Code, Rejection, Stage, coded};
 
 coded! {
@@ -44,7 +45,7 @@ coded! {
         Reserved = "reserved",
         /// A rule's condition had no truth value, so the rule did not fire.
         Skipped = "skipped",
-        /// A proposal waits for a person.
+        /// A proposal waits for a person, or a worker asks one something.
         Approval = "approval",
         /// A person answered.
         Answer = "answer",
@@ -471,17 +472,17 @@ pub struct Skipped {
     pub message: String,
 }
 
-/// A proposal has passed every stage and waits for a person (SPEC section 3).
+/// A proposal has passed every stage and waits for a person (SPEC section 3), or a worker asks a person something.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
     /// Where the proposal came from.
     pub by: Author,
-    /// The `human` worker who must agree.
+    /// The `human` worker who is asked.
     pub approver: WorkerName,
     /// When the question is over.
     pub expires: Timestamp,
-    /// The fingerprint of patch, intent and `expand`: what an answer is about.
+    /// The fingerprint of patch, intent and `expand`, or of the question: what an answer is about.
     pub digest: Digest,
     /// The patch (RFC 6902).
     #[serde(skip_serializing)]
@@ -495,6 +496,9 @@ pub struct Approval {
     /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
+    /// What the person is asked to say, where nothing is proposed.
+    #[serde(default, skip_serializing)]
+    pub clarify: Option<Clarify>,
 }
 
 /// A person answered. What becomes of the proposal follows in the same step.
@@ -512,6 +516,9 @@ pub struct Answer {
     /// Why, in the person's words.
     #[serde(default, skip_serializing)]
     pub reason: Option<String>,
+    /// What was asked for, where that was more than whether the person agrees.
+    #[serde(default, skip_serializing)]
+    pub text: Option<String>,
 }
 
 /// A breaker moved.
@@ -708,7 +715,9 @@ impl Body {
         let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| {
             let intent = intent.iter().map(|intent| ("intent", json(intent)));
             let written = written.iter().map(|written| ("written", json(written)));
-            places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).chain(written).collect()
+            let values =
+                places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).chain(written);
+            values.collect::<Vec<_>>()
         };
         match self {
             Self::Created(it) => {
@@ -726,8 +735,14 @@ impl Body {
             Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
             Self::NoOp(it) => proposed(&it.patch, &it.intent, &[], &it.written),
             Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &None),
-            Self::Approval(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
-            Self::Answer(it) => it.reason.iter().map(|reason| ("reason", json(reason))).collect(),
+            Self::Approval(it) => {
+                let clarify = it.clarify.iter().map(|clarify| ("clarify", json(clarify)));
+                clarify.chain(proposed(&it.patch, &it.intent, &it.expand, &it.written)).collect()
+            }
+            Self::Answer(it) => {
+                let reason = it.reason.iter().map(|reason| ("reason", json(reason)));
+                reason.chain(it.text.iter().map(|text| ("text", json(text)))).collect()
+            }
             Self::Rejected(it) => vec![("rejection", json(&it.rejection)), ("reply", json(&it.reply))],
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => vec![("reply", json(&it.reply))],

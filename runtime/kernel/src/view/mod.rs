@@ -56,6 +56,10 @@ pub const TOKENIZER: &str = "chars/4";
 
 /// Refusals take at most this part of what is left after the fixed parts.
 const FEEDBACK_SHARE: usize = 3;
+
+/// Which part of the room that is left then may be taken by what persons have answered.
+const ANSWERS_SHARE: usize = 2;
+
 /// Characters that a token is estimated at.
 const CHARS_PER_TOKEN: usize = 4;
 
@@ -253,6 +257,8 @@ impl Parts<'_> {
         };
         let left = self.limit - text::chars(&grants) - fixed;
         let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
+        let answers = render::answers(self.trigger, (left - text::chars(&feedback)) / ANSWERS_SHARE);
+        let feedback = feedback + &answers;
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
 
         match self.fixed.interface {

@@ -13,6 +13,7 @@ use super::text;
 pub(super) const WRITE_HEADING: &str = "## You may write\n";
 pub(super) const SEE_HEADING: &str = "## You see\n";
 pub(super) const REFUSED_HEADING: &str = "## Refused before\n";
+pub(super) const ANSWERED_HEADING: &str = "## You asked, and were told\n";
 pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 
 /// How to be shown more.
@@ -30,6 +31,12 @@ const REMINDER_MAX: usize = 200;
 const REFUSAL_MAX: usize = 800;
 /// Characters of one refusal where room is short.
 const SHORT_REFUSAL_MAX: usize = 240;
+/// Characters of a question and its answer...
+const ANSWER_MAX: usize = 1200;
+/// ...and under a tight budget.
+const SHORT_ANSWER_MAX: usize = 240;
+/// Characters of a worker's name.
+const NAME_MAX: usize = 40;
 /// Characters of a violation below which it says nothing any more.
 const CUT_VIOLATION_MIN: usize = 40;
 /// Characters of a value in a refusal.
@@ -98,7 +105,7 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
             line.push_str(&format!(", because {} {done}", text::name(path)));
         }
         (_, None) => {
-            let known = ["kind", "rule", "op", "path"];
+            let known = ["kind", "rule", "op", "path", "answers"];
             if let Some(kind) = field("kind") {
                 line.push_str(&format!(": {}", text::name(kind)));
             }
@@ -163,6 +170,35 @@ pub(super) fn feedback(refusals: &[Value], limit: usize) -> String {
     kept.push(REFUSED_HEADING.to_owned());
     kept.reverse();
     kept.concat()
+}
+
+/// What persons have answered, a line each, the newest for sure; shorter where there is little room.
+pub(super) fn answers(trigger: &Value, limit: usize) -> String {
+    let answers: Vec<&Value> = trigger.get("answers").and_then(Value::as_array).into_iter().flatten().collect();
+    let mut left = limit.saturating_sub(text::chars(ANSWERED_HEADING));
+    let mut kept = Vec::new();
+    for answer in answers.iter().rev() {
+        let forms = [ANSWER_MAX, SHORT_ANSWER_MAX].map(|max| self::answer(answer, max.min(left)));
+        let Some(line) = forms.into_iter().find(|line| text::chars(line) <= left) else { break };
+        left -= text::chars(&line);
+        kept.push(line);
+    }
+    if kept.is_empty() {
+        return String::new();
+    }
+    kept.push(ANSWERED_HEADING.to_owned());
+    kept.reverse();
+    kept.concat()
+}
+
+/// A question and its answer; the answer is what matters, so the question gets a third of the room.
+fn answer(answer: &Value, limit: usize) -> String {
+    let field = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    let question = text::prose(field("question"), limit / 3);
+    let by = text::prose(&text::name(field("by")), NAME_MAX);
+    let begun = format!("- {question} {by} says: ");
+    let room = limit.saturating_sub(text::chars(&begun) + 1);
+    format!("{begun}{}\n", text::prose(field("answer"), room))
 }
 
 /// One refusal: a line that names stage and code, then lines of violations and of what is allowed, while they fit.

@@ -19,7 +19,7 @@ fn full() -> Value {
             "view": {"budget": 10, "unit": "tokens"},
             "limits": {"invocations": 1, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},
-            "freshness": "members", "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
+            "freshness": "members", "clarify": {"by": "h", "expires": "1h"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
             "script": [[{"op": "add", "path": "/a", "value": 1}]],
         }},
         "rules": [
@@ -44,7 +44,8 @@ fn full() -> Value {
 fn sparse() -> Value {
     json!({
         "blueprint": 1, "name": "sparse", "state": {"schema": true},
-        "workers": {"w": {"agent": "llm", "writes": [{"path": "/a", "approval": {"by": "h"}}]}},
+        "workers": {"w": {"agent": "llm", "writes": [{"path": "/a", "approval": {"by": "h"}}],
+                         "clarify": {"by": "h"}}},
     })
 }
 

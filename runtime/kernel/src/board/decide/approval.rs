@@ -1,32 +1,37 @@
-//! Proposals that a person must agree to: put to the person, answered, or over (SPEC section 3).
+//! Questions to persons: put, answered, or over (SPEC section 3).
 //!
-//! A question is bound to the fingerprint of what was proposed, to its approver and to its end; the answer counts once,
-//! and the proposal passes the whole pipeline again, against what its author was shown.
+//! Whether a proposal may be committed, or what a worker asks because it cannot know it. A question is bound to the
+//! fingerprint of what was proposed or asked, to its approver and to its end; the answer counts once. A proposal passes the
+//! whole pipeline again, against what its author was shown; a worker that has asked is invoked again, with the answer.
 
 use super::Draft;
 use crate::blueprint::Approval as Demand;
 use crate::board::{Outcome, Pending};
 use crate::breaker::Branch;
 use crate::id::Seq;
-use crate::pipeline::{self, Reply, Verdict};
+use crate::pipeline::{self, Clarify, Reply, Verdict};
 use crate::record::{Answer, Approval, Author, Body};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
 /// The most questions of one board that stand at once.
 const PENDING_MAX: usize = 64;
 
+/// Characters of a person's answer to a worker.
+const ANSWER_MAX: usize = 4000;
+
 impl Draft<'_> {
-    /// Puts a proposal to the person who must agree to it.
+    /// Puts a proposal to the person who must agree to it, or a question to the person who may know.
     pub(super) fn ask(&mut self, by: Author, branch: Option<Branch>, reply: Reply, demand: &Demand) {
         if self.board.pending.len() >= PENDING_MAX {
-            let message = format!("{PENDING_MAX} proposals wait for persons already");
+            let message = format!("{PENDING_MAX} questions wait for persons already");
             let rejection = approval(Code::ApprovalLimit, message);
             return self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
         }
-        let Reply { patch, intent, expand, written } = reply;
-        let digest = pipeline::fingerprint(&self.board.hasher, &patch, intent.as_deref(), &expand);
+        let digest = reply.fingerprint(&self.board.hasher);
+        let Reply { patch, intent, expand, written, clarify } = reply;
         let (approver, expires) = (demand.by.clone(), self.at.plus_ms(demand.expires.as_ms()));
-        let seq = self.push(Body::Approval(Approval { by, approver, expires, digest, patch, intent, expand, written }));
+        let asked = Approval { by, approver, expires, digest, patch, intent, expand, written, clarify };
+        let seq = self.push(Body::Approval(asked));
         self.step.outcome = Some(Outcome::AwaitingApproval { seq });
         self.move_breakers(branch.as_ref());
     }
@@ -41,11 +46,15 @@ impl Draft<'_> {
                 return;
             }
         };
+        if question.clarify.is_some() && answer.agrees {
+            return self.told(answer, &question);
+        }
         let approver = question.approver.clone();
         let (by, branch, reply) = self.taken_up(answer.of, question);
         let denied = (!answer.agrees).then(|| {
             let reason = answer.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            approval(Code::Denied, format!("{} does not agree{reason}", answer.by))
+            let does_not = if reply.clarify.is_some() { "does not say" } else { "does not agree" };
+            approval(Code::Denied, format!("{} {does_not}{reason}", answer.by))
         });
         self.push(Body::Answer(answer));
         match denied {
@@ -73,6 +82,17 @@ impl Draft<'_> {
                 self.conclude(by, branch, &body, verdict);
             }
         }
+    }
+
+    /// Asks a worker again, with a person's answer to what it had asked.
+    fn told(&mut self, answer: Answer, question: &Pending) {
+        let follows = self.asking(question.by.attempt.as_ref().map(|attempt| attempt.invocation));
+        let branch = follows.as_ref().map(|queued| queued.branch.clone());
+        let seq = self.push(Body::Answer(answer));
+        self.step.outcome = Some(Outcome::Answered { seq });
+        self.move_breakers(branch.as_ref());
+        self.go_on_with(follows, &[]);
+        self.go_on();
     }
 
     /// Ends a question that nobody has answered in time.
@@ -103,16 +123,38 @@ impl Draft<'_> {
         if question.expires <= self.at {
             return refuse(Code::ApprovalExpired, "the question is over: its time has passed".to_owned());
         }
+        if let Some(message) = misfit(question.clarify.as_ref(), answer) {
+            return refuse(Code::AnswerNotOffered, message);
+        }
         Ok(question.clone())
     }
 
     /// Whose proposal it is, of which branch, and the proposal. What it cost was told when it was put to the person.
     fn taken_up(&self, seq: Seq, question: Pending) -> (Author, Option<Branch>, Reply) {
-        let Pending { by, patch, intent, expand, written, .. } = question;
+        let Pending { by, patch, intent, expand, written, clarify, .. } = question;
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
         let branch = open.map(|open| open.queued.branch.clone());
         let by = Author { usage: None, approval: Some(seq), ..by };
-        (by, branch, Reply { patch, intent, expand, written })
+        (by, branch, Reply { patch, intent, expand, written, clarify })
+    }
+}
+
+/// What keeps an answer from being one to the question.
+fn misfit(clarify: Option<&Clarify>, answer: &Answer) -> Option<String> {
+    match (clarify, &answer.text) {
+        (None, None) => None,
+        (Some(_), None) if !answer.agrees => None,
+        (None, Some(_)) => Some("the question is whether the person agrees, and no more".to_owned()),
+        (Some(_), Some(_)) if !answer.agrees => Some("who does not answer says nothing but why".to_owned()),
+        (Some(_), None) => Some("the question wants an answer in words".to_owned()),
+        (Some(clarify), Some(text)) if !clarify.choices.is_empty() => {
+            let offered = || clarify.choices.join(", ");
+            (!clarify.choices.contains(text)).then(|| format!("choose one of: {}", offered()))
+        }
+        (Some(_), Some(text)) if text.trim().is_empty() => Some("the answer is empty".to_owned()),
+        (Some(_), Some(text)) => {
+            text.chars().nth(ANSWER_MAX).map(|_| format!("an answer has at most {ANSWER_MAX} characters"))
+        }
     }
 }
 

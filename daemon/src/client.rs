@@ -1,0 +1,102 @@
+//! A daemon, as commands of the command line reach it.
+
+use std::time::Duration;
+
+use clap::Args;
+use patchboard_agents::llm::transport::install_tls_provider;
+use reqwest::{Client as Http, Method, redirect};
+use serde_json::Value;
+
+use crate::codes;
+use crate::failure::Failure;
+
+/// Time to reach a daemon, and to have its answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The variable that holds a token; arguments are seen by everybody on the machine.
+const TOKEN: &str = "PATCHBOARD_TOKEN";
+
+/// Which daemon.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DaemonArgument {
+    /// Ask the daemon at this address instead of the data directory, with the token in PATCHBOARD_TOKEN, if there is one
+    #[arg(long, value_name = "URL", env = "PATCHBOARD_URL")]
+    url: Option<String>,
+}
+
+impl DaemonArgument {
+    /// The daemon, if one is named.
+    pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
+        self.url.as_deref().map(Client::new).transpose()
+    }
+}
+
+/// A daemon that is reached over HTTP.
+pub(crate) struct Client {
+    http: Http,
+    base: String,
+    token: Option<String>,
+}
+
+impl Client {
+    fn new(url: &str) -> Result<Self, Failure> {
+        install_tls_provider();
+        let mut builder = Http::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ANSWER_TIMEOUT)
+            // A token goes to the address it was given for and to no other.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
+        let base = url.trim_end_matches('/').to_owned();
+        if base.starts_with("http://") {
+            builder = builder.tls_certs_only([]).no_proxy();
+        }
+        let http = builder.build().map_err(|error| Failure::failed("no_client", error))?;
+        Ok(Self { http, base, token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) })
+    }
+
+    /// What the daemon answers.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// What the daemon answers to a document.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let url = format!("{}{path}", self.base);
+        let unreachable = |error: reqwest::Error| {
+            Failure::failed("daemon_unreachable", format!("{url} does not answer: {}", error.without_url()))
+                .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
+        };
+        let mut request = self.http.request(method, &url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let answer: Value = response.json().await.map_err(unreachable)?;
+        if status.is_success() { Ok(answer) } else { Err(refused(&answer, status.is_server_error())) }
+    }
+}
+
+/// A problem document as an error of the command line.
+fn refused(problem: &Value, is_failed: bool) -> Failure {
+    let text = |name: &str| problem[name].as_str();
+    let told = text("code").unwrap_or_default();
+    let known = codes::entries().map(|entry| entry.code).find(|code| *code == told);
+    let code = known.unwrap_or("daemon_refused");
+    let detail = text("detail").unwrap_or("the daemon refuses it and does not say why");
+    let failure = if is_failed { Failure::failed(code, detail) } else { Failure::refused(code, detail) };
+    match (text("help"), code) {
+        (_, "unauthorized" | "forbidden") => failure.help(format!("put a token that may do this into {TOKEN}")),
+        (Some(help), _) => failure.help(help),
+        (None, _) => failure,
+    }
+}
