@@ -74,7 +74,7 @@ impl Model {
             calls: Calls::new(seed, &blueprint),
             circuit: Circuit::new(seed, &blueprint["circuit"]),
             ledger: Ledger::new(seed, board.plan().mode.is_default(), &blueprint),
-            schedule: Schedule::new(seed, &blueprint),
+            schedule: Schedule::new(seed, &blueprint, at),
             requests: Requests::default(),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
         }
@@ -105,7 +105,9 @@ impl Model {
         let is_step = !step.records.iter().all(is_note);
         self.circuit.at_the_end_of_a_step();
         let work = Work {
-            is_under_way: !self.calls.is_idle() || !self.asked.is_empty(),
+            is_under_way: !self.calls.is_idle()
+                || !self.asked.is_empty()
+                || self.schedule.will_wake(self.is_minute_queued()),
             is_held_back: self.circuit.is_any_open() || self.calls.is_queued(|_| true),
         };
         let now = self.documents.last().expect("there is a first one");
@@ -201,7 +203,8 @@ impl Model {
         let (seed, seq) = (self.seed, record.seq);
         let moment = (record.at, self.circuit.decisions());
         let waits_for_persons = !self.asked.is_empty() && self.calls.is_asking();
-        self.ends.passes(record.at, body, waits_for_persons);
+        let rests = self.schedule.has_times() && self.calls.is_asking() && !self.calls.is_queued(|_| true);
+        self.ends.passes(record.at, body, waits_for_persons || rests);
         if self.is_usual {
             let kept = if let Body::Reserved(reserved) = body { Some(reserved) } else { None };
             self.calls.compare_kept(kept, moment);
@@ -216,6 +219,8 @@ impl Model {
                     self.rounds.insert(scheduled.invocation, rounds);
                 } else if self.is_usual {
                     self.schedule.queued(&branch);
+                } else {
+                    self.schedule.counts(&branch);
                 }
                 self.branches.insert(scheduled.invocation, branch);
             }
@@ -324,10 +329,16 @@ impl Model {
                 self.calls.give_up(invocation);
                 self.circuit.asked_for_more(self.branches.get(&invocation));
             }
+            Body::Tick(_) if !self.ends.is_paused() => self.schedule.ticked(record.at, self.is_minute_queued()),
             Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
         }
         self.ledger.closed(|invocation| self.calls.is_open(invocation));
         self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));
+    }
+
+    /// Whether what a time has brought still waits for its turn.
+    fn is_minute_queued(&self) -> bool {
+        self.calls.is_queued(|(rule, _)| rule.as_deref() == Some("minutely"))
     }
 
     /// A question that a person was asked about a proposal is over.

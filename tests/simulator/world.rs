@@ -183,6 +183,16 @@ fn with_rule_limits(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
+/// Some planners are woken each minute, too. Drawn apart, like the mode.
+fn with_schedule(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0xc407);
+    if random.percent(15) {
+        let rule = json!({"name": "minutely", "trigger": {"every": "* * * * *"}, "run": "planner"});
+        blueprint.rules.push(serde_json::from_value(rule).expect("a rule"));
+    }
+    blueprint
+}
+
 /// What the board of a seed is made of.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
@@ -193,7 +203,7 @@ fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
-        blueprint: with_rule_limits(blueprint(&mut random), seed),
+        blueprint: with_schedule(with_rule_limits(blueprint(&mut random), seed), seed),
         mode: mode(seed),
         architect: None,
         request: json!({"goal": "three tasks, done and checked"}),

@@ -15,7 +15,7 @@
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
-//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board.
+//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -24,6 +24,7 @@ pub mod board;
 pub mod breaker;
 pub mod canonical;
 pub mod contract;
+pub mod cron;
 pub mod denials;
 pub mod digest;
 pub mod event;

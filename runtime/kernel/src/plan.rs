@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Trigger, Worker, WriteGrant};
 use crate::contract::Contract;
+use crate::cron::Cron;
 use crate::expr::Expr;
 use crate::id::{RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
@@ -84,8 +85,8 @@ pub enum WakesOn {
     },
     /// All of these rules have completed an invocation.
     After(Vec<RuleName>),
-    /// A schedule; the daemon's clock turns it into signals.
-    Schedule,
+    /// These times.
+    Every(Box<Cron>),
 }
 
 /// A compiled invariant.
@@ -172,7 +173,9 @@ impl Plan {
                     WakesOn::Event { op: *op, path }
                 }
                 Trigger::After(rules) => WakesOn::After(rules.clone()),
-                Trigger::Every(_) => WakesOn::Schedule,
+                Trigger::Every(pattern) => {
+                    WakesOn::Every(Box::new(Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?))
+                }
             };
             let when = match &rule.when {
                 Some(source) => {

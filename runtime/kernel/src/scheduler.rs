@@ -49,6 +49,8 @@ pub enum Occasion<'a> {
     },
     /// A rule completed an invocation.
     Completed,
+    /// These rules' schedules are due, since these times.
+    Due(&'a BTreeMap<RuleName, Timestamp>),
 }
 
 /// A rule that fires, or that would if its condition had a truth value.
@@ -191,6 +193,9 @@ pub struct Scheduler {
     /// The invocation that was closed because it goes on in another, until that is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     continued: Option<Box<Queued>>,
+    /// When each rule with a schedule is due next.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    due: BTreeMap<RuleName, Timestamp>,
 }
 
 /// What the board must dispatch next.
@@ -216,6 +221,49 @@ impl Scheduler {
     /// Invocations under way.
     pub const fn open(&self) -> &BTreeMap<InvocationId, Open> {
         &self.open
+    }
+
+    /// When each rule with a schedule is due next, of those that could be queued: not one that has used up its worker's
+    /// invocations, or that waits in the queue already.
+    pub fn due<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a Rule, Timestamp)> {
+        plan.rules.iter().filter_map(|rule| {
+            let due = *self.due.get(&rule.name)?;
+            let limit = plan.seats.get(&rule.run)?.worker.limits.invocations;
+            let waits = |queued: &Queued| queued.branch.rule.as_ref() == Some(&rule.name);
+            (self.scheduled_for(&rule.run) < limit && !self.queue.iter().any(waits)).then_some((rule, due))
+        })
+    }
+
+    /// Sets the schedules of a board that begins.
+    pub(crate) fn wind(&mut self, plan: &Plan, at: Timestamp) {
+        for rule in &plan.rules {
+            if let WakesOn::Every(cron) = &rule.wakes_on {
+                self.due.extend(cron.next(at).map(|next| (rule.name.clone(), next)));
+            }
+        }
+    }
+
+    /// Sets the schedules that are due to the next time after this one.
+    pub(crate) fn rewind(&mut self, plan: &Plan, at: Timestamp) {
+        let past: Vec<(RuleName, Option<Timestamp>)> = self
+            .due(plan)
+            .filter(|(_, due)| *due <= at)
+            .map(|(rule, _)| match &rule.wakes_on {
+                WakesOn::Every(cron) => (rule.name.clone(), cron.next(at)),
+                _ => (rule.name.clone(), None),
+            })
+            .collect();
+        for (rule, next) in past {
+            match next {
+                Some(next) => drop(self.due.insert(rule, next)),
+                None => drop(self.due.remove(&rule)),
+            }
+        }
+    }
+
+    /// Whether it has nothing to do but to wait for a schedule.
+    pub fn rests(&self) -> bool {
+        !self.due.is_empty() && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
     }
 
     /// Invocations of a worker that were ever scheduled.
@@ -404,6 +452,13 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                     let event = json!({"op": "signal", "name": name});
                     wish(rule, trigger, state, &event, (*value).into(), None, &mut wishes);
                 }
+            }
+        }
+        Occasion::Due(since) => {
+            for rule in &plan.rules {
+                let Some(due) = since.get(&rule.name) else { continue };
+                let event = json!({"op": "every", "name": rule.name});
+                wish(rule, Trigger::Every { due: *due }, state, &event, Value::Null.into(), None, &mut wishes);
             }
         }
         Occasion::Completed => {

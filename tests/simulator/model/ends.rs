@@ -29,7 +29,7 @@ pub(super) struct Ends {
 /// What there is for a board to do.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
-    /// Something is under way, or a person is asked.
+    /// Something is under way, or a person is asked, or a time will bring something.
     pub(super) is_under_way: bool,
     /// Something is queued, or a branch is stopped.
     pub(super) is_held_back: bool,
@@ -57,13 +57,17 @@ impl Ends {
         }
     }
 
-    /// Time runs while there is something to be done by others than persons.
-    pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits_for_persons: bool) {
-        let runs = !self.is_paused && self.ended.is_none() && !waits_for_persons;
+    /// Time runs while there is something to be done by others than persons and clocks.
+    pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits: bool) {
+        let runs = !self.is_paused && self.ended.is_none() && !waits;
         if runs && !matches!(body, Body::Epoch(_)) {
             self.running_ms += at.0 - self.last_at.0;
         }
         self.last_at = at;
+    }
+
+    pub(super) const fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     pub(super) const fn paused(&mut self, is_paused: bool) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use patchboard_kernel::id::Timestamp;
 use serde_json::Value;
 
 use super::Branch;
@@ -24,10 +25,14 @@ pub(super) struct Schedule {
     scheduled: BTreeMap<String, u64>,
     /// Workers of whom it was said that they have no invocations left.
     told: BTreeSet<String>,
+    /// When the rule that wakes each minute is due, if there is one.
+    minute: Option<i64>,
 }
 
+const MINUTE: i64 = 60_000;
+
 impl Schedule {
-    pub(super) fn new(seed: u64, blueprint: &Value) -> Self {
+    pub(super) fn new(seed: u64, blueprint: &Value, at: Timestamp) -> Self {
         let rules = || blueprint["rules"].as_array().into_iter().flatten();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let workers = blueprint["workers"].as_object().into_iter().flatten();
@@ -43,7 +48,31 @@ impl Schedule {
             limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
             scheduled: BTreeMap::new(),
             told: BTreeSet::new(),
+            minute: rules().any(|rule| rule["name"] == "minutely").then(|| next_minute(at)),
         }
+    }
+
+    /// Whether there is a rule that wakes at times.
+    pub(super) const fn has_times(&self) -> bool {
+        self.minute.is_some()
+    }
+
+    /// Whether a time will bring an invocation. `is_queued`: whether one that a time has brought still waits.
+    pub(super) fn will_wake(&self, is_queued: bool) -> bool {
+        self.minute.is_some() && !is_queued && !self.is_used_up("planner")
+    }
+
+    /// Time has passed; what was missed is made up for once.
+    pub(super) fn ticked(&mut self, at: Timestamp, is_queued: bool) {
+        if self.will_wake(is_queued) && self.minute.is_some_and(|minute| minute <= at.0) {
+            self.minute = Some(next_minute(at));
+            self.want("minutely");
+        }
+    }
+
+    /// An invocation was queued on a board whose schedule is not compared.
+    pub(super) fn counts(&mut self, branch: &Branch) {
+        *self.scheduled.entry(branch.1.clone()).or_default() += 1;
     }
 
     pub(super) fn began(&mut self) {
@@ -126,7 +155,7 @@ impl Schedule {
         let (seed, next) = (self.seed, self.next());
         assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: something else was scheduled than was due");
         assert!(!self.is_used_up(&branch.1), "SEED={seed}: {branch:?} was scheduled beyond its limit");
-        *self.scheduled.entry(branch.1.clone()).or_default() += 1;
+        self.counts(branch);
     }
 
     /// A worker is to have no further invocation.
@@ -147,4 +176,8 @@ impl Schedule {
             assert_eq!(skipped, skips, "SEED={}: other conditions had no truth value", self.seed);
         }
     }
+}
+
+const fn next_minute(after: Timestamp) -> i64 {
+    (after.0 / MINUTE + 1) * MINUTE
 }

@@ -43,7 +43,11 @@ impl Board {
                 }
                 let value = match &scheduled.trigger {
                     Trigger::Signal { .. } => self.signal.clone(),
-                    Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Breaker { .. } => None,
+                    Trigger::Start
+                    | Trigger::Event { .. }
+                    | Trigger::After
+                    | Trigger::Every { .. }
+                    | Trigger::Breaker { .. } => None,
                 };
                 let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
                 let trigger = scheduled.trigger.clone();
@@ -111,6 +115,7 @@ impl Board {
                 let reservation = Reservation { worker, places, decisions, until };
                 self.reservations.insert(reserved.invocation, reservation);
             }
+            Body::Tick(_) if !self.paused => self.scheduler.rewind(&self.plan, at),
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =
@@ -217,10 +222,11 @@ impl Board {
         open.map(|(invocation, _)| *invocation).collect()
     }
 
-    /// Recorded time runs while the board does: not while it is paused or ended, or waits for nothing but persons, and
-    /// not while nobody owned it.
+    /// Recorded time runs while the board does: not while it is paused or ended, or waits for nothing but persons or a
+    /// schedule, and not while nobody owned it.
     fn pass_time(&mut self, at: Timestamp, body: &Body) {
-        let is_spent = !self.paused && self.ended.is_none() && !self.waits_for_persons();
+        let waits = self.waits_for_persons() || self.scheduler.rests();
+        let is_spent = !self.paused && self.ended.is_none() && !waits;
         if is_spent && !matches!(body, Body::Epoch(_)) {
             self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
         }

@@ -4,6 +4,7 @@
 
 mod approval;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::digest::Digest;
 use crate::event::events;
 use crate::failure::FailureCode;
 use crate::freshness;
-use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::id::{InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::invariant;
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made, Reply};
@@ -301,7 +302,14 @@ impl Draft<'_> {
         let running = self.board.running_ms.saturating_add(self.at.ms_since(self.board.last_at));
         let wall_is_over = self.board.is_at_work() && running >= self.board.plan.blueprint.limits.wall.as_ms();
         let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
-        let is_due = !overdue.is_empty() || !expired.is_empty() || wall_is_over || is_freed;
+        let due: BTreeMap<RuleName, Timestamp> = match self.board.paused {
+            true => BTreeMap::new(),
+            false => {
+                let due = self.board.scheduler.due(&self.board.plan).filter(|(_, due)| *due <= self.at);
+                due.map(|(rule, due)| (rule.name.clone(), due)).collect()
+            }
+        };
+        let is_due = !overdue.is_empty() || !expired.is_empty() || !due.is_empty() || wall_is_over || is_freed;
         if self.board.ended.is_some() || !is_due {
             return;
         }
@@ -319,6 +327,9 @@ impl Draft<'_> {
         }
         for question in expired {
             self.expire(question);
+        }
+        if !due.is_empty() {
+            self.schedule(&Occasion::Due(&due));
         }
         self.go_on();
     }
@@ -601,13 +612,14 @@ impl Draft<'_> {
         }
     }
 
-    /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still.
+    /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
+    /// neither does one that a schedule will wake.
     fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
         let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
         let idle = board.ended.is_none() && !board.paused && is_idle;
-        if !idle || board.plan.rules.is_empty() {
+        if !idle || board.plan.rules.is_empty() || board.scheduler.due(&board.plan).next().is_some() {
             return None;
         }
         // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.
@@ -711,6 +723,8 @@ impl Draft<'_> {
         let mut shown = match &queued.trigger {
             Trigger::Start => object([("kind", json!("start"))]),
             Trigger::After => object([("kind", json!("after"))]),
+            // What is shown depends on no time.
+            Trigger::Every { .. } => object([("kind", json!("every"))]),
             Trigger::Signal { name, .. } => {
                 let value = queued.value.clone().unwrap_or(Value::Null);
                 object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])

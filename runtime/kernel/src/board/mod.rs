@@ -202,6 +202,8 @@ impl Board {
         created: &Record,
         architect: Option<&Architect>,
     ) -> Self {
+        let mut scheduler = Scheduler::default();
+        scheduler.wind(&plan, created.at);
         let mut ledger = Ledger::default();
         if let Some(architect) = architect {
             ledger.charge(architect);
@@ -215,7 +217,7 @@ impl Board {
             epoch: 0,
             paused: false,
             ended: None,
-            scheduler: Scheduler::default(),
+            scheduler,
             breaker: Breaker::default(),
             ledger,
             short: false,
@@ -316,7 +318,8 @@ impl Board {
         let wall = self.is_at_work().then(|| self.last_at.plus_ms(left));
         let expiry = self.pending.values().map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
-        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).min()
+        let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
+        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).chain(due).min()
     }
 
     /// Proposals that wait for persons, by the record that put them.

@@ -28,7 +28,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("duplicate_name", Error, "Two rules, or two invariants, have one name."),
     ("reserved_name", Error, "A name of the document that belongs to the system."),
     ("unavailable_agent", Error, "A kind of agent that this version cannot seat."),
-    ("unavailable_feature", Error, "A feature that this version does not have."),
+    ("bad_schedule", Error, "A schedule that is no cron pattern of five fields, or has no time."),
     ("bad_command", Error, "A worker's program or script does not fit its agent."),
     // The document.
     ("bad_schema", Error, "A JSON Schema that cannot be used."),

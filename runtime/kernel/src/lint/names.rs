@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Check, suggest};
 use crate::blueprint::{Action, AgentKind, Trigger};
+use crate::cron::Cron;
 use crate::id::WorkerName;
 use crate::source::child;
 
@@ -151,10 +152,13 @@ impl Check<'_> {
             let at = format!("/rules/{index}");
             self.declared(&rule.run, &format!("{at}/run"));
             match &rule.trigger {
-                Trigger::Every(_) => {
-                    let message = "this version has no schedules";
-                    let help = "Use a signal, and send it from outside on the schedule.";
-                    self.find("unavailable_feature", &format!("{at}/trigger/every"), message, help);
+                Trigger::Every(pattern) => {
+                    if let Err(error) = Cron::parse(pattern) {
+                        let message = format!("`{pattern}` is no schedule: {error}");
+                        let help =
+                            "Write minute, hour, day, month and day of the week in UTC: `every: \"0 6 * * MON\"`.";
+                        self.find("bad_schedule", &format!("{at}/trigger/every"), message, help);
+                    }
                 }
                 Trigger::After(names) => {
                     for (number, name) in names.iter().enumerate() {

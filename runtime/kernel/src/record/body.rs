@@ -210,6 +210,11 @@ pub enum Trigger {
     },
     /// The rules it waited for have completed.
     After,
+    /// Its schedule.
+    Every {
+        /// When it was due. What was due several times while nobody could act on it is made up for once.
+        due: Timestamp,
+    },
     /// A breaker wakes the worker.
     Breaker {
         /// The stopped branch's rule.

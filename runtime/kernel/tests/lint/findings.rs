@@ -179,7 +179,7 @@ const FIXTURES: &[Fixture] = &[
     change("unavailable_agent", &[("  writer:\n    agent: llm", "  writer:\n    agent: human")]),
     change("bad_value", &[("{path: /answer, ops: [add]}", "{path: /answer, ops: [add], approval: {by: writer}}")]),
     change("bad_value", &[("  writer:\n    agent: llm", "  writer:\n    clarify: {by: writer}\n    agent: llm")]),
-    change("unavailable_feature", &[("trigger: start", "trigger: {every: \"0 * * * *\"}")]),
+    change("bad_schedule", &[("trigger: start", "trigger: {every: \"0 0 30 2 *\"}")]),
     change("bad_command", &[("  writer:\n", "  writer:\n    program: [rm, -r]\n    script: [[]]\n")]),
     change("bad_command", &[("  writer:\n    agent: llm", "  writer:\n    agent: script")]),
     change(

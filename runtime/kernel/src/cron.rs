@@ -1,0 +1,95 @@
+//! Times that come again: cron patterns of five fields, in UTC.
+//!
+//! Owns what a pattern may say and when it is next. Knows no clock: the time is an argument.
+
+use std::fmt;
+
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::Timestamp as Moment;
+use jiff::tz::TimeZone;
+
+use crate::id::Timestamp;
+
+/// The longest pattern that is read.
+const TEXT_MAX: usize = 200;
+
+/// When something is due, again and again.
+#[derive(Clone)]
+pub struct Cron(croner::Cron);
+
+impl Cron {
+    /// Reads minute, hour, day of the month, month, day of the week; or `@hourly`, `@daily`, `@weekly`, `@monthly`,
+    /// `@yearly`.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern, for people; also that it has no time.
+    pub fn parse(pattern: &str) -> Result<Self, String> {
+        if pattern.len() > TEXT_MAX {
+            return Err(format!("a pattern has at most {TEXT_MAX} characters"));
+        }
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let cron = Self(parser.parse(pattern).map_err(|error| error.to_string())?);
+        // Whatever has a time at all has one in the four hundred years after which the calendar repeats.
+        match cron.next(Timestamp(0)) {
+            Some(_) => Ok(cron),
+            None => Err("there is no such day".to_owned()),
+        }
+    }
+
+    /// The first time after this one; none beyond the end of the calendar.
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = Moment::from_millisecond(after.0).ok()?.to_zoned(TimeZone::UTC);
+        let next = self.0.find_next_occurrence(&after, false).ok()?;
+        Some(Timestamp(next.timestamp().as_millisecond()))
+    }
+}
+
+impl fmt::Debug for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cron;
+    use crate::id::Timestamp;
+
+    /// 2026-01-01T00:00:00Z, a Thursday.
+    const NEW_YEAR: i64 = 1_767_225_600_000;
+    const MINUTE: i64 = 60_000;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+
+    #[test]
+    fn a_pattern_says_when_it_is_next() {
+        for (pattern, after, next) in [
+            ("* * * * *", 0, MINUTE),
+            ("* * * * *", MINUTE - 1, MINUTE),
+            ("*/15 * * * *", 15 * MINUTE, 30 * MINUTE),
+            ("@hourly", 1, HOUR),
+            ("@daily", HOUR, DAY),
+            ("30 6 * * MON", 0, 4 * DAY + 6 * HOUR + 30 * MINUTE),
+            ("0 0 1 2 *", 0, 31 * DAY),
+            ("0 0 29 2 *", 0, (365 + 365 + 59) * DAY),
+        ] {
+            let cron = Cron::parse(pattern).expect("a pattern");
+            assert_eq!(cron.next(Timestamp(NEW_YEAR + after)), Some(Timestamp(NEW_YEAR + next)), "{pattern} {after}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_has_no_time_is_refused() {
+        let long = "*".repeat(300);
+        for pattern in ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "often", "@often", long.as_str()] {
+            assert!(Cron::parse(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn times_at_the_end_of_the_calendar_have_no_next() {
+        let cron = Cron::parse("@yearly").expect("a pattern");
+        assert_eq!(cron.next(Timestamp(i64::MAX)), None);
+        assert_eq!(cron.next(Timestamp(253_402_207_200_000)), None, "the end of the year 9999");
+    }
+}

@@ -1,0 +1,136 @@
+//! Rules that wake at times: recorded before they act, made up for once, and never by a clock of the kernel's own.
+
+mod played;
+
+use patchboard_kernel::board::{Effect, Input, Outcome, Step};
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::{Body, Cause, Kind, Trigger};
+use played::Played;
+use serde_json::{Value, json};
+
+const MINUTE: i64 = 60_000;
+
+/// A worker that is woken each minute.
+fn minutely(limits: Value, more: Value) -> Played {
+    let mut members = json!({
+        "workers": {"w": {"agent": "llm", "limits": limits, "writes": [{"path": "/list/-", "ops": ["add"]}]}},
+        "rules": [
+            {"name": "minutely", "trigger": {"every": "* * * * *"}, "run": "w"},
+            {"name": "go", "trigger": {"signal": "go"}, "run": "w"},
+        ],
+    });
+    members.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    Played::new(members)
+}
+
+/// The time that a step asks to be woken at.
+fn alarm(step: &Step) -> Option<i64> {
+    step.effects.iter().rev().find_map(|effect| match effect {
+        Effect::WakeAt(at) => Some(at.0),
+        _ => None,
+    })
+}
+
+fn tick_at(played: &mut Played, now: i64) -> Step {
+    played.now = now - 1;
+    played.give(Input::Tick)
+}
+
+/// When each of its invocations was due.
+fn due(played: &Played) -> Vec<i64> {
+    let scheduled = played.bodies().filter_map(|body| match body {
+        Body::Scheduled(scheduled) => Some(scheduled.trigger),
+        _ => None,
+    });
+    scheduled.filter_map(|trigger| if let Trigger::Every { due } = trigger { Some(due.0) } else { None }).collect()
+}
+
+fn step() -> Value {
+    json!([{"op": "add", "path": "/list/-", "value": 1}])
+}
+
+#[test]
+fn a_rule_fires_when_it_is_due_and_not_before() {
+    let mut played = minutely(json!({}), json!({}));
+    assert_eq!((played.board.wake_at(), played.board.ended()), (Some(Timestamp(MINUTE)), None));
+    assert!(tick_at(&mut played, MINUTE - 1).records.is_empty());
+    let fired = tick_at(&mut played, MINUTE + 7);
+    let kinds: Vec<Kind> = fired.records.iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, [Kind::Tick, Kind::Scheduled, Kind::Invoked]);
+    assert!(played.view().contains("every") && !played.view().contains("60000"), "{}", played.view());
+    assert!(matches!(played.answer(step(), None), Outcome::Committed { .. }));
+    assert_eq!((played.board.wake_at(), played.board.ended()), (Some(Timestamp(2 * MINUTE)), None));
+    assert_eq!(played.board.running_ms(), 1, "between its times nothing runs");
+    played.holds();
+}
+
+#[test]
+fn what_was_missed_is_made_up_for_once() {
+    let mut played = minutely(json!({}), json!({}));
+    tick_at(&mut played, 10 * MINUTE + 5);
+    assert_eq!(due(&played), [MINUTE]);
+    played.answer(step(), None);
+    played.give(Input::TakeOver { epoch: 1, writer: "again".into() });
+    assert_eq!(played.board.wake_at(), Some(Timestamp(11 * MINUTE)));
+    // A pause lets nothing fire, and its end makes up for it.
+    played.give(Input::Pause { token: None });
+    assert_eq!(played.board.wake_at(), None);
+    assert!(tick_at(&mut played, 20 * MINUTE).records.is_empty());
+    let resumed = played.give(Input::Resume { token: None });
+    assert_eq!(alarm(&resumed), Some(11 * MINUTE), "it is late already");
+    played.give(Input::Tick);
+    assert_eq!(due(&played), [MINUTE, 11 * MINUTE]);
+    played.holds();
+}
+
+#[test]
+fn who_waits_in_the_queue_is_not_queued_once_more() {
+    let mut played = minutely(json!({"timeout": "1h"}), json!({"concurrency": 1}));
+    tick_at(&mut played, MINUTE);
+    tick_at(&mut played, 2 * MINUTE);
+    assert_eq!((due(&played).len(), played.board.scheduler().queue().len()), (2, 1));
+    for minute in 3..10 {
+        assert!(tick_at(&mut played, minute * MINUTE).records.is_empty(), "{minute}");
+    }
+    let answered = played.answer(step(), None);
+    assert!(matches!(answered, Outcome::Committed { .. }));
+    played.give(Input::Tick);
+    assert_eq!(due(&played), [MINUTE, 2 * MINUTE, 3 * MINUTE]);
+    played.holds();
+}
+
+#[test]
+fn a_board_ends_when_its_schedules_can_bring_no_more() {
+    let mut played = minutely(json!({"invocations": 2}), json!({}));
+    for minute in 1..3 {
+        tick_at(&mut played, minute * MINUTE);
+        played.answer(step(), None);
+    }
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::NothingToDo));
+    assert!(tick_at(&mut played, 3 * MINUTE).records.is_empty());
+    played.holds();
+
+    let mut played = minutely(json!({}), json!({"done": {"when": "size(state.list) > 0"}}));
+    tick_at(&mut played, MINUTE);
+    played.answer(step(), None);
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Done));
+    assert_eq!(played.board.wake_at(), None);
+    played.holds();
+}
+
+#[test]
+fn a_condition_decides_whether_it_fires_and_a_board_that_waits_takes_a_signal() {
+    let rules = json!({"rules": [
+        {"name": "often", "trigger": {"every": "*/5 * * * *"}, "when": "event.name == 'often' && size(state.list) > 0",
+         "run": "w"},
+        {"name": "go", "trigger": {"signal": "go"}, "run": "w"},
+    ]});
+    let mut played = minutely(json!({}), rules);
+    tick_at(&mut played, 5 * MINUTE);
+    assert_eq!((played.calls.len(), played.board.wake_at()), (0, Some(Timestamp(10 * MINUTE))));
+    played.signal();
+    played.answer(step(), None);
+    tick_at(&mut played, 10 * MINUTE);
+    assert_eq!(due(&played), [10 * MINUTE]);
+    played.holds();
+}
