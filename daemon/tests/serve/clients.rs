@@ -1,0 +1,167 @@
+//! Clients that are not ours, against a real daemon: the scripts of `tests/clients`, with their packages at pinned versions.
+//!
+//! A client is a directory there, with its script and what it needs: `package.json` and its lock for Node,
+//! `requirements.txt` for Python. It is installed once, under the target directory, and again when these files change.
+//! Where it cannot be installed (no tool, no network) its test says so on the terminal and passes; whatever happens
+//! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
+
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+
+/// How long the packages of one client may take to come.
+const INSTALL_TIME: Duration = Duration::from_secs(300);
+
+/// A client that can be run.
+pub(crate) struct Client {
+    /// A copy of its directory, with its packages.
+    home: PathBuf,
+    /// What runs its script.
+    interpreter: PathBuf,
+}
+
+/// What came of a command.
+struct Ran {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+impl Client {
+    /// The client of this name; `None`, and a visible line, if it cannot be installed here.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        match Self::install(name) {
+            Ok(client) => Some(client),
+            Err(why) => {
+                assert!(std::env::var_os("PATCHBOARD_REQUIRE_CLIENTS").is_none(), "client {name}: {why}");
+                // Past the capturing of output by the test harness. A closed terminal is no reason to fail.
+                let _ = writeln!(std::io::stderr(), "SKIPPED: client {name}: {why}");
+                None
+            }
+        }
+    }
+
+    fn install(name: &str) -> Result<Self, String> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients").join(name);
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+        let home = all.join(name);
+        fs::create_dir_all(&home).expect("the target directory can be written");
+        // Tests run side by side, each in a process of its own.
+        let alone = File::create(all.join(format!("{name}.lock"))).expect("the target directory can be written");
+        alone.lock().expect("a file can be locked");
+        for file in fs::read_dir(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display())) {
+            let file = file.expect("an entry");
+            fs::copy(file.path(), home.join(file.file_name())).expect("a file can be copied");
+        }
+        let (needs, interpreter, install): (_, _, fn(&Path) -> Result<(), String>) =
+            if home.join("package.json").exists() {
+                ("package-lock.json", PathBuf::from("node"), install_node)
+            } else {
+                ("requirements.txt", home.join("venv/bin/python"), install_python)
+            };
+        let (wanted, stamp) = (fs::read(home.join(needs)).expect("a client says what it needs"), home.join("installed"));
+        if fs::read(&stamp).ok().as_ref() != Some(&wanted) {
+            install(&home)?;
+            fs::write(&stamp, wanted).expect("the target directory can be written");
+        }
+        Ok(Self { home, interpreter })
+    }
+
+    /// Runs one of its scripts; what it printed.
+    ///
+    /// # Panics
+    /// If it fails, or takes too long.
+    pub(crate) fn run(&self, script: &str, arguments: &[&str], limit: Duration) -> String {
+        let mut command = Command::new(&self.interpreter);
+        command.arg(script).args(arguments).current_dir(&self.home);
+        let ran = run(&mut command, limit).unwrap_or_else(|why| panic!("{script}: {why}"));
+        assert!(ran.status.success(), "{script} failed: {}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
+        ran.stdout
+    }
+}
+
+fn install_node(home: &Path) -> Result<(), String> {
+    let quick = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=20000"];
+    installing(Command::new("npm").arg("ci").args(quick).current_dir(home))
+}
+
+fn install_python(home: &Path) -> Result<(), String> {
+    installing(Command::new("python3").args(["-m", "venv", "--clear", "venv"]).current_dir(home))?;
+    let quick = ["--quiet", "--no-deps", "--disable-pip-version-check", "--retries", "1", "--timeout", "20"];
+    let mut install = Command::new(home.join("venv/bin/python"));
+    installing(install.args(["-m", "pip", "install"]).args(quick).args(["-r", "requirements.txt"]).current_dir(home))
+}
+
+fn installing(command: &mut Command) -> Result<(), String> {
+    let ran = run(command, INSTALL_TIME)?;
+    let last = ran.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
+    if ran.status.success() { Ok(()) } else { Err(format!("{:?} ended with {last}", command.get_program())) }
+}
+
+/// Runs a command to its end, or to that of its time; then nothing of it is left.
+fn run(command: &mut Command, limit: Duration) -> Result<Ran, String> {
+    let name = command.get_program().to_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
+    let stdout = reading(child.stdout.take().expect("it is piped"));
+    let stderr = reading(child.stderr.take().expect("it is piped"));
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("a child can be waited for") {
+            Some(status) => break Some(status),
+            None if begun.elapsed() > limit => break None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    if status.is_none() {
+        let killed = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
+        assert!(killed.is_ok_and(|killed| killed.success()), "{} cannot be killed", name.display());
+        child.wait().expect("it was killed");
+    }
+    let (stdout, stderr) = (stdout.join().expect("it reads"), stderr.join().expect("it reads"));
+    match status {
+        Some(status) => Ok(Ran { status, stdout, stderr }),
+        None => Err(format!("{} took longer than {} s\n{stdout}\n{stderr}", name.display(), limit.as_secs())),
+    }
+}
+
+/// Reads to the end, so that a full pipe holds nobody up.
+fn reading(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_that_it_began() {
+    let begun = Instant::now();
+    let ran = run(Command::new("sh").args(["-c", "echo begun; sleep 60 & sleep 60"]), Duration::from_millis(300));
+    let why = ran.err().expect("it took too long");
+    assert!(why.contains("took longer") && why.contains("begun"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "something kept its output open");
+}
+
+#[test]
+fn what_cannot_be_installed_says_why() {
+    let why = installing(Command::new("sh").args(["-c", "echo no network >&2; exit 1"])).expect_err("it fails");
+    assert!(why.contains("no network"), "{why}");
+    let why = installing(&mut Command::new("no-such-tool")).expect_err("it is not there");
+    assert!(why.contains("no-such-tool"), "{why}");
+}
+
+#[test]
+#[should_panic(expected = "agui.mjs failed")]
+fn a_client_that_fails_is_not_skipped() {
+    match Client::find("agui") {
+        // Without the address of a daemon it can do nothing.
+        Some(client) => drop(client.run("agui.mjs", &[], Duration::from_secs(60))),
+        None => panic!("agui.mjs failed: it is not installed here"),
+    }
+}
