@@ -4,9 +4,11 @@
 //! runtime understands. Decides nothing about a board.
 //!
 //! * [`service`]: boards that run and boards at rest, apart from how they are reached.
+//! * [`agui`]: what a board does, in the events of AG-UI.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what.
 
 pub(crate) mod access;
+mod agui;
 mod http;
 mod problem;
 mod routes;

@@ -28,6 +28,8 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/boards/{board}/views/{worker}", "", SEE_SEAT),
     ("GET", "/v1/boards/{board}/journal", "", SEE),
     ("GET", "/v1/boards/{board}/events", "", SEE),
+    ("GET", "/v1/boards/{board}/agui", "", SEE),
+    ("POST", "/v1/boards/{board}/agui", r#"{"threadId":"t","runId":"r","messages":[]}"#, SEE),
     ("GET", "/v1/boards/{board}/why", "", SEE),
     ("GET", "/v1/boards/{board}/cost", "", SEE),
     ("GET", "/v1/boards/{board}/denials", "", SEE),

@@ -5,6 +5,8 @@
 //! Where it cannot be installed (no tool, no network) its test says so on the terminal and passes; whatever happens
 //! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
 
+mod agui;
+
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -12,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
 
 /// How long the packages of one client may take to come.
 const INSTALL_TIME: Duration = Duration::from_secs(300);
@@ -24,6 +25,9 @@ pub(crate) struct Client {
     /// What runs its script.
     interpreter: PathBuf,
 }
+
+/// How the packages of a client come.
+type Install = fn(&Path) -> Result<(), String>;
 
 /// What came of a command.
 struct Ran {
@@ -58,13 +62,13 @@ impl Client {
             let file = file.expect("an entry");
             fs::copy(file.path(), home.join(file.file_name())).expect("a file can be copied");
         }
-        let (needs, interpreter, install): (_, _, fn(&Path) -> Result<(), String>) =
-            if home.join("package.json").exists() {
-                ("package-lock.json", PathBuf::from("node"), install_node)
-            } else {
-                ("requirements.txt", home.join("venv/bin/python"), install_python)
-            };
-        let (wanted, stamp) = (fs::read(home.join(needs)).expect("a client says what it needs"), home.join("installed"));
+        let (needs, interpreter, install): (&str, PathBuf, Install) = if home.join("package.json").exists() {
+            ("package-lock.json", PathBuf::from("node"), install_node)
+        } else {
+            ("requirements.txt", home.join("venv/bin/python"), install_python)
+        };
+        let (wanted, stamp) =
+            (fs::read(home.join(needs)).expect("a client says what it needs"), home.join("installed"));
         if fs::read(&stamp).ok().as_ref() != Some(&wanted) {
             install(&home)?;
             fs::write(&stamp, wanted).expect("the target directory can be written");

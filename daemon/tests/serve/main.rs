@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod access;
+mod agui;
 mod clients;
 mod daemon;
 mod events;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, STEPS};
 
 /// A board whose worker needs a person's word for a step.
-async fn asking(daemon: &Daemon) -> (String, Value) {
+pub(crate) async fn asking(daemon: &Daemon) -> (String, Value) {
     let asking = STEPS
         .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
         .replace("rules:\n", "  editor: {agent: human}\nrules:\n");

@@ -63,6 +63,12 @@ impl State {
         self.digest
     }
 
+    /// The digest that another document would have in the place of this one. Numbers must be normalised
+    /// ([`crate::json::normalise`]).
+    pub fn digest_of(&self, other: &Value) -> Digest {
+        self.hasher.document(other)
+    }
+
     /// How many commits made it.
     pub fn version(&self) -> Version {
         Version(self.at.into())

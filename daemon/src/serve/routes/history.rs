@@ -42,7 +42,7 @@ const PAGE_MAX: usize = 1000;
 const LOOKED_AT_MAX: usize = 20_000;
 
 /// How often a quiet stream shows that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Which version of a document.
 #[derive(Deserialize, IntoParams)]
@@ -208,20 +208,22 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Answered<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
     caller.needs(&Need::See(board.clone()))?;
-    let last = match headers.get("last-event-id") {
-        None => None,
-        Some(last) => {
-            let last = last.to_str().ok().and_then(|last| last.parse().ok());
-            Some(Seq(last.ok_or_else(|| Problem::of(Code::BadEventId, "Last-Event-ID is the number of a record"))?))
-        }
-    };
+    let last = last_event(&headers)?;
     daemon.summary(&board)?;
     let follow = Follow::new(daemon, board, last);
     Ok(Sse::new(follow.into_stream()).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
 
+/// The record that a reader was told last, if it says so.
+pub(crate) fn last_event(headers: &HeaderMap) -> Answered<Option<Seq>> {
+    let Some(last) = headers.get("last-event-id") else { return Ok(None) };
+    let last = last.to_str().ok().and_then(|last| last.parse().ok());
+    last.map(|last| Some(Seq(last)))
+        .ok_or_else(|| Problem::of(Code::BadEventId, "Last-Event-ID is the number of a record"))
+}
+
 /// A reader of a board's records, also while the board is at rest.
-struct Follow {
+pub(crate) struct Follow {
     daemon: Arc<Daemon>,
     board: BoardId,
     last: Option<Seq>,
@@ -231,7 +233,7 @@ struct Follow {
 }
 
 impl Follow {
-    fn new(daemon: Arc<Daemon>, board: BoardId, last: Option<Seq>) -> Self {
+    pub(crate) fn new(daemon: Arc<Daemon>, board: BoardId, last: Option<Seq>) -> Self {
         // Before it is looked whether the board runs, or its taking up could be missed.
         let takings_up = daemon.takings_up();
         let subscription = daemon.watch(&board, last);
@@ -239,7 +241,7 @@ impl Follow {
     }
 
     /// The next record; none once nothing can come any more, or the daemon stops.
-    async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             let takings_up = self.takings_up.as_mut()?;
             let next = tokio::select! {

@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::service::Daemon;
 
+pub(crate) mod agui;
 pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod history;
@@ -72,6 +73,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(history::view))
         .routes(routes!(history::journal))
         .routes(routes!(history::events))
+        .routes(routes!(agui::follow, agui::run))
         .routes(routes!(history::why))
         .routes(routes!(history::cost))
         .routes(routes!(history::denials))

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::{Outcome, Pending};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
@@ -83,13 +84,31 @@ pub(crate) async fn answer(
     caller.needs(&Need::Sit(board.clone(), by.clone()))?;
     let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
     let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };
-    let outcome = daemon.open(&board).await?.answer(answer.clone()).await?;
+    give(&daemon, &board, answer).await
+}
+
+/// Gives a board an answer; what came of it, or what came of the same answer before.
+pub(crate) async fn give(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Response> {
+    let outcome = daemon.open(board).await?.answer(answer.clone()).await?;
     if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
-        && let Some(before) = answered_before(&daemon, &board, answer).await?
+        && let Some(before) = answered_before(daemon, board, answer).await?
     {
         return Ok(Json(before).into_response());
     }
     Ok(told(outcome)?.into_response())
+}
+
+/// Whom a record asks.
+pub(crate) async fn asked(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
+    let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
+    let found = daemon.ask(move |archive| archive.journal.records(&board, before, 1).map_err(storage)).await?;
+    match found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()) {
+        Some(Said::Approval(approval)) => Ok(approval.approver),
+        _ => {
+            let detail = format!("record {seq} asks nobody anything");
+            Err(Problem::new(StatusCode::CONFLICT, rejection::Code::NotPending.as_str(), detail))
+        }
+    }
 }
 
 /// What came of the same answer, if it was given before.

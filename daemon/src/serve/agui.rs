@@ -1,0 +1,414 @@
+//! What a board does, in the events of AG-UI 1.0: from each record, and from what a reader has been told so far, what it
+//! is told next.
+//!
+//! Plain functions of plain data; `routes::agui` delivers. A reader has the document of one version. A commit reaches it as
+//! a delta only if the patch, applied to that document, makes what the record says it made, and only if every client
+//! applies it alike; in all other cases it needs the document as a whole.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use patchboard_kernel::blueprint::PatchLimits;
+use patchboard_kernel::board::Pending;
+use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
+use patchboard_kernel::patch::{self, Op};
+use patchboard_kernel::record::{self, Body, Cause, Committed, End, Ended, Record};
+use patchboard_kernel::state::{ResultLimits, State};
+use patchboard_kernel::tree::Node;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::archive::moment;
+
+/// The version of the protocol.
+const PROTOCOL: &str = "1.0";
+
+/// What the names of our `CUSTOM` events begin with.
+const PREFIX: &str = "patchboard.";
+
+/// The run that a reader has asked for. To it a run is one stream: from here to where the board comes to rest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The reader's name for the conversation.
+    pub(crate) thread: String,
+    /// The reader's name for the run.
+    pub(crate) run: String,
+}
+
+/// An event, as it is sent.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Event {
+    /// Behind which record a reader that was told this goes on; none where it would miss something.
+    #[serde(skip)]
+    pub(crate) id: Option<Seq>,
+    #[serde(flatten)]
+    pub(crate) said: Said,
+    /// When, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<i64>,
+    /// The record and the version that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Value>,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
+pub(crate) enum Said {
+    /// The first of every stream.
+    RunStarted { thread_id: String, run_id: String, protocol_version: &'static str },
+    /// An invocation is under way.
+    StepStarted { step_name: String },
+    /// It is over.
+    StepFinished { step_name: String },
+    /// The whole document.
+    StateSnapshot { snapshot: Node },
+    /// What makes the document of the version before the one of this.
+    StateDelta { delta: Value },
+    /// What the protocol has no word for: the record.
+    Custom { name: String, value: Value },
+    /// The board has come to rest.
+    RunFinished { thread_id: String, run_id: String, outcome: Value, result: Value },
+    /// The board, or the stream, cannot go on.
+    RunError { message: String, code: String },
+}
+
+/// Where a board stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest<'a> {
+    /// It has ended, for now or for good.
+    Ended(Ended),
+    /// It waits for nothing but persons.
+    Asks(&'a BTreeMap<Seq, Pending>),
+}
+
+/// What a reader is told about a record.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// In this order.
+    pub(crate) events: Vec<Event>,
+    /// Whether it cannot go on with the document that it has, and must be given another.
+    pub(crate) needs_document: bool,
+}
+
+/// What a reader has been told.
+pub(crate) struct Reader {
+    run: Run,
+    /// The document that it has.
+    has: Option<State>,
+    /// The rules of invocations that wait for a place, as far as they were told.
+    queued: BTreeMap<InvocationId, Option<RuleName>>,
+    /// The steps that were started and not finished.
+    steps: BTreeMap<InvocationId, Step>,
+}
+
+struct Step {
+    worker: WorkerName,
+    /// None if the invocation was scheduled before the reader came.
+    rule: Option<Option<RuleName>>,
+}
+
+impl Reader {
+    /// A reader that has this document, or none.
+    pub(crate) const fn new(run: Run, has: Option<State>) -> Self {
+        Self { run, has, queued: BTreeMap::new(), steps: BTreeMap::new() }
+    }
+
+    /// Begins its run.
+    pub(crate) fn begins(&self) -> Event {
+        let Run { thread, run } = self.run.clone();
+        Event::of(Said::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
+    }
+
+    /// The version of the document that it has.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.has.as_ref().map(State::version)
+    }
+
+    /// Gives it a whole document, as it is right after a record; of what was under way before it hears no more.
+    pub(crate) fn is_given(&mut self, state: &State, seq: Seq, at: Timestamp) -> Vec<Event> {
+        self.has = Some(state.clone());
+        self.queued.clear();
+        let snapshot = state.root().clone();
+        let metadata = Some(metadata(seq, Some(state.version())));
+        let mut events = self.finishes();
+        events.push(Event { id: Some(seq), metadata, ..Event::of(Said::StateSnapshot { snapshot }) });
+        for event in &mut events {
+            event.timestamp = Some(at.0);
+        }
+        events
+    }
+
+    /// Lets it hold what others hold, too, where that is the same document.
+    pub(crate) fn shares(&mut self, state: &State) {
+        if self.has.as_ref() == Some(state) {
+            self.has = Some(state.clone());
+        }
+    }
+
+    /// Tells it of the next record.
+    pub(crate) fn hears(&mut self, record: &Record) -> Told {
+        // What cannot be read has no meaning; what it did to the document shows in the next version.
+        let Ok(body) = record.body() else { return Told::default() };
+        let mut told = Told::default();
+        if is_custom(&body)
+            && let Ok(mut value) = record::merged(record)
+        {
+            value.insert("hash".into(), record.hash.to_string().into());
+            let name = format!("{PREFIX}{}", record.kind);
+            told.events.push(Event::of(Said::Custom { name, value: value.into() }));
+        }
+        match &body {
+            Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
+            Body::Invoked(invoked) => {
+                let rule = self.queued.remove(&invoked.invocation);
+                if let Entry::Vacant(place) = self.steps.entry(invoked.invocation) {
+                    let step = place.insert(Step { worker: invoked.worker.clone(), rule });
+                    told.events.push(Event::of(Said::StepStarted { step_name: step.name(invoked.invocation) }));
+                }
+            }
+            _ => {}
+        }
+        for invocation in self.closed_by(&body) {
+            self.queued.remove(&invocation);
+            if let Some(step) = self.steps.remove(&invocation) {
+                told.events.push(Event::of(Said::StepFinished { step_name: step.name(invocation) }));
+            }
+        }
+        let mut version = None;
+        if let Body::Committed(committed) = &body {
+            version = Some(committed.version);
+            match self.commits(committed) {
+                Some(said) => told.events.push(Event::of(said)),
+                None => told.needs_document = true,
+            }
+        }
+        for event in &mut told.events {
+            event.timestamp = Some(record.at.0);
+            event.metadata = Some(metadata(record.seq, version));
+        }
+        // Only the last one says that all was told, so that nothing is lost where a stream breaks off in between.
+        if let Some(last) = told.events.last_mut().filter(|_| !told.needs_document) {
+            last.id = Some(record.seq);
+        }
+        told
+    }
+
+    /// Ends its run where the board stands still.
+    pub(crate) fn rests(&mut self, rest: Rest<'_>, at: Timestamp) -> Vec<Event> {
+        let (thread_id, run_id) = (self.run.thread.clone(), self.run.run.clone());
+        let version = self.version();
+        let finished = |outcome, end: &str, cause: Option<Cause>| {
+            let result = json!({"end": end, "cause": cause, "version": version});
+            Said::RunFinished { thread_id, run_id, outcome, result }
+        };
+        let said = match rest {
+            Rest::Ended(Ended { end: end @ (End::Done | End::Quiescent), cause }) => {
+                finished(json!({"type": "success"}), end.as_str(), Some(cause))
+            }
+            Rest::Ended(Ended { end: end @ End::Cancelled, cause }) => {
+                finished(json!({"type": "cancelled"}), end.as_str(), Some(cause))
+            }
+            Rest::Ended(Ended { end: end @ (End::Stopped | End::Failed), cause }) => {
+                Said::RunError { message: format!("the board is {end}: {cause}"), code: cause.to_string() }
+            }
+            Rest::Asks(pending) => {
+                let interrupts: Vec<Value> = pending.iter().map(|(seq, question)| interrupt(*seq, question)).collect();
+                finished(json!({"type": "interrupt", "interrupts": interrupts}), "waiting", None)
+            }
+        };
+        self.ends(said, Some(at))
+    }
+
+    /// Ends its run because the stream cannot go on.
+    pub(crate) fn breaks(&mut self, code: &str, message: String) -> Vec<Event> {
+        self.ends(Said::RunError { message, code: code.to_owned() }, None)
+    }
+
+    /// No run may end with steps under way.
+    fn ends(&mut self, said: Said, at: Option<Timestamp>) -> Vec<Event> {
+        let mut events = self.finishes();
+        events.push(Event::of(said));
+        for event in &mut events {
+            event.timestamp = at.map(|at| at.0);
+        }
+        events
+    }
+
+    /// Finishes the steps that are under way.
+    fn finishes(&mut self) -> Vec<Event> {
+        let steps = std::mem::take(&mut self.steps);
+        steps.iter().map(|(id, step)| Event::of(Said::StepFinished { step_name: step.name(*id) })).collect()
+    }
+
+    /// The invocations that are over with a record.
+    fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
+        let of = |by: &record::Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
+        match body {
+            Body::Committed(it) => of(&it.by),
+            Body::NoOp(it) => of(&it.by),
+            Body::Expanded(it) => of(&it.by),
+            Body::Rejected(it) if it.is_final => of(&it.by),
+            Body::Failed(it) if it.is_final => of(&it.by),
+            Body::Budget(it) => it.invocation.into_iter().collect(),
+            // Its calls are given up; those that were paid for may still answer.
+            Body::Breaker(it) if it.change == Change::Opened && it.reason != Reason::Budget => {
+                let is_of =
+                    |step: &Step| step.worker == it.worker && step.rule.as_ref().is_none_or(|rule| *rule == it.rule);
+                self.steps.iter().filter(|(_, step)| is_of(step)).map(|(id, _)| *id).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a commit does to the document that it has; none if that cannot be told.
+    fn commits(&mut self, committed: &Committed) -> Option<Said> {
+        let has = self.has.as_ref().filter(|has| has.version().next() == committed.version)?;
+        let (delta, made) = applied(has, &committed.patch, committed.state)?;
+        let snapshot = made.root().clone();
+        self.has = Some(made);
+        Some(delta.map_or(Said::StateSnapshot { snapshot }, |delta| Said::StateDelta { delta }))
+    }
+}
+
+impl Step {
+    fn name(&self, invocation: InvocationId) -> String {
+        format!("{} #{invocation}", self.worker)
+    }
+}
+
+impl Event {
+    const fn of(said: Said) -> Self {
+        Self { id: None, said, timestamp: None, metadata: None }
+    }
+
+    /// Whether nothing comes after it.
+    pub(crate) const fn is_last(&self) -> bool {
+        matches!(self.said, Said::RunFinished { .. } | Said::RunError { .. })
+    }
+}
+
+fn metadata(seq: Seq, version: Option<Version>) -> Value {
+    match version {
+        Some(version) => json!({"seq": seq, "version": version}),
+        None => json!({"seq": seq}),
+    }
+}
+
+/// The patch without its tests, which have held, if every client makes the same of it; and the document that it makes. None
+/// where that is not the one of this digest.
+fn applied(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Value>, State)> {
+    // The kernel has let it through: what it counts there is not counted again.
+    let limits = PatchLimits { max_ops: u32::MAX, max_bytes: u32::MAX, ..PatchLimits::default() };
+    let ops = patch::parse(patch, &limits).ok()?;
+    let ops: Vec<Op<'_>> = ops.into_iter().filter(|op| !matches!(op, Op::Test { .. })).collect();
+    let mut candidate = before.candidate();
+    for op in &ops {
+        candidate.apply(op, ResultLimits { bytes: u64::MAX, depth: u32::MAX }).ok()?;
+    }
+    let made = candidate.into_state();
+    let is_taken = ops.iter().all(is_taken_by_all);
+    (made.digest() == digest).then(|| (is_taken.then(|| patch::to_value(&ops)), made))
+}
+
+/// Clients in JavaScript refuse ways through `__proto__` and `constructor/prototype`, and then go on with the old document.
+fn is_taken_by_all(op: &Op<'_>) -> bool {
+    let from = match op {
+        Op::Move { from, .. } | Op::Copy { from, .. } => Some(*from),
+        Op::Add { .. } | Op::Remove { .. } | Op::Replace { .. } | Op::Test { .. } => None,
+    };
+    [Some(op.path()), from].into_iter().flatten().all(|way| {
+        let names: Vec<_> = way.tokens().map(|token| token.decoded().into_owned()).collect();
+        let is_banned = |(index, name): (usize, &String)| {
+            name == "__proto__" || (name == "prototype" && index > 0 && names[index - 1] == "constructor")
+        };
+        !names.iter().enumerate().any(is_banned)
+    })
+}
+
+/// Records that say what the protocol has no word for.
+const fn is_custom(body: &Body) -> bool {
+    match body {
+        Body::Rejected(_)
+        | Body::Failed(_)
+        | Body::Late(_)
+        | Body::Skipped(_)
+        | Body::Approval(_)
+        | Body::Answer(_)
+        | Body::Breaker(_)
+        | Body::Budget(_)
+        | Body::Paused(_)
+        | Body::Resumed(_)
+        | Body::Signal(_) => true,
+        Body::Created(_)
+        | Body::Epoch(_)
+        | Body::Scheduled(_)
+        | Body::Invoked(_)
+        | Body::Committed(_)
+        | Body::NoOp(_)
+        | Body::Expanded(_)
+        | Body::Reserved(_)
+        | Body::Tick(_)
+        | Body::Snapshot(_)
+        | Body::Ended(_) => false,
+    }
+}
+
+/// A question to a person. Its id names what is asked and exactly what was shown.
+fn interrupt(seq: Seq, question: &Pending) -> Value {
+    let asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
+    json!({
+        "id": format!("{seq}:{}", question.digest),
+        "reason": format!("{PREFIX}approval"),
+        "message": question.intent.clone().unwrap_or_else(|| format!("{} asks for approval", question.by.worker)),
+        "expiresAt": moment(question.expires),
+        "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
+        "metadata": {"worker": question.by.worker, "approver": question.approver, "patch": question.patch},
+    })
+}
+
+/// Which question an interrupt is about, and what was shown.
+pub(crate) fn interrupted(id: &str) -> Option<(Seq, Digest)> {
+    let (seq, digest) = id.split_once(':')?;
+    Some((Seq(seq.parse().ok()?), digest.parse().ok()?))
+}
+
+/// Where in a board's journal a reader goes on, that was told everything up to a record, or has the document of a digest;
+/// none if the records do not say. `recent` are the board's last records, `now` its version.
+pub(crate) fn resumption(
+    recent: &[Record],
+    now: Version,
+    last: Option<Seq>,
+    has: Option<Digest>,
+) -> Option<(Version, Seq)> {
+    let first = recent.first()?.seq;
+    let commits: Vec<(Seq, Version, Digest)> = recent.iter().filter_map(commit).collect();
+    let by_event = last.filter(|last| last.next() >= first && recent.last().is_some_and(|end| *last <= end.seq));
+    let by_event = by_event.map(|last| match commits.iter().find(|(seq, ..)| *seq > last) {
+        Some((_, version, _)) => (Version(version.0.saturating_sub(1)), last),
+        None => (now, last),
+    });
+    // A document that is not the one of that version is believed, the number is not.
+    let known = |version: Version| commits.iter().find(|(_, made, _)| *made == version).map(|(.., digest)| *digest);
+    let fits =
+        |(version, _): &(Version, Seq)| has.is_none() || known(*version).is_none_or(|digest| Some(digest) == has);
+    let by_document = || {
+        let newest = commits.iter().rev().find(|(.., digest)| Some(*digest) == has);
+        newest.map(|(seq, version, _)| (*version, *seq))
+    };
+    by_event.filter(fits).or_else(by_document)
+}
+
+/// What a record made of the document, if it did.
+fn commit(record: &Record) -> Option<(Seq, Version, Digest)> {
+    match record.body().ok()? {
+        Body::Committed(committed) => Some((record.seq, committed.version, committed.state)),
+        Body::Created(created) => Some((record.seq, Version(0), created.state)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

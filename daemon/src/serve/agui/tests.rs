@@ -1,0 +1,390 @@
+//! A client of the protocol, written apart from what it reads, on many boards: whatever is told, and wherever a stream breaks
+//! off, it comes to the documents of the board.
+
+use std::collections::BTreeSet;
+
+use patchboard_faults::random::Random;
+use patchboard_faults::world::{Call, Delivery, Others, World};
+use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::state::State;
+use serde_json::{Value, json};
+
+use super::{Event, Reader, Rest, Run, applied, interrupted, resumption};
+
+/// Boards that are played.
+const BOARDS: u64 = 6;
+
+/// Inputs of each.
+const INPUTS: usize = 40;
+
+/// Somebody who answers with any patch.
+struct Anybody {
+    random: Random,
+    /// The document of every version.
+    states: Vec<State>,
+}
+
+impl Others for Anybody {
+    fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
+        let patch = patch(&mut self.random, &json!(board.state().root()));
+        let from = From::Attempt { invocation: call.invocation, attempt: call.attempt };
+        vec![Delivery { after_ms: self.random.below(900), input: propose(from, &patch) }]
+    }
+
+    fn asked(&mut self, seq: Seq, board: &Board) -> Vec<Delivery> {
+        let question = &board.pending()[&seq];
+        let (by, digest) = (question.approver.clone(), question.digest);
+        let input = Input::Answer { of: seq, by, digest, agrees: self.random.percent(60), reason: None };
+        vec![Delivery { after_ms: 500, input }]
+    }
+
+    fn stepped(&mut self, _: Timestamp, _: Option<&Input>, _: &Step, board: &Board) {
+        if board.version().0 == self.states.len() as u64 {
+            self.states.push(board.state().clone());
+        }
+    }
+}
+
+fn propose(from: From, patch: &Value) -> Input {
+    let reply = ReplyBody::Text(patch.to_string());
+    Input::Propose(Proposal { from, worker: "writer".into(), reply, usage: None })
+}
+
+/// Records and documents of a board on which anything is tried.
+fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
+    let ops = ["add", "replace", "insert", "remove", "move", "copy"];
+    let blueprint = json!({
+        "blueprint": 1,
+        "name": "anything",
+        "state": {"schema": {"type": "object"}, "initial": {"items": [1, [2, 3]], "conf": {"a": {"b": null}}, "asked": 0}},
+        "workers": {
+            "writer": {
+                "agent": "llm",
+                "reads": ["/**"],
+                "writes": [
+                    {"path": "/items/**", "ops": ops},
+                    {"path": "/conf/**", "ops": ops},
+                    {"path": "/asked", "ops": ["replace"], "approval": {"by": "boss", "expires": "10s"}},
+                ],
+                "freshness": "none",
+                "limits": {"attempts": 2, "invocations": 1000},
+            },
+            "boss": {"agent": "human"},
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "writer"},
+            {"name": "more", "trigger": {"op": "add", "path": "/items/*"}, "run": "writer"},
+            {"name": "told", "trigger": {"signal": "more"}, "run": "writer"},
+        ],
+        "limits": {"commits": 1000, "wall": "100h", "state_bytes": 1500},
+        "concurrency": 3,
+    });
+    let mut others = Anybody { random: Random::new(seed), states: Vec::new() };
+    let genesis = Genesis {
+        board: BoardId::from("anything"),
+        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        mode: Mode::default(),
+        architect: None,
+        request: Value::Null,
+        salt: Salt([9; 32]),
+        at: Timestamp(1),
+    };
+    let mut world = World::new(genesis, &Own, &mut others).expect("a board");
+    for number in 0..INPUTS {
+        let input = match others.random.below(10) {
+            0..2 => Input::Signal { name: "more".into(), value: json!(number), token: None },
+            2 => Input::Pause { token: None },
+            3 => Input::Resume { token: None },
+            _ => {
+                let patch = patch(&mut others.random, &json!(world.board().state().root()));
+                propose(From::Direct { token: None, base: None }, &patch)
+            }
+        };
+        world.send(Delivery { after_ms: others.random.below(300), input });
+        world.advance(&mut others);
+    }
+    for _ in 0..1000 {
+        if !world.advance(&mut others) {
+            break;
+        }
+    }
+    (world.records().to_vec(), others.states)
+}
+
+/// Up to three operations, most of which can be applied.
+fn patch(random: &mut Random, document: &Value) -> Value {
+    let places = places(document);
+    let names = ["x", "a~b", "a/b", "", "0", "toString", "__proto__", "constructor", "prototype"];
+    let mut ops = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let (path, from) = (random.pick(&places).clone(), random.pick(&places).clone());
+        let inside = match document.pointer(&path) {
+            Some(Value::Array(elements)) if random.percent(50) => {
+                format!("{path}/{}", random.below(elements.len() as u64 + 1))
+            }
+            Some(Value::Array(_)) => format!("{path}/-"),
+            Some(Value::Object(_)) => format!("{path}/{}", random.pick(&names).replace('~', "~0").replace('/', "~1")),
+            _ => path.clone(),
+        };
+        let value = random
+            .pick(&[json!(1), json!(null), json!(0.5), json!({"k": [1]}), json!([]), json!("t"), json!(1e300)])
+            .clone();
+        ops.push(match random.below(20) {
+            0..9 => json!({"op": "add", "path": inside, "value": value, "comment": "not ours"}),
+            9..12 => json!({"op": "replace", "path": path, "value": value}),
+            12..14 => json!({"op": "remove", "path": path}),
+            14..16 => json!({"op": "move", "from": from, "path": inside}),
+            16..18 => json!({"op": "copy", "from": from, "path": inside}),
+            18 => json!({"op": "test", "path": path, "value": document.pointer(&path)}),
+            _ => json!({"op": "replace", "path": "/asked", "value": random.below(100)}),
+        });
+    }
+    ops.into()
+}
+
+/// The places of what may be written.
+fn places(document: &Value) -> Vec<String> {
+    let mut found = vec!["/items".to_owned(), "/conf".to_owned()];
+    let mut next = 0;
+    while let Some(place) = found.get(next).cloned() {
+        next += 1;
+        match document.pointer(&place) {
+            Some(Value::Array(elements)) => found.extend((0..elements.len()).map(|index| format!("{place}/{index}"))),
+            Some(Value::Object(members)) => {
+                found.extend(
+                    members.keys().map(|name| format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))),
+                );
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A client: what it knows is what it was told.
+#[derive(Default, Clone)]
+struct Client {
+    state: Value,
+    steps: BTreeSet<String>,
+    is_running: bool,
+    last: Option<Seq>,
+    deltas: usize,
+    snapshots: usize,
+}
+
+impl Client {
+    fn takes(&mut self, event: &Event) {
+        self.last = event.id.or(self.last);
+        let event = json!(event);
+        let kind = event["type"].as_str().expect("a text");
+        assert_eq!(self.is_running, kind != "RUN_STARTED", "{event}");
+        let step = || event["stepName"].as_str().expect("a text").to_owned();
+        match kind {
+            "RUN_STARTED" => self.is_running = true,
+            "STEP_STARTED" => assert!(self.steps.insert(step()), "{event}"),
+            "STEP_FINISHED" => assert!(self.steps.remove(&step()), "{event}"),
+            "STATE_SNAPSHOT" => {
+                self.state = event["snapshot"].clone();
+                self.snapshots += 1;
+            }
+            "STATE_DELTA" => {
+                let ops = event["delta"].as_array().expect("a patch");
+                assert!(!ops.iter().any(|op| op["op"] == "test" || !op["comment"].is_null()), "{event}");
+                assert!(!event["delta"].to_string().contains("__proto__"), "{event}");
+                let patch: json_patch::Patch = serde_json::from_value(event["delta"].clone()).expect("a patch");
+                json_patch::patch(&mut self.state, &patch).unwrap_or_else(|error| panic!("{error}: {event}"));
+                self.deltas += 1;
+            }
+            "CUSTOM" => assert!(event["name"].as_str().is_some_and(|name| name.starts_with("patchboard."))),
+            "RUN_FINISHED" | "RUN_ERROR" => {
+                assert!(self.steps.is_empty(), "{event}: {:?}", self.steps);
+                self.is_running = false;
+            }
+            _ => panic!("{event}"),
+        }
+    }
+
+    /// The same client in its next run.
+    fn again(&self) -> Self {
+        Self { is_running: false, steps: BTreeSet::new(), ..self.clone() }
+    }
+}
+
+fn run() -> Run {
+    Run { thread: "t".into(), run: "r".into() }
+}
+
+fn document(state: &State) -> Value {
+    json!(state.root())
+}
+
+/// How many commits there are up to a record.
+fn version_at(records: &[Record], seq: Seq) -> usize {
+    records.iter().filter(|record| record.seq <= seq && record.kind == Kind::Committed).count()
+}
+
+#[test]
+fn wherever_a_reader_begins_it_has_the_document_of_every_version() {
+    let (mut deltas, mut snapshots, mut kinds) = (0, 0, BTreeSet::new());
+    for seed in 0..BOARDS {
+        let (records, states) = played(seed);
+        kinds.extend(records.iter().map(|record| record.kind));
+        for cut in records.iter().step_by(3) {
+            let version = version_at(&records, cut.seq);
+            for has in [true, false] {
+                let mut client = Client::default();
+                let mut reader = Reader::new(run(), has.then(|| states[version].clone()));
+                client.takes(&reader.begins());
+                match has {
+                    true => client.state = document(&states[version]),
+                    false => reader.is_given(&states[version], cut.seq, cut.at).iter().for_each(|it| client.takes(it)),
+                }
+                for record in records.iter().filter(|record| record.seq > cut.seq) {
+                    let told = reader.hears(record);
+                    assert!(!told.needs_document, "seed {seed}: {}", record.seq);
+                    told.events.iter().for_each(|event| client.takes(event));
+                    if record.kind == Kind::Committed {
+                        let now = &states[version_at(&records, record.seq)];
+                        assert_eq!(client.state, document(now), "seed {seed}, from {}, at {}", cut.seq, record.seq);
+                    }
+                }
+                let (pending, at) = (std::collections::BTreeMap::new(), cut.at);
+                reader.rests(Rest::Asks(&pending), at).iter().for_each(|event| client.takes(event));
+                assert!(!client.is_running);
+                (deltas, snapshots) = (deltas + client.deltas, snapshots + client.snapshots);
+            }
+        }
+    }
+    // A test of boards on which nothing happens would find nothing.
+    assert!(deltas > 1_000 && snapshots > 250, "{deltas} deltas, {snapshots} snapshots");
+    for kind in [Kind::Rejected, Kind::NoOp, Kind::Approval, Kind::Answer, Kind::Paused, Kind::Invoked] {
+        assert!(kinds.contains(&kind), "{kind} was never seen");
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_anywhere_is_gone_on_with_exactly() {
+    let mut broken = 0;
+    for seed in 0..BOARDS / 2 {
+        let (records, states) = played(seed);
+        let now = Version(states.len() as u64 - 1);
+        // All events, and the client after each.
+        let mut reader = Reader::new(run(), None);
+        let mut client = Client::default();
+        let mut after = Vec::new();
+        let first = reader.is_given(&states[0], records[0].seq, records[0].at);
+        let events = records.iter().skip(1).flat_map(|record| reader.hears(record).events).collect::<Vec<_>>();
+        client.takes(&Reader::new(run(), None).begins());
+        for event in first.iter().chain(&events) {
+            client.takes(event);
+            after.push(client.clone());
+        }
+        let end = client.state;
+        for client in after.into_iter().step_by(3) {
+            broken += 1;
+            let mut again = client.again();
+            let digest = states[0].digest_of(&client.state);
+            for (last, has) in [(client.last, None), (client.last, Some(digest)), (None, Some(digest))] {
+                let (version, seq) = resumption(&records, now, last, has).expect("nothing was forgotten");
+                let state = &states[usize::try_from(version.0).expect("few")];
+                assert_eq!(document(state), client.state, "seed {seed}, after {last:?} {has:?}");
+                let mut reader = Reader::new(run(), Some(state.clone()));
+                let mut client = again.clone();
+                client.takes(&reader.begins());
+                for record in records.iter().filter(|record| record.seq > seq) {
+                    reader.hears(record).events.iter().for_each(|event| client.takes(event));
+                }
+                assert_eq!(client.state, end, "seed {seed}");
+            }
+            // A document that was never the board's, and an event that it has not told.
+            again.state["mine"] = json!(true);
+            let digest = states[0].digest_of(&again.state);
+            assert_eq!(resumption(&records, now, None, Some(digest)), None);
+            let never = records.last().map(|last| last.seq.next());
+            assert_eq!(resumption(&records, now, never, None), None);
+        }
+    }
+    assert!(broken > 75, "{broken}");
+}
+
+#[test]
+fn a_document_that_is_not_the_one_of_an_event_is_believed() {
+    let (records, states) = played(1);
+    let now = Version(states.len() as u64 - 1);
+    let commit = records.iter().rev().find(|record| record.kind == Kind::Committed).expect("a commit");
+    let found = resumption(&records, now, Some(Seq(0)), Some(states[states.len() - 1].digest()));
+    assert_eq!(found.map(|(version, _)| version), Some(now));
+    assert!(found.is_some_and(|(_, seq)| seq == commit.seq));
+    // Of what is long past nothing is known.
+    let recent = &records[records.len() - 2..];
+    assert_eq!(resumption(recent, now, Some(Seq(0)), None), None);
+}
+
+#[test]
+fn what_not_all_clients_apply_comes_as_a_whole_document() {
+    let hasher = patchboard_kernel::digest::Hasher::new(&Salt::ZERO);
+    let before = State::new(&json!({"a": {"constructor": {}}, "b": [1]}), &hasher);
+    for (patch, after, is_delta) in [
+        (json!([{"op": "add", "path": "/b/-", "value": 2}]), json!({"a": {"constructor": {}}, "b": [1, 2]}), true),
+        (
+            json!([{"op": "add", "path": "/a/__proto__", "value": 2}]),
+            json!({"a": {"constructor": {}, "__proto__": 2}, "b": [1]}),
+            false,
+        ),
+        (
+            json!([{"op": "add", "path": "/a/constructor/prototype", "value": 2}]),
+            json!({"a": {"constructor": {"prototype": 2}}, "b": [1]}),
+            false,
+        ),
+        (
+            json!([{"op": "add", "path": "/a/prototype", "value": 2}]),
+            json!({"a": {"constructor": {}, "prototype": 2}, "b": [1]}),
+            true,
+        ),
+        (
+            json!([{"op": "move", "from": "/b", "path": "/a/constructor/prototype"}]),
+            json!({"a": {"constructor": {"prototype": [1]}}}),
+            false,
+        ),
+    ] {
+        let (delta, made) = applied(&before, &patch, hasher.document(&after)).expect("it makes that");
+        assert_eq!((document(&made), delta.is_some()), (after, is_delta), "{patch}");
+        assert!(applied(&before, &patch, hasher.document(&json!(1))).is_none());
+    }
+    assert!(applied(&before, &json!("erased"), before.digest()).is_none());
+}
+
+#[test]
+fn a_commit_that_cannot_be_told_asks_for_a_document() {
+    let (records, states) = played(2);
+    let (first, second) = {
+        let mut commits = records.iter().filter(|record| record.kind == Kind::Committed);
+        (commits.next().expect("a commit"), commits.next().expect("another"))
+    };
+    let mut reader = Reader::new(run(), Some(states[0].clone()));
+    // The one before it is missing.
+    let told = reader.hears(second);
+    assert!(told.needs_document && told.events.iter().all(|event| event.id.is_none()));
+    assert!(!Reader::new(run(), Some(states[0].clone())).hears(first).needs_document);
+    assert!(Reader::new(run(), None).hears(first).needs_document);
+}
+
+#[test]
+fn an_interrupt_names_exactly_what_is_asked() {
+    let (records, _) = played(3);
+    let asked = records.iter().filter_map(|record| match record.body() {
+        Ok(Body::Approval(approval)) => Some((record.seq, approval.digest)),
+        _ => None,
+    });
+    for (seq, digest) in asked {
+        assert_eq!(interrupted(&format!("{seq}:{digest}")), Some((seq, digest)));
+    }
+    for wrong in ["", "1", "1:", ":00", "1:00", "x:y"] {
+        assert_eq!(interrupted(wrong), None, "{wrong}");
+    }
+}

@@ -1,0 +1,328 @@
+//! A board as an agent of AG-UI 1.0: a run of its client is a stream from what the client has to where the board rests.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{self, KeepAlive, Sse};
+use futures_util::{Stream, stream};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::record::{Answer, Body as Said, Ended, Kind};
+use patchboard_kernel::state::State as Document;
+use patchboard_runtime::journal::Journal as _;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::ProblemDocument;
+use super::history::{Follow, HEARTBEAT, last_event};
+use super::people;
+use crate::archive::storage;
+use crate::serve::access::Need;
+use crate::serve::agui::{Event, Reader, Rest, Run, interrupted, resumption};
+use crate::serve::http::{BoardPath, Body, Caller};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// How far behind a reader may be to be told what happened since; who is further behind gets the document as it is.
+const BEHIND_MAX: u64 = 1000;
+
+/// What a client of AG-UI asks for (`RunAgentInput`); what it says beside this has no meaning here.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunInput {
+    /// Its name for the conversation.
+    thread_id: String,
+    /// Its name for the run.
+    run_id: String,
+    /// The document that it has.
+    #[schema(value_type = Option<Object>)]
+    state: Option<Value>,
+    /// Answers to the questions that the run before ended with.
+    #[serde(default)]
+    resume: Vec<ResumeEntry>,
+}
+
+/// An answer to a question.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResumeEntry {
+    /// The interrupt's `id`.
+    interrupt_id: String,
+    /// `cancelled` is no.
+    status: ResumeStatus,
+    /// Of what is `resolved`.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Value>,
+}
+
+/// Whether a question was answered.
+#[derive(Deserialize, ToSchema, PartialEq, Eq, Clone, Copy)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ResumeStatus {
+    /// It was.
+    Resolved,
+    /// The person would not.
+    Cancelled,
+}
+
+/// What an answer says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Payload {
+    agrees: bool,
+    reason: Option<String>,
+}
+
+/// Follow a board as a run of AG-UI 1.0
+///
+/// Begins with the whole document, or, with `Last-Event-ID`, after what was told up to that event. Ends where the board has
+/// ended, or waits for nothing but persons.
+#[utoipa::path(get, path = "/v1/boards/{board}/agui", tag = "history",
+    params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn follow(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    headers: HeaderMap,
+) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
+    caller.needs(&Need::See(board.clone()))?;
+    let last = last_event(&headers)?;
+    let begun = begin(&daemon, &board, last, None).await?;
+    let run = Run { thread: board.to_string(), run: format!("{board}.{}", begun.after) };
+    Ok(stream_of(daemon, board, run, begun))
+}
+
+/// Run a board as an agent of AG-UI 1.0
+///
+/// The stream begins from the `state` that the client sends, if that is the document of a recent version, or after
+/// `Last-Event-ID`, or with the whole document. Entries of `resume` answer questions to persons, for which the token must
+/// allow it. Ends where the board has ended, or waits for nothing but persons.
+#[utoipa::path(post, path = "/v1/boards/{board}/agui", tag = "history", request_body = RunInput,
+    params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn run(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    headers: HeaderMap,
+    Body(input): Body<RunInput>,
+) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
+    caller.needs(&Need::See(board.clone()))?;
+    let last = last_event(&headers)?;
+    daemon.summary(&board)?;
+    for entry in input.resume {
+        answer(&daemon, &caller, &board, entry).await?;
+    }
+    let begun = begin(&daemon, &board, last, input.state.as_ref()).await?;
+    let run = Run { thread: input.thread_id, run: input.run_id };
+    Ok(stream_of(daemon, board, run, begun))
+}
+
+/// Answers a question as [`people::answer`] does, for the person that was asked.
+async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: ResumeEntry) -> Answered<()> {
+    let wrong = |detail: &str| Problem::of(Code::BadBody, format!("resume: {detail}"));
+    let (of, digest) = interrupted(&entry.interrupt_id).ok_or_else(|| wrong("there is no such interrupt"))?;
+    let payload = match (entry.status, entry.payload) {
+        (ResumeStatus::Cancelled, _) => Payload { agrees: false, reason: None },
+        (ResumeStatus::Resolved, payload) => serde_json::from_value(payload.unwrap_or_default())
+            .map_err(|error| wrong(&format!("the payload is not what the interrupt wants: {error}")))?,
+    };
+    let by = people::asked(daemon, board, of).await?;
+    caller.needs(&Need::Sit(board.clone(), by.clone()))?;
+    let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason };
+    people::give(daemon, board, answer).await.map(drop)
+}
+
+/// Where a stream begins.
+struct Begun {
+    /// The document that the reader has already.
+    has: Option<Document>,
+    /// The one that it is given, and when that came to be.
+    given: Option<(Document, Timestamp)>,
+    /// Behind which record.
+    after: Seq,
+    /// How the board has ended, if it has.
+    ended: Option<Ended>,
+}
+
+async fn begin(daemon: &Arc<Daemon>, board: &BoardId, last: Option<Seq>, has: Option<&Value>) -> Answered<Begun> {
+    let now = Now::of(daemon, board).await?;
+    let digest = has.map(|has| now.document.digest_of(has));
+    if last.is_some() || digest.is_some() {
+        let (id, head) = (board.clone(), now.head);
+        let before = head.0.checked_sub(BEHIND_MAX).map(Seq);
+        let mut recent = daemon
+            .ask(move |archive| {
+                let most = usize::try_from(BEHIND_MAX).unwrap_or(usize::MAX).saturating_add(1);
+                archive.journal.records(&id, before, most).map_err(storage)
+            })
+            .await?;
+        recent.retain(|record| record.seq <= head);
+        if let Some((version, after)) = resumption(&recent, now.document.version(), last, digest) {
+            let document = document(daemon, board, &now, version).await?;
+            if digest.is_none_or(|digest| digest == document.digest()) {
+                return Ok(Begun { has: Some(document), given: None, after, ended: now.ended });
+            }
+        }
+    }
+    Ok(Begun { has: None, given: Some((now.document, now.at)), after: now.head, ended: now.ended })
+}
+
+/// A board as it stands.
+struct Now {
+    document: Document,
+    head: Seq,
+    at: Timestamp,
+    ended: Option<Ended>,
+}
+
+impl Now {
+    async fn of(daemon: &Arc<Daemon>, board: &BoardId) -> Answered<Self> {
+        if let Some(live) = daemon.running(board).map(|board| board.snapshot()) {
+            return Ok(Self { document: live.state.clone(), head: live.head.seq, at: live.at, ended: live.ended });
+        }
+        let summary = daemon.summary(board)?;
+        let at = summary.updated_at;
+        let asked = daemon.ask_board(board, None, move |board| {
+            Ok(Self { document: board.state().clone(), head: board.head().0, at, ended: board.ended() })
+        });
+        asked.await
+    }
+}
+
+/// The document of a version.
+async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &Now, version: Version) -> Answered<Document> {
+    if now.document.version() == version {
+        return Ok(now.document.clone());
+    }
+    daemon.ask_board(board, Some(version.0), |board| Ok(board.state().clone())).await
+}
+
+/// What is told next, and to whom.
+struct Telling {
+    daemon: Arc<Daemon>,
+    board: BoardId,
+    follow: Follow,
+    reader: Reader,
+    /// The record that was told last.
+    last: Seq,
+    ready: VecDeque<Event>,
+    /// How the board ended last.
+    ended: Option<Ended>,
+}
+
+fn stream_of(
+    daemon: Arc<Daemon>,
+    board: BoardId,
+    run: Run,
+    begun: Begun,
+) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
+    let follow = Follow::new(Arc::clone(&daemon), board.clone(), Some(begun.after));
+    let mut reader = Reader::new(run, begun.has);
+    let mut ready = VecDeque::from([reader.begins()]);
+    ready.extend(begun.given.into_iter().flat_map(|(document, at)| reader.is_given(&document, begun.after, at)));
+    let telling = Telling { daemon, board, follow, reader, last: begun.after, ready, ended: begun.ended };
+    let events = stream::unfold(Some(telling), |telling| async move {
+        let mut telling = telling?;
+        let event = telling.next().await;
+        let sent = Ok(sent(&event));
+        Some((sent, (!event.is_last()).then_some(telling)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT))
+}
+
+fn sent(event: &Event) -> sse::Event {
+    let data = serde_json::to_string(event).expect("an event has string keys and finite numbers");
+    let sent = sse::Event::default().data(data);
+    event.id.map(|seq| sent.clone().id(seq.to_string())).unwrap_or(sent)
+}
+
+impl Telling {
+    /// The next event; the last one says so.
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return event;
+            }
+            self.rest();
+            if !self.ready.is_empty() {
+                continue;
+            }
+            let told = match self.follow.next().await {
+                Some(Ok(record)) => {
+                    self.last = record.seq;
+                    if record.kind == Kind::Ended {
+                        self.ended = record.body().ok().and_then(|body| match body {
+                            Said::Ended(ended) => Some(ended),
+                            _ => None,
+                        });
+                    }
+                    self.reader.hears(&record)
+                }
+                Some(Err(error)) => {
+                    self.break_off(&Problem::from(error));
+                    continue;
+                }
+                None => {
+                    self.rest();
+                    if self.ready.is_empty() {
+                        let detail = "the stream was interrupted: run the board again to go on";
+                        self.ready.extend(self.reader.breaks("interrupted", detail.to_owned()));
+                    }
+                    continue;
+                }
+            };
+            self.ready.extend(told.events);
+            if told.needs_document
+                && let Err(problem) = self.catch_up().await
+            {
+                self.break_off(&problem);
+            }
+            if let Some(live) = self.daemon.running(&self.board) {
+                self.reader.shares(&live.snapshot().state);
+            }
+        }
+    }
+
+    fn break_off(&mut self, problem: &Problem) {
+        let detail = problem.json()["detail"].as_str().unwrap_or_default().to_owned();
+        self.ready.extend(self.reader.breaks(problem.code, detail));
+    }
+
+    /// Gives the reader the document as it is now, and goes on from there.
+    async fn catch_up(&mut self) -> Answered<()> {
+        let now = Now::of(&self.daemon, &self.board).await?;
+        self.ready.extend(self.reader.is_given(&now.document, now.head, now.at));
+        (self.last, self.ended) = (now.head, now.ended);
+        self.follow = Follow::new(Arc::clone(&self.daemon), self.board.clone(), Some(now.head));
+        Ok(())
+    }
+
+    /// Ends the run if the board stands still and everything was told.
+    fn rest(&mut self) {
+        let Some(live) = self.daemon.running(&self.board).map(|board| board.snapshot()) else {
+            // It is not taken up: it has ended, or is yet to go on.
+            if let Ok(summary) = self.daemon.summary(&self.board)
+                && summary.ended.is_some()
+                && summary.head.seq <= self.last
+                && let Some(ended) = self.ended
+            {
+                self.ready.extend(self.reader.rests(Rest::Ended(ended), summary.updated_at));
+            }
+            return;
+        };
+        let rest = match live.ended {
+            _ if live.head.seq > self.last => return,
+            Some(ended) => Rest::Ended(ended),
+            None if live.waits_for_persons => Rest::Asks(&live.pending),
+            None => return,
+        };
+        self.ready.extend(self.reader.rests(rest, live.at));
+    }
+}
