@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
@@ -16,6 +17,7 @@ use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
 
 use super::access::{Need, Scope};
+use super::limits::{Counted, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
 
@@ -42,6 +44,8 @@ pub(crate) struct Door {
 pub(crate) struct Caller {
     /// What it may do.
     pub(crate) scope: Scope,
+    /// Whom its requests and streams are counted for.
+    pub(crate) counted: Counted,
 }
 
 impl Caller {
@@ -111,9 +115,16 @@ pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
     names
 }
 
-/// Finds out who calls.
-pub(crate) async fn authenticate(State(daemon): State<Arc<Daemon>>, mut request: Request, next: Next) -> Response {
-    match caller_of(&daemon, request.headers()) {
+/// Finds out who calls, and whether it has called too often.
+pub(crate) async fn authenticate(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(peer): Extension<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = caller_of(&daemon, request.headers(), peer)
+        .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller));
+    match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -122,16 +133,33 @@ pub(crate) async fn authenticate(State(daemon): State<Arc<Daemon>>, mut request:
     }
 }
 
-fn caller_of(daemon: &Daemon, headers: &HeaderMap) -> Answered<Caller> {
+fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Caller> {
+    let from = peer.address();
     let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-    let token = given.map(|value| value.split_once(' ').unwrap_or_default());
-    let scope = match token {
-        None if daemon.is_open => Some(Scope::Admin),
-        None => None,
-        Some((kind, token)) if kind.eq_ignore_ascii_case("bearer") => daemon.tokens.scope_of(token.trim())?,
-        Some(_) => None,
+    let Some(given) = given else {
+        let caller = Caller { scope: Scope::Admin, counted: Counted::Address(from) };
+        return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
     };
-    scope.map(|scope| Caller { scope }).ok_or_else(unauthorized)
+    daemon.limits.may_try(from)?;
+    let (kind, token) = given.split_once(' ').unwrap_or_default();
+    let token = token.trim();
+    let scope = if kind.eq_ignore_ascii_case("bearer") { daemon.tokens.scope_of(token)? } else { None };
+    let Some(scope) = scope else {
+        daemon.limits.failed(from);
+        return Err(unauthorized());
+    };
+    Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())) })
+}
+
+/// Gives up what takes too long. A stream has begun once it is answered, and is not held up by this.
+pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Request, next: Next) -> Response {
+    let limit = daemon.limits.request_time();
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::of(Code::TimedOut, format!("a request may take {} s", limit.as_secs()))
+            .help("what it asked for may have happened: repeat it with the same Idempotency-Key")
+            .into_response(),
+    }
 }
 
 fn unauthorized() -> Problem {

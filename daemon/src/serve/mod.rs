@@ -5,11 +5,12 @@
 //!
 //! * [`service`]: boards that run and boards at rest, apart from how they are reached.
 //! * [`agui`]: what a board does, in the events of AG-UI.
-//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what.
+//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 
 pub(crate) mod access;
 mod agui;
 mod http;
+mod limits;
 mod problem;
 mod routes;
 mod service;
@@ -26,13 +27,14 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use clap::Args;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door};
+use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
+use self::limits::Peer;
 use self::problem::{Code, Problem};
 use self::service::Daemon;
 use self::settings::{Flags, Settings};
@@ -74,7 +76,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
-    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open).await?);
+    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits).await?);
     if !is_open && daemon.tokens.is_empty()? {
         return Err(Failure::refused(
             "no_tokens",
@@ -89,10 +91,20 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let mut server = axum_server::from_tcp(listener)
         .map_err(|error| unreachable_address(settings.listen, &error))?
         .handle(handle.clone())
-        .first_request_timeout(HEAD_TIMEOUT);
-    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT);
+        .first_request_timeout(HEAD_TIMEOUT)
+        // One request at a time on a connection, so that the number of connections bounds what is under way.
+        .http1_only();
+    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
     let app = app(Arc::clone(&daemon), settings.door(address));
-    let serving = tokio::spawn(server.serve(app.into_make_service()));
+    let (connections, counting) = (settings.limits.connections, handle.clone());
+    let make = tower::service_fn(move |peer| {
+        // Counted before the next one is accepted. It is closed without a word: who holds all places idly must not cost
+        // more than the closing.
+        let is_full = counting.connection_count() >= connections;
+        let service = app.clone().layer(Extension(Peer(peer)));
+        std::future::ready(if is_full { Err("there are too many connections") } else { Ok(service) })
+    });
+    let serving = tokio::spawn(server.serve(make));
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
@@ -148,7 +160,8 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .merge(api)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .with_state(daemon)
+        .with_state(Arc::clone(&daemon))
+        .layer(from_fn_with_state(daemon, limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(door), guard_door))
         .layer(CatchPanicLayer::custom(panicked))

@@ -1,7 +1,9 @@
 //! Errors as RFC 9457 problem documents, with the same stable codes as everywhere else.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
 use patchboard_runtime::journal::JournalError;
@@ -68,6 +70,8 @@ coded! {
         BadScope = "bad_scope", UNPROCESSABLE_ENTITY,
         /// There is no such board, or the caller may not know of it.
         NoSuchBoard = "no_such_board", NOT_FOUND,
+        /// The key has made a token before, whose text was shown then.
+        AlreadyShown = "already_shown", CONFLICT,
         /// No token of this number opens anything.
         NoSuchToken = "no_such_token", NOT_FOUND,
         /// The worker's calls are not for processes outside to lease.
@@ -78,6 +82,14 @@ coded! {
         BlueprintRefused = "blueprint_refused", UNPROCESSABLE_ENTITY,
         /// The blueprint has no rules, so its board would never end.
         NoRules = "no_rules", UNPROCESSABLE_ENTITY,
+        /// One caller made too many requests; `Retry-After` says when it may again.
+        TooManyRequests = "too_many_requests", TOO_MANY_REQUESTS,
+        /// Too many tokens that are not valid came from one address.
+        TooManyFailures = "too_many_failures", TOO_MANY_REQUESTS,
+        /// One caller has too many streams open.
+        TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS,
+        /// The request took longer than any may; what it asked for may have happened.
+        TimedOut = "timed_out", SERVICE_UNAVAILABLE,
         /// Boards are still being taken up.
         NotReady = "not_ready", SERVICE_UNAVAILABLE,
         /// A fault of the daemon.
@@ -97,6 +109,8 @@ pub(crate) struct Problem {
     pub(crate) code: &'static str,
     detail: String,
     help: Option<String>,
+    /// When it is worth to ask again.
+    retry_after: Option<Duration>,
     /// Members beside those of the RFC.
     details: Map<String, Value>,
 }
@@ -107,13 +121,20 @@ pub(crate) type Answered<T> = Result<T, Problem>;
 impl Problem {
     /// A problem; `detail` is for people and holds no secret.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), help: None, details: Map::new() }
+        Self { status, code, detail: detail.into(), help: None, retry_after: None, details: Map::new() }
     }
 
     /// Says what to do about it.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// Says when to ask again.
+    #[must_use]
+    pub(crate) const fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
         self
     }
 
@@ -155,6 +176,12 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, and not too few.
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
         }
         response
     }
@@ -208,6 +235,13 @@ impl From<Failure> for Problem {
             (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self { status, code: told.code, detail: told.message, help: told.help, details: told.details }
+        Self {
+            status,
+            code: told.code,
+            detail: told.message,
+            help: told.help,
+            retry_after: None,
+            details: told.details,
+        }
     }
 }

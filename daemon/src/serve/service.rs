@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::limits::{LimitSettings, Limits};
 use super::problem::{Answered, Code, Problem};
 use super::tokens::Tokens;
 use crate::archive::{Archive, storage};
@@ -44,6 +45,8 @@ pub(crate) struct Daemon {
     pub(crate) tokens: Tokens,
     /// ...beside whoever reaches the address, who may do everything, if this is so.
     pub(crate) is_open: bool,
+    /// How much one caller may take.
+    pub(crate) limits: Limits,
     is_ready: AtomicBool,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Semaphore,
@@ -64,7 +67,12 @@ pub(crate) struct Recovered {
 
 impl Daemon {
     /// Starts on a data directory; nothing runs yet.
-    pub(crate) async fn start(data_dir: &Path, seats: Seats, is_open: bool) -> Result<Self, Failure> {
+    pub(crate) async fn start(
+        data_dir: &Path,
+        seats: Seats,
+        is_open: bool,
+        limits: LimitSettings,
+    ) -> Result<Self, Failure> {
         let leases = Leases::default();
         let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
@@ -76,6 +84,7 @@ impl Daemon {
             leases,
             tokens: Tokens::open(data_dir)?,
             is_open,
+            limits: Limits::new(limits),
             is_ready: AtomicBool::new(false),
             clock: Arc::new(SystemClock),
             reads: Semaphore::new(READS_AT_ONCE),

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::http::{Door, names_of};
+use super::limits::LimitSettings;
 use crate::failure::Failure;
 
 /// Where it listens if nobody says otherwise.
@@ -21,6 +22,9 @@ pub(crate) struct Flags {
     /// Demand tokens also on a loopback address
     #[arg(long, env = "PATCHBOARD_REQUIRE_TOKENS")]
     require_tokens: bool,
+    /// Connections at once, idle ones included [default: 1024]
+    #[arg(long, value_name = "COUNT", env = "PATCHBOARD_CONNECTIONS_MAX")]
+    connections_max: Option<usize>,
 }
 
 /// The table `[serve]`.
@@ -31,6 +35,7 @@ struct Table {
     require_tokens: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
+    limits: LimitSettings,
 }
 
 /// What holds.
@@ -41,6 +46,8 @@ pub(crate) struct Settings {
     require_tokens: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// How much one caller may take.
+    pub(crate) limits: LimitSettings,
 }
 
 impl Settings {
@@ -49,12 +56,18 @@ impl Settings {
         let table: Table = table.try_into().map_err(|error: toml::de::Error| {
             Failure::refused("bad_config", format!("[serve]: {}", error.message()))
         })?;
+        let mut limits = table.limits;
+        limits.connections = flags.connections_max.unwrap_or(limits.connections);
+        if let Some(wrong) = limits.wrong() {
+            return Err(Failure::refused("bad_config", format!("[serve.limits]: {wrong}")));
+        }
         let default = LISTEN.parse().expect("an address and a port");
         Ok(Self {
             listen: flags.listen.or(table.listen).unwrap_or(default),
             require_tokens: flags.require_tokens || table.require_tokens,
             hosts: table.hosts,
             origins: table.origins,
+            limits,
         })
     }
 
@@ -85,6 +98,11 @@ mod tests {
         assert_eq!(listen(read(file(), &flags)), ("0.0.0.0:2".into(), false));
         let strict = Flags { require_tokens: true, ..Flags::default() };
         assert!(!read(file(), &strict).is_open());
-        assert!(Settings::read(toml::from_str("lissten = 1").expect("TOML"), &strict).is_err());
+        for wrong in ["lissten = 1", "limits = {streams = 0}", "limits = {stream = 1}"] {
+            assert!(Settings::read(toml::from_str(wrong).expect("TOML"), &strict).is_err(), "{wrong}");
+        }
+        let limits =
+            |flags| read(toml::from_str("limits = {connections = 5}").expect("TOML"), flags).limits.connections;
+        assert_eq!((limits(&Flags::default()), limits(&Flags { connections_max: Some(7), ..strict })), (5, 7));
     }
 }

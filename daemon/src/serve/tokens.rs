@@ -51,6 +51,15 @@ pub(crate) struct Token {
     pub(crate) revoked_at: Option<Timestamp>,
 }
 
+/// What came of the wish for a token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Made {
+    /// A token, and its text.
+    Now(Token, String),
+    /// The key has made the token of this number before, and its text was shown then.
+    Before(i64),
+}
+
 fn display<S: serde::Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(scope)
 }
@@ -73,7 +82,11 @@ impl Tokens {
                    scope TEXT NOT NULL,
                    created_at INTEGER NOT NULL,
                    revoked_at INTEGER
-                 ) STRICT;",
+                 ) STRICT;
+                 CREATE TABLE IF NOT EXISTS token_keys (
+                   key TEXT PRIMARY KEY,
+                   token INTEGER NOT NULL
+                 ) STRICT, WITHOUT ROWID;",
             )
             .map_err(fault)?;
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
@@ -81,24 +94,21 @@ impl Tokens {
 
     /// Makes a token. The text is in nothing but what is returned.
     pub(crate) fn create(&self, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
-        let mut random = [0; BYTES];
-        getrandom::fill(&mut random)
-            .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
-        let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
-        let connection = self.lock();
-        let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
-        if count >= TOKENS_MAX {
-            return Err(Failure::refused("too_many_tokens", format!("there are {count} tokens"))
-                .help("give one token to those who do the same"));
+        insert(&self.lock(), name, scope, at)
+    }
+
+    /// The same once for a key: as the text is not kept, a repetition is told only which token that was.
+    pub(crate) fn create_once(&self, key: &str, name: &str, scope: Scope, at: Timestamp) -> Result<Made, Failure> {
+        let mut connection = self.lock();
+        let both = connection.transaction().map_err(fault)?;
+        let before = both.query_row("SELECT token FROM token_keys WHERE key = ?1", [key], |row| row.get(0));
+        if let Some(id) = before.optional().map_err(fault)? {
+            return Ok(Made::Before(id));
         }
-        connection
-            .execute(
-                "INSERT INTO tokens (hash, name, scope, created_at) VALUES (?1, ?2, ?3, ?4)",
-                params![sha256(text.as_bytes()).0, name, scope.to_string(), at.0],
-            )
-            .map_err(fault)?;
-        let id = connection.last_insert_rowid();
-        Ok((Token { id, name: name.to_owned(), scope, created_at: at, revoked_at: None }, text))
+        let (token, text) = insert(&both, name, scope, at)?;
+        both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id]).map_err(fault)?;
+        both.commit().map_err(fault)?;
+        Ok(Made::Now(token, text))
     }
 
     /// What the holder of a text may do; none if it opens nothing.
@@ -150,6 +160,26 @@ impl Tokens {
     }
 }
 
+fn insert(connection: &Connection, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
+    let mut random = [0; BYTES];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
+    let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
+    if count >= TOKENS_MAX {
+        return Err(Failure::refused("too_many_tokens", format!("there are {count} tokens"))
+            .help("give one token to those who do the same"));
+    }
+    connection
+        .execute(
+            "INSERT INTO tokens (hash, name, scope, created_at) VALUES (?1, ?2, ?3, ?4)",
+            params![sha256(text.as_bytes()).0, name, scope.to_string(), at.0],
+        )
+        .map_err(fault)?;
+    let id = connection.last_insert_rowid();
+    Ok((Token { id, name: name.to_owned(), scope, created_at: at, revoked_at: None }, text))
+}
+
 /// Only the operator reads what opens doors, be it hashes.
 fn restrict(path: &Path) -> Result<(), Failure> {
     #[cfg(unix)]
@@ -173,7 +203,7 @@ fn bad(message: String) -> Failure {
 mod tests {
     use patchboard_kernel::id::Timestamp;
 
-    use super::{Scope, Tokens};
+    use super::{Made, Scope, Tokens};
 
     #[test]
     fn a_token_opens_until_it_is_revoked_and_its_text_is_in_no_file() {
@@ -194,5 +224,15 @@ mod tests {
         assert!(!again.revoke(token.id, Timestamp(10)).expect("writable"));
         assert_eq!(tokens.scope_of(&text).expect("readable"), None);
         assert!(tokens.is_empty().expect("readable"));
+    }
+    #[test]
+    fn a_key_makes_one_token() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let make = |key| tokens.create_once(key, "ci", Scope::Read, Timestamp(5)).expect("made");
+        let Made::Now(first, _) = make("one") else { panic!("it is new") };
+        assert_eq!(make("one"), Made::Before(first.id));
+        assert!(matches!(make("two"), Made::Now(..)));
+        assert_eq!(tokens.list().expect("readable").len(), 2);
     }
 }

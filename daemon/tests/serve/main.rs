@@ -10,5 +10,6 @@ mod events;
 mod idempotency;
 mod leases;
 mod lifecycle;
+mod limits;
 mod people;
 mod requests;

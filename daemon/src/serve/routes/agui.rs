@@ -23,6 +23,7 @@ use crate::archive::storage;
 use crate::serve::access::Need;
 use crate::serve::agui::{Event, Reader, Rest, Run, interrupted, resumption};
 use crate::serve::http::{BoardPath, Body, Caller};
+use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -92,9 +93,10 @@ pub(crate) async fn follow(
 ) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
     caller.needs(&Need::See(board.clone()))?;
     let last = last_event(&headers)?;
+    let place = daemon.limits.stream(caller.counted)?;
     let begun = begin(&daemon, &board, last, None).await?;
     let run = Run { thread: board.to_string(), run: format!("{board}.{}", begun.after) };
-    Ok(stream_of(daemon, board, run, begun))
+    Ok(stream_of(daemon, board, run, begun, place))
 }
 
 /// Run a board as an agent of AG-UI 1.0
@@ -116,12 +118,13 @@ pub(crate) async fn run(
     caller.needs(&Need::See(board.clone()))?;
     let last = last_event(&headers)?;
     daemon.summary(&board)?;
+    let place = daemon.limits.stream(caller.counted)?;
     for entry in input.resume {
         answer(&daemon, &caller, &board, entry).await?;
     }
     let begun = begin(&daemon, &board, last, input.state.as_ref()).await?;
     let run = Run { thread: input.thread_id, run: input.run_id };
-    Ok(stream_of(daemon, board, run, begun))
+    Ok(stream_of(daemon, board, run, begun, place))
 }
 
 /// Answers a question as [`people::answer`] does, for the person that was asked.
@@ -215,6 +218,7 @@ struct Telling {
     ready: VecDeque<Event>,
     /// How the board ended last.
     ended: Option<Ended>,
+    _place: StreamPlace,
 }
 
 fn stream_of(
@@ -222,12 +226,14 @@ fn stream_of(
     board: BoardId,
     run: Run,
     begun: Begun,
+    place: StreamPlace,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
     let follow = Follow::new(Arc::clone(&daemon), board.clone(), Some(begun.after));
     let mut reader = Reader::new(run, begun.has);
     let mut ready = VecDeque::from([reader.begins()]);
     ready.extend(begun.given.into_iter().flat_map(|(document, at)| reader.is_given(&document, begun.after, at)));
-    let telling = Telling { daemon, board, follow, reader, last: begun.after, ready, ended: begun.ended };
+    let telling =
+        Telling { daemon, board, follow, reader, last: begun.after, ready, ended: begun.ended, _place: place };
     let events = stream::unfold(Some(telling), |telling| async move {
         let mut telling = telling?;
         let event = telling.next().await;

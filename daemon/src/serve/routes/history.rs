@@ -29,6 +29,7 @@ use crate::commands::{view as views, why as reasons};
 use crate::failure::Failure;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Caller, Segments};
+use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -210,8 +211,9 @@ pub(crate) async fn events(
     caller.needs(&Need::See(board.clone()))?;
     let last = last_event(&headers)?;
     daemon.summary(&board)?;
+    let place = daemon.limits.stream(caller.counted)?;
     let follow = Follow::new(daemon, board, last);
-    Ok(Sse::new(follow.into_stream()).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+    Ok(Sse::new(follow.into_stream(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
 
 /// The record that a reader was told last, if it says so.
@@ -270,11 +272,11 @@ impl Follow {
         summary.is_ok_and(|board| matches!(board.ended, Some(End::Done | End::Failed | End::Cancelled)))
     }
 
-    fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        stream::unfold(Some(self), |follow| async move {
-            let mut follow = follow?;
+    fn into_stream(self, place: StreamPlace) -> impl Stream<Item = Result<Event, Infallible>> {
+        stream::unfold(Some((self, place)), |follow| async move {
+            let (mut follow, place) = follow?;
             match follow.next().await? {
-                Ok(record) => Some((Ok(event(&record)), Some(follow))),
+                Ok(record) => Some((Ok(event(&record)), Some((follow, place)))),
                 Err(error) => {
                     let problem = Problem::from(error);
                     Some((Ok(Event::default().event("problem").data(problem.json().to_string())), None))

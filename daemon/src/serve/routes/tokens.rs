@@ -12,9 +12,10 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Body, Caller, Segments};
+use crate::serve::http::{Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::tokens::Made;
 
 /// Characters of a token's name.
 const NAME_MAX: usize = 200;
@@ -39,11 +40,16 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 }
 
 /// Make a token: its text is shown once
+///
+/// With an `Idempotency-Key` a repetition makes no other token, and is a 409 with the number of the first one: its text is
+/// not kept. Whoever missed it revokes that token and makes another.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = Wanted,
+    params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 201, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
+    key: Key,
     Body(wanted): Body<Wanted>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
@@ -51,10 +57,26 @@ pub(crate) async fn create(
         return Err(Problem::of(Code::BadBody, format!("a name has at most {NAME_MAX} characters")));
     }
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
-    let (token, text) = daemon.tokens.create(&wanted.name, scope, daemon.clock.now())?;
-    let mut made = json!(token);
-    made["token"] = text.into();
-    Ok((StatusCode::CREATED, Json(made)))
+    let now = daemon.clock.now();
+    let made = match key.token(&caller) {
+        Some(key) => daemon.tokens.create_once(key.as_str(), &wanted.name, scope, now)?,
+        None => {
+            let (token, text) = daemon.tokens.create(&wanted.name, scope, now)?;
+            Made::Now(token, text)
+        }
+    };
+    match made {
+        Made::Now(token, text) => {
+            let mut made = json!(token);
+            made["token"] = text.into();
+            Ok((StatusCode::CREATED, Json(made)))
+        }
+        Made::Before(id) => {
+            let detail = format!("this key has made token {id}, whose text was shown then");
+            let problem = Problem::of(Code::AlreadyShown, detail).detail("id", id.into());
+            Err(problem.help("revoke it, and make another with another key"))
+        }
+    }
 }
 
 /// End a token: from now on it opens nothing

@@ -1,0 +1,152 @@
+//! How much one caller may take of a daemon, and that the others do not notice.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::daemon::{Answer, Daemon};
+
+/// A daemon with these settings of `[serve.limits]`.
+fn limited(limits: &str, arguments: &[&str]) -> Daemon {
+    let daemon = Daemon::at_rest(arguments);
+    let config = format!("[serve.limits]\n{limits}\n");
+    std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
+    daemon
+}
+
+fn started(limits: &str) -> Daemon {
+    let mut daemon = limited(limits, &[]);
+    daemon.start();
+    daemon
+}
+
+async fn as_holder(daemon: &Daemon, token: &str) -> Answer {
+    let header = format!("Bearer {token}");
+    daemon.request(Method::GET, "/v1/boards", &[("authorization", &header)], None).await
+}
+
+/// Sends this on a connection of its own, and reads what comes until it is closed.
+fn raw(daemon: &Daemon, request: &str) -> String {
+    let mut stream = TcpStream::connect(daemon.address()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    stream.write_all(request.as_bytes()).expect("it is open");
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    while let Ok(read) = stream.read(&mut buffer)
+        && read > 0
+    {
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        if text.contains("\r\n\r\n") && text.contains('}') {
+            break;
+        }
+    }
+    text
+}
+
+#[test]
+fn no_more_connections_are_held_than_are_allowed_also_idle_ones() {
+    let daemon = started("connections = 4");
+    let request = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut idle: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(daemon.address()).expect("it listens")).collect();
+    let answered = |request| raw(&daemon, request).starts_with("HTTP/1.1 200");
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert!(!answered(request), "there are four already");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "who finds no place is told at once");
+    drop(idle.pop());
+    let begun = Instant::now();
+    while !answered(request) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a place was left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test]
+async fn one_caller_that_asks_too_often_is_refused_and_no_other() {
+    let mut daemon = limited("requests_per_second = 1\nrequests_burst = 5", &["--require-tokens"]);
+    let (one, other) = (daemon.token("read"), daemon.token("read"));
+    daemon.start();
+    let mut refused = None;
+    for _ in 0..20 {
+        let answer = as_holder(&daemon, &one).await;
+        if answer.status != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("twenty requests are too many");
+    refused.refuses(429, "too_many_requests");
+    assert_eq!(refused.headers["retry-after"], "1");
+    as_holder(&daemon, &other).await.is(200);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    as_holder(&daemon, &one).await.is(200);
+}
+
+#[tokio::test]
+async fn tokens_cannot_be_guessed_at_speed() {
+    let mut daemon = limited("failures_per_minute = 3", &["--require-tokens"]);
+    let right = daemon.token("read");
+    daemon.start();
+    for _ in 0..3 {
+        as_holder(&daemon, "pb_wrong").await.refuses(401, "unauthorized");
+    }
+    // Not even whether it is right is told.
+    for token in ["pb_wrong", right.as_str()] {
+        let answer = as_holder(&daemon, token).await;
+        answer.refuses(429, "too_many_failures");
+        let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("a number");
+        assert!((1..=20).contains(&wait), "{wait}");
+    }
+    daemon.get("/healthz").await.is(200);
+}
+
+#[tokio::test]
+async fn one_caller_has_so_many_streams() {
+    let daemon = started("streams = 2");
+    let board = daemon.board().await;
+    daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.is(200);
+    let events = format!("/v1/boards/{board}/events");
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let stream = daemon.send(Method::GET, &events, &[], None).await;
+        assert_eq!(stream.status(), 200);
+        open.push(stream);
+    }
+    daemon.get(&events).await.refuses(429, "too_many_streams");
+    daemon.get(&format!("/v1/boards/{board}/agui")).await.refuses(429, "too_many_streams");
+    drop(open.pop());
+    let begun = Instant::now();
+    while daemon.send(Method::GET, &events, &[], None).await.status() != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "a place was left");
+        // The daemon notices at the next heartbeat, or when a record comes.
+        daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    }
+}
+
+#[test]
+fn a_request_has_its_time_and_its_size() {
+    let daemon = started("request_seconds = 1\nhead_bytes = 8192");
+    let slow =
+        "POST /v1/boards HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let begun = Instant::now();
+    let answer = raw(&daemon, slow);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("timed_out"), "{answer}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let long = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(20_000));
+    assert!(raw(&daemon, &long).starts_with("HTTP/1.1 431"));
+    let usual = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(2000));
+    assert!(raw(&daemon, &usual).starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_token_is_made_and_shown_once() {
+    let daemon = Daemon::new();
+    let wanted = json!({"scope": "read", "name": "ci"});
+    let made = daemon.post_once("/v1/tokens", &wanted, "one").await.is(201);
+    let again = daemon.post_once("/v1/tokens", &wanted, "one").await.refuses(409, "already_shown");
+    assert_eq!(again["id"], made["id"]);
+    assert_eq!(daemon.get("/v1/tokens").await.is(200)["tokens"].as_array().map(Vec::len), Some(1));
+}
