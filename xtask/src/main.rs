@@ -63,10 +63,23 @@ impl Step {
 }
 
 /// The steps around the tests, cheapest first.
-const STEPS: [Step; 2] = [
+const STEPS: [Step; 3] = [
     Step::new("format", &["fmt", "--all", "--check"]),
     Step::new("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Step::new(
+        "lints of features",
+        &["clippy", "--package", "patchboard-daemon", "--all-targets", "--all-features", "--", "-D", "warnings"],
+    ),
 ];
+
+/// What only binaries with features do. Last of the tests, as it builds the daemon anew.
+const FEATURES: [Step; 1] = [Step {
+    tests: Some(Runner::Harness),
+    ..Step::new(
+        "tests of features",
+        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
+    )
+}];
 
 /// The tests where nextest is installed; it does not run documentation's examples.
 const NEXTEST: [Step; 2] = [
@@ -91,7 +104,7 @@ fn check() -> ExitCode {
     let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
     let mut tally = Tally::default();
     let mut failed = None;
-    for step in STEPS.iter().chain(tests).chain(&DOCS) {
+    for step in STEPS.iter().chain(tests).chain(&FEATURES).chain(&DOCS) {
         println!("── {}: cargo {}", step.name, step.arguments.join(" "));
         let began = Instant::now();
         let held = run(step, &mut tally);

@@ -5,6 +5,7 @@
 //!
 //! * [`service`]: boards that run and boards at rest, apart from how they are reached.
 //! * [`agui`]: what a board does, in the events of AG-UI.
+//! * `tls`: a feature.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 
 pub(crate) mod access;
@@ -15,6 +16,8 @@ mod problem;
 mod routes;
 mod service;
 mod settings;
+#[cfg(feature = "tls")]
+mod tls;
 pub(crate) mod tokens;
 
 use std::io;
@@ -104,12 +107,23 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let service = app.clone().layer(Extension(Peer(peer)));
         std::future::ready(if is_full { Err("there are too many connections") } else { Ok(service) })
     });
-    let serving = tokio::spawn(server.serve(make));
+    #[cfg(feature = "tls")]
+    let (scheme, serving) = match settings.tls {
+        Some(files) => {
+            let config = files.read()?;
+            files.follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
+            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
+            ("https", tokio::spawn(server.acceptor(acceptor).serve(make)))
+        }
+        None => ("http", tokio::spawn(server.serve(make))),
+    };
+    #[cfg(not(feature = "tls"))]
+    let (scheme, serving) = ("http", tokio::spawn(server.serve(make)));
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
     } else {
-        output.line(&format!("listening on http://{address}"))?;
+        output.line(&format!("listening on {scheme}://{address}"))?;
     }
     let recovering = async {
         let recovered = daemon.recover().await?;

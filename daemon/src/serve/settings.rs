@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 use super::http::{Door, names_of};
 use super::limits::LimitSettings;
+#[cfg(feature = "tls")]
+use super::tls::Files;
 use crate::failure::Failure;
 
 /// Where it listens if nobody says otherwise.
@@ -36,6 +38,10 @@ struct Table {
     hosts: Vec<String>,
     origins: Vec<String>,
     limits: LimitSettings,
+    #[cfg(feature = "tls")]
+    tls: Option<Files>,
+    #[cfg(not(feature = "tls"))]
+    tls: Option<toml::Table>,
 }
 
 /// What holds.
@@ -48,6 +54,9 @@ pub(crate) struct Settings {
     origins: Vec<String>,
     /// How much one caller may take.
     pub(crate) limits: LimitSettings,
+    /// Where certificate and key are, if it speaks TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Files>,
 }
 
 impl Settings {
@@ -61,6 +70,11 @@ impl Settings {
         if let Some(wrong) = limits.wrong() {
             return Err(Failure::refused("bad_config", format!("[serve.limits]: {wrong}")));
         }
+        #[cfg(not(feature = "tls"))]
+        if table.tls.is_some() {
+            return Err(Failure::refused("no_tls", "[serve] tls is set, and this binary was built without TLS")
+                .help("build it with `--features tls`, or put a proxy before it that speaks TLS"));
+        }
         let default = LISTEN.parse().expect("an address and a port");
         Ok(Self {
             listen: flags.listen.or(table.listen).unwrap_or(default),
@@ -68,6 +82,8 @@ impl Settings {
             hosts: table.hosts,
             origins: table.origins,
             limits,
+            #[cfg(feature = "tls")]
+            tls: table.tls,
         })
     }
 

@@ -132,6 +132,11 @@ impl Daemon {
         running.child.wait().expect("it ends");
     }
 
+    #[cfg(feature = "tls")]
+    pub(crate) fn process(&self) -> u32 {
+        self.running.as_ref().expect("it runs").child.id()
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.running.as_ref().expect("it runs").address
     }

@@ -13,3 +13,4 @@ mod lifecycle;
 mod limits;
 mod people;
 mod requests;
+mod tls;

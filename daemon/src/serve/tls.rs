@@ -1,0 +1,88 @@
+//! TLS by `rustls` and `ring`: certificate and key from files, read again at SIGHUP.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum_server::tls_rustls::RustlsConfig;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::task::JoinHandle;
+
+use super::problem::Problem;
+use crate::failure::Failure;
+
+/// Where certificate and key are.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Files {
+    /// The certificate and those that lead to its authority, in PEM.
+    cert: PathBuf,
+    /// The key, in PEM.
+    key: PathBuf,
+}
+
+impl Files {
+    /// What they hold.
+    pub(crate) fn read(&self) -> Result<RustlsConfig, Failure> {
+        self.config().map(RustlsConfig::from_config)
+    }
+
+    fn config(&self) -> Result<Arc<ServerConfig>, Failure> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(&self.cert)?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(&self.cert, "holds no certificate", error))?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
+            .map_err(|error| wrong(&self.key, "holds no key", error))?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| wrong(&self.cert, "does not serve", error))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// Reads them again whenever the process is told to (SIGHUP); what cannot be used changes nothing.
+    #[cfg(unix)]
+    pub(crate) fn follow(self, current: RustlsConfig) -> io::Result<JoinHandle<()>> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut told = signal(SignalKind::hangup())?;
+        Ok(tokio::spawn(async move {
+            while told.recv().await.is_some() {
+                // Two small files of the operator's: nobody waits long for them.
+                match self.config() {
+                    Ok(config) => {
+                        current.reload_from_config(config);
+                        tracing::info!("certificate and key were read again");
+                    }
+                    Err(failure) => {
+                        let problem = Problem::from(failure);
+                        tracing::error!(
+                            code = problem.code,
+                            "the certificate stays as it was: {}",
+                            problem.json()["detail"]
+                        );
+                    }
+                }
+            }
+        }))
+    }
+
+    /// There is no such signal here.
+    #[cfg(not(unix))]
+    pub(crate) fn follow(self, _: RustlsConfig) -> io::Result<JoinHandle<()>> {
+        Ok(tokio::spawn(std::future::pending()))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| wrong(path, "cannot be read", error))
+}
+
+fn wrong(path: &Path, how: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::refused("bad_tls", format!("{} {how}: {error}", path.display()))
+        .help("name a certificate and its key, both in PEM, under [serve] tls in patchboard.toml")
+}
