@@ -242,6 +242,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// Members of one page, where no number is given.
+const PAGE: usize = 100;
+
+/// The most members of one page.
+const PAGE_MAX: usize = 1000;
+
+/// How many members a page is to have.
+pub(crate) fn page_size(wanted: Option<usize>) -> Answered<usize> {
+    match wanted.unwrap_or(PAGE) {
+        size @ 1..=PAGE_MAX => Ok(size),
+        _ => Err(Problem::of(Code::BadQuery, format!("limit is 1 to {PAGE_MAX}"))),
+    }
+}
+
 /// The `Idempotency-Key` of a request, if it has one: with it a repetition gets the first answer.
 pub(crate) struct Key(pub(crate) Option<Token>);
 

@@ -296,12 +296,12 @@ mod tests {
     fn a_stream_leaves_its_place_when_it_ends() {
         let limits = Limits::new(LimitSettings { streams: 2, ..LimitSettings::default() });
         let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
-        let first = limits.stream(Counted::Address(one)).ok().expect("a place");
-        let second = limits.stream(Counted::Address(one)).ok().expect("another");
+        let first = limits.stream(Counted::Address(one)).expect("a place");
+        let second = limits.stream(Counted::Address(one)).expect("another");
         assert!(limits.stream(Counted::Address(one)).is_err());
         assert!(limits.stream(Counted::Address(other)).is_ok());
         drop(first);
-        let third = limits.stream(Counted::Address(one)).ok().expect("a place");
+        let third = limits.stream(Counted::Address(one)).expect("a place");
         drop((second, third));
         assert!(limits.streams.lock().expect("no panic").is_empty());
     }

@@ -54,6 +54,8 @@ async fn what_is_not_there_is_not_found() {
         ("/v1/boards/BOARD/state?at=x", 400, "bad_query"),
         ("/v1/boards/BOARD/state?to=1", 400, "bad_query"),
         ("/v1/boards/BOARD/journal?kind=nothing", 400, "bad_query"),
+        ("/v1/boards/BOARD/journal?limit=0", 400, "bad_query"),
+        ("/v1/boards?limit=1001", 400, "bad_query"),
         ("/v1/boards/BOARD/views/nobody", 404, "no_such_worker"),
         ("/v1/boards/BOARD/views/walker?expand=steps", 400, "bad_pointer"),
         ("/v1/boards/BOARD/views/walker?expand=/none", 404, "path_not_found"),
@@ -64,6 +66,14 @@ async fn what_is_not_there_is_not_found() {
         ("/v1/nothing", 404, "no_such_route"),
     ] {
         daemon.get(&path.replace("BOARD", &board)).await.refuses(status, code);
+    }
+    let page = daemon.get(&format!("/v1/boards/{board}/journal?after={}", i64::MAX)).await.is(200);
+    assert_eq!(page["records"], json!([]));
+    // Numbers that no record can have.
+    for number in ["9223372036854775808", "18446744073709551615"] {
+        daemon.get(&format!("/v1/boards/{board}/journal?after={number}")).await.refuses(400, "bad_query");
+        let answer = json!({"agrees": true, "digest": "0".repeat(64), "by": "walker"});
+        daemon.post(&format!("/v1/boards/{board}/approvals/{number}"), &answer).await.refuses(409, "not_pending");
     }
     daemon.request(Method::PUT, "/v1/boards", &[], None).await.refuses(405, "no_such_method");
     let text = daemon.request(Method::POST, "/v1/boards", &[("content-type", "text/plain")], Some("{}".into())).await;
@@ -91,6 +101,7 @@ async fn a_blueprint_is_checked_and_trusted_with_nothing() {
     assert!(finding["line"].is_u64() && finding["code"].is_string(), "{checked}");
     daemon.post("/v1/boards", &json!({"source": wrong})).await.refuses(422, "blueprint_refused");
     daemon.post("/v1/boards", &json!({"source": STEPS, "blueprint": {}})).await.refuses(422, "bad_body");
+    daemon.post("/v1/blueprints/check", &json!({"blueprint": true})).await.refuses(422, "bad_body");
     // Files, programs and models are the operator's.
     let fragment = format!("{STEPS}use: [other.yaml]\n");
     daemon.post("/v1/boards", &json!({"source": fragment})).await.refuses(422, "blueprint_refused");

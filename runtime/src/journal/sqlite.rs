@@ -168,7 +168,8 @@ impl Journal for SqliteJournal {
                  WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
             )
             .map_err(sql_fault)?;
-        let after = after.map_or(Ok(-1), |seq| to_sql_number(seq.0))?;
+        // Behind a number that no record can have there is nothing.
+        let after = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut rows = statement.query((board.as_str(), after, limit)).map_err(sql_fault)?;
         let mut records = Vec::new();

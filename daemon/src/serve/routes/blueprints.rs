@@ -5,7 +5,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::{self, Report, Severity};
 use patchboard_kernel::source::{self, Source};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::ProblemDocument;
@@ -22,7 +22,7 @@ const NAME: &str = "blueprint";
 pub(crate) struct Written {
     /// The blueprint as JSON.
     #[schema(value_type = Option<Object>)]
-    blueprint: Option<Value>,
+    blueprint: Option<Map<String, Value>>,
     /// The text of a blueprint file, YAML or JSON; findings name its lines.
     source: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Checked {
 impl Written {
     fn read(&self) -> Answered<Report> {
         let text = match (&self.blueprint, &self.source) {
-            (Some(blueprint), None) => format!("{blueprint:#}"),
+            (Some(blueprint), None) => format!("{:#}", json!(blueprint)),
             (None, Some(source)) => source.clone(),
             _ => {
                 let detail = "give either blueprint (JSON) or source (the text of a file)";

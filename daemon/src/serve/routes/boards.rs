@@ -19,15 +19,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::ProblemDocument;
 use super::blueprints::Written;
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
+use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
-
-/// Boards of one page, where no number is given.
-const PAGE: usize = 100;
-
-/// The most boards of one page.
-const PAGE_MAX: usize = 1000;
 
 /// A board at a glance.
 #[derive(Serialize, ToSchema)]
@@ -160,7 +154,7 @@ pub(crate) async fn list(
     Asked(listing): Asked<Listing>,
 ) -> Answered<Json<BoardPage>> {
     caller.needs(&Need::Known)?;
-    let limit = listing.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = page_size(listing.limit)?;
     let boards = daemon.boards()?;
     let from = listing.after.and_then(|after| boards.iter().position(|board| board.id.as_str() == after));
     let seen = boards.iter().skip(from.map_or(0, |position| position + 1));
@@ -191,7 +185,7 @@ pub(crate) struct Founding {
 
 /// Make a board of a blueprint and a request, and let it run
 #[utoipa::path(post, path = "/v1/boards", tag = "boards", request_body = Founding,
-    params(("Idempotency-Key" = Option<String>, Header, description = "With it a repetition finds the board that the first request made")),
+    params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$", description = "With it a repetition finds the board that the first request made")),
     responses((status = 201, body = BoardInfo), (status = 200, body = BoardInfo, description = "The board that an earlier request with this key made"),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn create(
@@ -228,7 +222,7 @@ pub(crate) async fn show(
 
 /// Dispatch no more: calls under way may still answer
 #[utoipa::path(post, path = "/v1/boards/{board}/pause", tag = "boards",
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn pause(
     State(daemon): State<Arc<Daemon>>,
@@ -243,7 +237,7 @@ pub(crate) async fn pause(
 
 /// Dispatch again
 #[utoipa::path(post, path = "/v1/boards/{board}/resume", tag = "boards",
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
     State(daemon): State<Arc<Daemon>>,
@@ -258,7 +252,7 @@ pub(crate) async fn resume(
 
 /// End a board for good
 #[utoipa::path(post, path = "/v1/boards/{board}/cancel", tag = "boards",
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(daemon): State<Arc<Daemon>>,

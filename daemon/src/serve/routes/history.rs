@@ -28,16 +28,13 @@ use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
 use crate::failure::Failure;
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, BoardPath, Caller, Segments};
+use crate::serve::http::{Asked, BoardPath, Caller, Segments, page_size};
 use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// Records of one page, where no number is given.
-const PAGE: usize = 100;
-
-/// The most records of one page.
-const PAGE_MAX: usize = 1000;
+/// Records that are read at once.
+const READ_AT_ONCE: usize = 1000;
 
 /// How many records are looked at for one page, where most of them are filtered out.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -90,6 +87,7 @@ pub(crate) struct Viewed {
     /// The version; the newest if absent.
     at: Option<u64>,
     /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
+    #[param(pattern = r"^(/([^/~,]|~[01])*)+(,(/([^/~,]|~[01])*)+)*$")]
     expand: Option<String>,
 }
 
@@ -150,11 +148,14 @@ pub(crate) async fn journal(
     caller.needs(&Need::See(board.clone()))?;
     daemon.summary(&board)?;
     let kinds = kinds(paging.kind.as_deref())?;
-    let limit = paging.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = page_size(paging.limit)?;
+    if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
+        return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
+    }
     let page = daemon.ask(move |archive| {
         let (mut after, mut page, mut looked_at) = (paging.after.map(Seq), Vec::new(), 0);
         loop {
-            let records = archive.journal.records(&board, after, PAGE_MAX).map_err(storage)?;
+            let records = archive.journal.records(&board, after, READ_AT_ONCE).map_err(storage)?;
             if records.is_empty() {
                 return Ok(RecordPage { records: page, next: None });
             }
@@ -305,6 +306,7 @@ fn event(record: &Record) -> Event {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
     /// A JSON Pointer; the empty string is the whole document.
+    #[param(pattern = r"^(/([^/~]|~[01])*)*$")]
     pointer: String,
 }
 

@@ -142,7 +142,7 @@ pub(crate) async fn list(
 /// It comes with all that is needed to answer: what the worker is shown, and the schema of its answer. Where no call waits
 /// and none comes in time, the answer is 204. A board that has ended has no more calls: `board_over`.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases", tag = "leases", request_body = Wanted,
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = 204, description = "No call waits"),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn lease(
@@ -177,7 +177,7 @@ pub(crate) async fn lease(
 ///
 /// From now on, and never beyond the time that the attempt has.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = Renewed,
-    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn renew(
     State(daemon): State<Arc<Daemon>>,
@@ -202,7 +202,7 @@ pub(crate) async fn renew(
 /// It passes the same stages as the reply of any worker. The lease itself is the key: the same answer once more gets the
 /// first outcome, another one is refused. An answer that comes too late is recorded, and refused (`invocation_closed`).
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = Answer,
-    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
@@ -230,7 +230,7 @@ pub(crate) async fn answer(
 ///
 /// The attempt ends as `failed`; whether there is another one follows from the code and the worker's limits.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = Failed,
-    params(("board" = String, Path), ("lease" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn fail(
     State(daemon): State<Arc<Daemon>>,

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -48,6 +49,8 @@ pub(crate) struct ProblemDocument {
         description = "Boards on which agents propose JSON Patches, and a kernel that commits or refuses them."
     ),
     components(schemas(ProblemDocument)),
+    modifiers(&Tokens),
+    security(("token" = [])),
     tags(
         (name = "blueprints", description = "What boards are made of"),
         (name = "boards", description = "Boards and what becomes of them"),
@@ -59,6 +62,17 @@ pub(crate) struct ProblemDocument {
     )
 )]
 struct Api;
+
+/// How callers say who they are.
+struct Tokens;
+
+impl Modify for Tokens {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        let components = description.components.get_or_insert_default();
+        components.add_security_scheme("token", token);
+    }
+}
 
 /// All routes of the API, and their description.
 pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {

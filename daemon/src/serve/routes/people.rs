@@ -56,6 +56,7 @@ pub(crate) struct PersonAnswer {
     /// Whether the person agrees.
     agrees: bool,
     /// The `digest` of the question: what the answer is about.
+    #[schema(pattern = r"^[0-9a-f]{64}$")]
     digest: String,
     /// Who answers: the `human` worker that was asked.
     by: String,
@@ -70,7 +71,7 @@ pub(crate) struct PersonAnswer {
 /// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed. A
 /// worker that has asked something is asked again, with the answer.
 #[utoipa::path(post, path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = PersonAnswer,
-    params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,

@@ -39,7 +39,7 @@ pub(crate) struct Proposed {
 /// The patch passes the same stages as a worker's reply. What was refused is a 422 with the rejection; nothing of it was
 /// applied.
 #[utoipa::path(post, path = "/v1/boards/{board}/proposals", tag = "proposals", request_body = Proposed,
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn propose(
@@ -119,7 +119,7 @@ pub(crate) struct Signalled {
 ///
 /// A board that stands still goes on if a rule waits for it.
 #[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
-    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn signal(

@@ -25,9 +25,11 @@ const NAME_MAX: usize = 200;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// `admin`, `read`, `board:BOARD` or `seat:BOARD/WORKER`.
+    #[schema(pattern = r"^(admin|read|board:[^/]{1,128}|seat:[^/]{1,128}/.+)$")]
     scope: String,
     /// What it is for.
     #[serde(default)]
+    #[schema(max_length = 200)]
     name: String,
 }
 
@@ -44,7 +46,7 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
 /// With an `Idempotency-Key` a repetition makes no other token, and is a 409 with the number of the first one: its text is
 /// not kept. Whoever missed it revokes that token and makes another.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = Wanted,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 201, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(daemon): State<Arc<Daemon>>,

@@ -1,0 +1,28 @@
+//! schemathesis asks the daemon all that its description allows, and much that it does not.
+
+use std::time::Duration;
+
+use super::Client;
+use crate::daemon::Daemon;
+
+/// What it may take.
+const TIME: Duration = Duration::from_secs(180);
+
+#[test]
+fn the_daemon_is_as_it_describes_itself() {
+    let Some(client) = Client::find("openapi") else { return };
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    // It tries tokens that are none, and must get further than that.
+    let config = "[serve.limits]\nfailures_per_minute = 1000000\n";
+    std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
+    let token = daemon.token("admin");
+    daemon.start();
+    let url = format!("http://{}", daemon.address());
+    let told = client.run("openapi.py", &[&url, &token], TIME);
+    let count = |before: &str| {
+        let (_, rest) = told.split_once(before).unwrap_or_else(|| panic!("{told}"));
+        rest.split_whitespace().next().and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{told}"))
+    };
+    // A description without routes would be kept by anything.
+    assert!(count("Tested:") >= 25 && count("Test cases:") > 500, "{told}");
+}

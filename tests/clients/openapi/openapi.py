@@ -1,0 +1,99 @@
+"""Runs schemathesis against a daemon, with the description that the daemon gives of itself.
+
+    python openapi.py URL TOKEN [--examples N] [--seed S]
+
+TOKEN is that of an administrator. The daemon must demand tokens, so that it shows which routes do without. Seed and number
+of examples for each route are fixed unless they are given, and printed.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import urllib.request
+
+BLUEPRINT = """
+blueprint: 1
+name: described
+state:
+  schema: {type: object, properties: {steps: {type: array, items: {type: integer}}, request: {}}}
+  initial: {steps: []}
+workers:
+  walker:
+    agent: script
+    script: [[{op: add, path: /steps/-, value: 1}]]
+    reads: [/steps]
+    writes: [{path: /steps/-, ops: [add]}]
+  outside:
+    agent: remote
+    reads: [/steps]
+    writes: [{path: /steps/-, ops: [add]}]
+rules:
+  - {name: begin, trigger: start, run: walker}
+  - {name: more, trigger: {signal: more}, run: outside}
+"""
+
+
+def post(url, token, path, body):
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("token")
+    parser.add_argument("--examples", default="20")
+    parser.add_argument("--seed", default="1")
+    given = parser.parse_args()
+    print(f"seed {given.seed}, {given.examples} examples for each route")
+    # One to be looked at and asked, and one that may be ended.
+    board, other = (post(given.url, given.token, "/v1/boards", {"source": BLUEPRINT})["board"] for _ in range(2))
+    # Its own token must not be revoked.
+    victim = post(given.url, given.token, "/v1/tokens", {"scope": "read"})["id"]
+    config = f"""
+[parameters]
+"path.board" = "{board}"
+"path.worker" = "walker"
+"path.lease" = "1:1"
+
+[[operations]]
+include-path-regex = "/(cancel|pause|redact|archive|stop)$"
+parameters = {{ "path.board" = "{other}" }}
+
+[[operations]]
+include-path = "/v1/tokens/{{id}}"
+parameters = {{ "path.id" = {victim} }}
+"""
+    pathlib.Path("schemathesis.toml").write_text(config)
+    command = [
+        pathlib.Path(sys.executable).with_name("schemathesis"),
+        "run",
+        given.url + "/v1/openapi.json",
+        "--header",
+        f"Authorization: Bearer {given.token}",
+        "--checks",
+        "all",
+        # Whether a patch, a blueprint or a pointer is taken is a verdict on what it says, not on its shape alone.
+        "--exclude-checks",
+        "positive_data_acceptance",
+        "--phases",
+        "examples,coverage,fuzzing",
+        # Streams have no end.
+        "--exclude-path-regex",
+        "/(events|agui)$",
+        "--max-examples",
+        given.examples,
+        "--seed",
+        given.seed,
+        "--request-timeout",
+        "20",
+        "--no-color",
+    ]
+    return subprocess.run(command, check=False).returncode
+
+
+sys.exit(main())
