@@ -14,13 +14,14 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::patch::{self, Op};
-use patchboard_kernel::record::{self, Body, Cause, Committed, End, Ended, Record};
+use patchboard_kernel::record::{self, Approval, Author, Body, Cause, Committed, End, Ended, Record};
 use patchboard_kernel::state::{ResultLimits, State};
 use patchboard_kernel::tree::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::archive::moment;
+use crate::drive::question_json;
 
 /// The version of the protocol.
 const PROTOCOL: &str = "1.0";
@@ -102,6 +103,8 @@ pub(crate) struct Reader {
     queued: BTreeMap<InvocationId, Option<RuleName>>,
     /// The steps that were started and not finished.
     steps: BTreeMap<InvocationId, Step>,
+    /// The invocations that wait for a person's answer in words, by the record that asks.
+    asking: BTreeMap<Seq, InvocationId>,
 }
 
 struct Step {
@@ -113,7 +116,7 @@ struct Step {
 impl Reader {
     /// A reader that has this document, or none.
     pub(crate) const fn new(run: Run, has: Option<State>) -> Self {
-        Self { run, has, queued: BTreeMap::new(), steps: BTreeMap::new() }
+        Self { run, has, queued: BTreeMap::new(), steps: BTreeMap::new(), asking: BTreeMap::new() }
     }
 
     /// Begins its run.
@@ -131,6 +134,7 @@ impl Reader {
     pub(crate) fn is_given(&mut self, state: &State, seq: Seq, at: Timestamp) -> Vec<Event> {
         self.has = Some(state.clone());
         self.queued.clear();
+        self.asking.clear();
         let snapshot = state.root().clone();
         let metadata = Some(metadata(seq, Some(state.version())));
         let mut events = self.finishes();
@@ -169,10 +173,14 @@ impl Reader {
                     told.events.push(Event::of(Said::StepStarted { step_name: step.name(invoked.invocation) }));
                 }
             }
+            Body::Approval(Approval { by: Author { attempt: Some(attempt), .. }, clarify: Some(_), .. }) => {
+                self.asking.insert(record.seq, attempt.invocation);
+            }
             _ => {}
         }
         for invocation in self.closed_by(&body) {
             self.queued.remove(&invocation);
+            self.asking.retain(|_, asking| *asking != invocation);
             if let Some(step) = self.steps.remove(&invocation) {
                 told.events.push(Event::of(Said::StepFinished { step_name: step.name(invocation) }));
             }
@@ -245,7 +253,7 @@ impl Reader {
 
     /// The invocations that are over with a record.
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
-        let of = |by: &record::Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
+        let of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
         match body {
             Body::Committed(it) => of(&it.by),
             Body::NoOp(it) => of(&it.by),
@@ -253,6 +261,8 @@ impl Reader {
             Body::Rejected(it) if it.is_final => of(&it.by),
             Body::Failed(it) if it.is_final => of(&it.by),
             Body::Budget(it) => it.invocation.into_iter().collect(),
+            // It goes on in another, which knows the answer.
+            Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),
             // Its calls are given up; those that were paid for may still answer.
             Body::Breaker(it) if it.change == Change::Opened && it.reason != Reason::Budget => {
                 let is_of =
@@ -358,14 +368,27 @@ const fn is_custom(body: &Body) -> bool {
 
 /// A question to a person. Its id names what is asked and exactly what was shown.
 fn interrupt(seq: Seq, question: &Pending) -> Value {
-    let asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
+    let mut asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
+    let (reason, message) = match &question.clarify {
+        Some(clarify) => {
+            asked["text"] = json!({"type": "string"});
+            if !clarify.choices.is_empty() {
+                asked["text"]["enum"] = json!(clarify.choices);
+            }
+            ("clarify", clarify.question.clone())
+        }
+        None => {
+            let worker = &question.by.worker;
+            ("approval", question.intent.clone().unwrap_or_else(|| format!("{worker} asks for approval")))
+        }
+    };
     json!({
         "id": format!("{seq}:{}", question.digest),
-        "reason": format!("{PREFIX}approval"),
-        "message": question.intent.clone().unwrap_or_else(|| format!("{} asks for approval", question.by.worker)),
+        "reason": format!("{PREFIX}{reason}"),
+        "message": message,
         "expiresAt": moment(question.expires),
         "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
-        "metadata": {"worker": question.by.worker, "approver": question.approver, "patch": question.patch},
+        "metadata": question_json(seq, question),
     })
 }
 

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Answer, Daemon};
-use crate::people::asking;
+use crate::people::{asking, lost};
 
 /// The events of a stream that has ended, each with the id that it has.
 fn events(answer: &Answer) -> Vec<(Option<u64>, Value)> {
@@ -106,6 +106,25 @@ async fn a_run_that_asks_is_gone_on_with_by_the_answer() {
         assert_eq!(all.last().expect("an end").1["outcome"]["type"], "success", "{all:?}");
     }
     assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"], json!({"steps": [1]}));
+}
+
+#[tokio::test]
+async fn what_a_worker_asks_is_an_interrupt_that_wants_words() {
+    let daemon = Daemon::new();
+    let (board, _) = lost(&daemon).await;
+    let path = format!("/v1/boards/{board}/agui");
+    let input = |resume: Value| json!({"threadId": "t", "runId": "r", "messages": [], "resume": resume});
+    let all = events(&daemon.post(&path, &input(json!([]))).await);
+    let interrupt = all.last().expect("an end").1["outcome"]["interrupts"][0].clone();
+    assert_eq!((&interrupt["message"], &interrupt["reason"]), (&json!("How far?"), &json!("patchboard.clarify")));
+    let entry = |payload: Value| json!([{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]);
+    daemon.post(&path, &input(entry(json!({"agrees": true})))).await.refuses(422, "answer_not_offered");
+    let all = events(&daemon.post(&path, &input(entry(json!({"agrees": true, "text": "home"})))).await);
+    assert_eq!(all.last().expect("an end").1["outcome"]["type"], "success", "{all:?}");
+    // The step that asked is over with the answer, before the one begins that has it.
+    let all = events(&daemon.request(Method::GET, &path, &[("last-event-id", "0")], None).await);
+    let steps: Vec<&str> = kinds(&all).into_iter().filter(|kind| kind.starts_with("STEP")).collect();
+    assert_eq!(steps, ["STEP_STARTED", "STEP_FINISHED", "STEP_STARTED", "STEP_FINISHED"], "{all:?}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
 }
 
 /// A board whose walker asks the guide how far to go.
-async fn lost(daemon: &Daemon) -> (String, Value) {
+pub(crate) async fn lost(daemon: &Daemon) -> (String, Value) {
     let lost = STEPS
         .replace(
             "    script: [[{op: add",

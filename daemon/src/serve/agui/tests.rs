@@ -39,7 +39,7 @@ impl Others for Anybody {
     fn asked(&mut self, seq: Seq, board: &Board) -> Vec<Delivery> {
         let question = &board.pending()[&seq];
         let (by, digest) = (question.approver.clone(), question.digest);
-        let input = Input::Answer { of: seq, by, digest, agrees: self.random.percent(60), reason: None };
+        let input = Input::Answer { of: seq, by, digest, agrees: self.random.percent(60), reason: None, text: None };
         vec![Delivery { after_ms: 500, input }]
     }
 

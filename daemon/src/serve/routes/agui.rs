@@ -39,7 +39,6 @@ pub(crate) struct RunInput {
     /// Its name for the run.
     run_id: String,
     /// The document that it has.
-    #[schema(value_type = Option<Object>)]
     state: Option<Value>,
     /// Answers to the questions that the run before ended with.
     #[serde(default)]
@@ -55,7 +54,6 @@ pub(crate) struct ResumeEntry {
     /// `cancelled` is no.
     status: ResumeStatus,
     /// Of what is `resolved`.
-    #[schema(value_type = Option<Object>)]
     payload: Option<Value>,
 }
 
@@ -75,6 +73,7 @@ pub(crate) enum ResumeStatus {
 struct Payload {
     agrees: bool,
     reason: Option<String>,
+    text: Option<String>,
 }
 
 /// Follow a board as a run of AG-UI 1.0
@@ -132,13 +131,13 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
     let wrong = |detail: &str| Problem::of(Code::BadBody, format!("resume: {detail}"));
     let (of, digest) = interrupted(&entry.interrupt_id).ok_or_else(|| wrong("there is no such interrupt"))?;
     let payload = match (entry.status, entry.payload) {
-        (ResumeStatus::Cancelled, _) => Payload { agrees: false, reason: None },
+        (ResumeStatus::Cancelled, _) => Payload { agrees: false, reason: None, text: None },
         (ResumeStatus::Resolved, payload) => serde_json::from_value(payload.unwrap_or_default())
             .map_err(|error| wrong(&format!("the payload is not what the interrupt wants: {error}")))?,
     };
     let by = people::asked(daemon, board, of).await?;
     caller.needs(&Need::Sit(board.clone(), by.clone()))?;
-    let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason };
+    let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason, text: payload.text };
     people::give(daemon, board, answer).await.map(drop)
 }
 

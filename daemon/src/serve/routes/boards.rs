@@ -179,7 +179,6 @@ pub(crate) struct Founding {
     written: Written,
     /// What the user asks; lands at `/request` of the document.
     #[serde(default)]
-    #[schema(value_type = Object)]
     request: Value,
 }
 

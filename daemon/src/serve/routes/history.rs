@@ -87,7 +87,6 @@ pub(crate) struct Viewed {
     /// The version; the newest if absent.
     at: Option<u64>,
     /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
-    #[param(pattern = r"^(/([^/~,]|~[01])*)+(,(/([^/~,]|~[01])*)+)*$")]
     expand: Option<String>,
 }
 

@@ -70,7 +70,6 @@ pub(crate) struct Answer {
     /// Whose call it is.
     worker: String,
     /// The patch (RFC 6902), or an envelope around it.
-    #[schema(value_type = Object)]
     patch: Value,
     /// What it cost.
     usage: Option<Spent>,

@@ -28,7 +28,6 @@ pub(crate) struct Proposed {
     /// In whose name: a worker of the blueprint, whose contract it must keep.
     worker: String,
     /// The patch (RFC 6902), or an envelope around it.
-    #[schema(value_type = Object)]
     patch: Value,
     /// The version that it was written against; the current one if absent.
     base: Option<u64>,
@@ -111,7 +110,6 @@ pub(crate) struct Signalled {
     name: String,
     /// What it carries.
     #[serde(default)]
-    #[schema(value_type = Object)]
     value: Value,
 }
 
