@@ -12,6 +12,7 @@
 //! * [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
 //! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
 //! * [`agent`]: the port to whatever fills a seat.
+//! * [`observer`]: who is told what becomes of boards.
 //! * [`clock`], [`ids`]: time, names and randomness.
 
 mod actors;
@@ -21,6 +22,7 @@ pub mod clock;
 pub mod ids;
 pub mod journal;
 pub mod keeping;
+pub mod observer;
 mod plans;
 mod published;
 pub mod recovery;

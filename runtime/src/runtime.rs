@@ -4,7 +4,7 @@
 //! an actor.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use patchboard_kernel::blueprint::Blueprint;
@@ -29,6 +29,7 @@ use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
 use crate::journal::{Batch, Journal, JournalError};
 use crate::keeping::{self, SnapshotPolicy};
+use crate::observer::{Durable, Observer, Unobserved};
 use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
@@ -51,6 +52,8 @@ pub struct Options {
     pub subscription: usize,
     /// When snapshots are taken.
     pub snapshots: SnapshotPolicy,
+    /// Is told what becomes of the boards.
+    pub observer: Arc<dyn Observer>,
     /// Where tests make actors panic.
     pub(crate) probe: Probe,
 }
@@ -101,6 +104,7 @@ impl Options {
             admission: 64,
             subscription: 1024,
             snapshots: SnapshotPolicy::default(),
+            observer: Arc::new(Unobserved),
             probe: Probe::default(),
         }
     }
@@ -243,7 +247,7 @@ impl Runtime {
         let options = &self.context.options;
         let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
-        let at = options.clock.now();
+        let (at, began) = (options.clock.now(), Instant::now());
         let texts = designed.iter().flat_map(|designed| &designed.prompts);
         let prompts: Vec<Blob> =
             texts.map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::clone(text) }).collect();
@@ -262,6 +266,9 @@ impl Runtime {
             blobs: prompts.into_iter().chain(step.blobs).collect(),
         };
         self.context.journal.append(batch).await?;
+        let made = Durable { board: &id, records: &step.records, took: began.elapsed() };
+        self.context.observe(|observer| observer.durable(&made));
+        tracing::info!(board = %id, name = board.blueprint().name.as_str(), "the board was made");
         let published = Arc::new(Published::new(id, options));
         published.publish(Snapshot::of(&board, step.records.last()), step.records);
         let blueprint = Arc::clone(board.blueprint());
@@ -337,6 +344,11 @@ impl Runtime {
         let mut ids: Vec<_> = self.boards.all().iter().map(|published| published.board().clone()).collect();
         ids.sort();
         ids
+    }
+
+    /// How many steps wait for the journal writer.
+    pub fn journal_queue(&self) -> usize {
+        self.context.journal.queued()
     }
 
     /// The last durable picture of a board that runs here.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending};
+use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, Record};
@@ -47,12 +48,18 @@ pub struct Snapshot {
     pub queued: usize,
     /// Tokens spent.
     pub tokens: u64,
+    /// Branches that are stopped.
+    pub open_branches: usize,
+    /// Branches that get one try.
+    pub half_open_branches: usize,
 }
 
 impl Snapshot {
     /// The board as it is. `last`: its last record.
     pub(crate) fn of(board: &Board, last: Option<&Record>) -> Self {
         let (seq, hash) = board.head();
+        let count =
+            |is: fn(Position) -> bool| board.breaker().positions().filter(|(_, position)| is(*position)).count();
         Self {
             board: board.id().clone(),
             blueprint: Arc::clone(board.blueprint()),
@@ -70,6 +77,8 @@ impl Snapshot {
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),
+            open_branches: count(|position| matches!(position, Position::Open { .. })),
+            half_open_branches: count(|position| matches!(position, Position::HalfOpen { .. })),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::kernel::{self, Beginning, KernelActor};
 use super::probe::Probe;
 use super::{Context, breaker, scheduler, stop, worker};
 use crate::journal::Claim;
+use crate::observer::Restarted;
 use crate::published::Published;
 use crate::runtime::{RestartPolicy, RuntimeError};
 
@@ -143,6 +144,7 @@ impl State {
             if may_pass(&cause) && !self.is_melting { self.failures.next_restart(Instant::now()) } else { None };
         if let Some(pause) = pause {
             tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
+            self.context.observe(|observer| observer.restarted(Restarted::Board));
             let restart = move || Message::Restart(Beginning::Recover { is_held: false });
             drop(myself.send_after(pause, restart));
         } else if is_crash && !self.is_melting {

@@ -7,11 +7,12 @@
 //! another one from the journal.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::owner::Owner;
-use patchboard_kernel::record::Ended;
+use patchboard_kernel::record::{Body, Ended, Epoch, Kind};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -19,6 +20,7 @@ use super::probe::Probe;
 use super::{Context, Durable, breaker, scheduler};
 use crate::journal::{Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
+use crate::observer;
 use crate::published::Published;
 use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
@@ -185,6 +187,7 @@ impl State {
             // It cannot be: addresses are given out after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
+        let began = Instant::now();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
         let decided = running.owner.decide(self.context.options.clock.now(), input);
@@ -197,7 +200,13 @@ impl State {
             None => decided.released.unwrap_or_default(),
         };
         let board = running.owner.board();
+        if matches!(step.outcome, Some(Outcome::Duplicate(_))) {
+            self.context.observe(|observer| observer.duplicate(board.id()));
+        }
         if recorded {
+            let durable = observer::Durable { board: board.id(), records: &step.records, took: began.elapsed() };
+            self.context.observe(|observer| observer.durable(&durable));
+            tell(&durable);
             running.keeping.recorded(&step.records);
             if board.ended().is_some_and(Ended::is_final) {
                 self.context.tell_ended(board.id());
@@ -328,6 +337,18 @@ impl Running {
         let durable = Arc::new(Durable { seq: self.owner.board().head().0, effects });
         drop(self.breaker.cast(breaker::Message::Durable(Arc::clone(&durable))));
         drop(self.scheduler.cast(scheduler::Message::Durable(durable)));
+    }
+}
+
+/// Says in the log what becomes of a board as a whole.
+fn tell(durable: &observer::Durable<'_>) {
+    for record in durable.records.iter().filter(|record| matches!(record.kind, Kind::Epoch | Kind::Ended)) {
+        let (board, seq) = (durable.board, record.seq);
+        match record.body() {
+            Ok(Body::Epoch(Epoch { epoch, .. })) => tracing::info!(%board, %seq, epoch, "the board goes on"),
+            Ok(Body::Ended(Ended { end, cause })) => tracing::info!(%board, %seq, %end, %cause, "the board ended"),
+            _ => {}
+        }
     }
 }
 

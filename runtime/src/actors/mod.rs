@@ -38,6 +38,7 @@ use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
 use crate::journal::group::GroupCommit;
+use crate::observer::Observer;
 use crate::plans::SharedPlans;
 use crate::published::Published;
 use crate::runtime::{Options, RuntimeError};
@@ -56,7 +57,15 @@ impl Context {
     /// A board does not go on here. Who waits for it hears so first, so that nothing an agent does keeps them waiting.
     pub(crate) fn gone(&self, published: &Published, reason: RuntimeError) {
         published.gone(reason);
+        self.observe(|observer| observer.gone(published.board()));
         self.tell_ended(published.board());
+    }
+
+    /// Tells whoever watches. No board fails at being watched.
+    pub(crate) fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
+        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| tell(&*self.options.observer))) {
+            tracing::error!(reason = panic_text(&*panicked), "the observer failed");
+        }
     }
 
     /// Tells the agent. The end of a board is no moment to fail at what somebody else keeps for it.

@@ -17,6 +17,7 @@ use super::board::Failures;
 use super::journal_writer::{self, JournalWriter};
 use super::kernel::Beginning;
 use super::{Context, board, panic_text};
+use crate::observer::Restarted;
 use crate::published::{Boards, Published};
 use crate::runtime::RuntimeError;
 
@@ -229,6 +230,7 @@ impl State {
         let pause = if is_over { None } else { kept.failures.next_restart(Instant::now()) };
         let Some(pause) = pause else { return self.board_ended(&kept.published, reason) };
         tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
+        self.context.observe(|observer| observer.restarted(Restarted::Supervisor));
         kept.published.shut();
         kept.published.unsupervised();
         drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
@@ -242,6 +244,7 @@ impl State {
             return;
         }
         self.is_writer_due = true;
+        self.context.observe(|observer| observer.restarted(Restarted::JournalWriter));
         let pause = self.writer_failures.next_restart(Instant::now()).unwrap_or_else(|| {
             self.context.journal.refuse_queued(reason);
             WRITER_PAUSE_MAX

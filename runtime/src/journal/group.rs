@@ -132,7 +132,12 @@ impl GroupCommit {
 
     /// Whether something is queued.
     pub(crate) fn has_queued(&self) -> bool {
-        !self.queue().is_empty()
+        self.queued() > 0
+    }
+
+    /// How many batches are queued.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue().len()
     }
 
     /// Waits until nobody is appending, and keeps others from it.

@@ -3,6 +3,7 @@
 mod events;
 mod faults;
 mod flow;
+mod observed;
 mod ownership;
 mod snapshots;
 mod supervision;

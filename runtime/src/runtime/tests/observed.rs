@@ -1,0 +1,112 @@
+//! Whoever watches is told of every record once, when it is durable, and of restarts; whatever it does, boards go on.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::observer::{Durable, Observer, Restarted};
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Told {
+    records: Mutex<Vec<Record>>,
+    restarts: Mutex<Vec<Restarted>>,
+    duplicates: AtomicUsize,
+    gone: AtomicUsize,
+}
+
+impl Observer for Told {
+    fn durable(&self, step: &Durable<'_>) {
+        self.records.lock().expect("no panic").extend(step.records.iter().cloned());
+    }
+
+    fn duplicate(&self, _: &BoardId) {
+        self.duplicates.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn restarted(&self, what: Restarted) {
+        self.restarts.lock().expect("no panic").push(what);
+    }
+
+    fn gone(&self, _: &BoardId) {
+        self.gone.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn watched(journal: &SqliteJournal, observer: Arc<dyn Observer>) -> Runtime {
+    let options = Options { observer, ..options(counting()) };
+    Runtime::start(Arc::new(journal.clone()), options).await.expect("started")
+}
+
+#[tokio::test]
+async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let told = Arc::new(Told::default());
+    let runtime = watched(&journal, told.clone()).await;
+    let board = create(&runtime, five_steps()).await;
+    board.ended().await.expect("it ends");
+    let id = board.id().clone();
+    // A board that ended for good is taken up to answer what it has heard before.
+    board.crash();
+    let mut taken_over = board.subscribe(Some(board.snapshot().head.seq));
+    until(&mut taken_over, Kind::Epoch).await;
+    let once = board.propose(proposal("t", STEP)).await.expect("answered");
+    assert!(!matches!(once, Outcome::Duplicate(_)), "{once:?}");
+    let recorded = records(&journal, &id);
+    assert_eq!(*told.records.lock().expect("no panic"), recorded);
+    assert_eq!(*told.restarts.lock().expect("no panic"), [Restarted::Board]);
+    runtime.close(&id).await;
+    assert!(told.gone.load(Ordering::SeqCst) > 0);
+    runtime.shutdown().await;
+
+    // Another process reads all of it, and tells only what is new.
+    let later = Arc::new(Told::default());
+    let runtime = watched(&journal, later.clone()).await;
+    runtime.resume(&id).await.expect("taken over");
+    let new = records(&journal, &id).split_off(recorded.len());
+    assert_eq!(new.iter().map(|record| record.kind).collect::<Vec<_>>(), [Kind::Epoch]);
+    assert_eq!(*later.records.lock().expect("no panic"), new);
+    runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_repetition_is_told_as_such_and_not_as_records() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let told = Arc::new(Told::default());
+    let runtime = watched(&journal, told.clone()).await;
+    let mut blueprint = steps(100);
+    blueprint.rules.clear();
+    let board = create(&runtime, blueprint).await;
+    for _ in 0..3 {
+        board.propose(proposal("t", STEP)).await.expect("answered");
+    }
+    assert_eq!(told.duplicates.load(Ordering::SeqCst), 2);
+    assert_eq!(*told.records.lock().expect("no panic"), records(&journal, board.id()));
+    runtime.shutdown().await;
+}
+
+/// Panics at whatever it is told.
+struct Nervous;
+
+impl Observer for Nervous {
+    fn durable(&self, _: &Durable<'_>) {
+        panic!("at a record");
+    }
+
+    fn gone(&self, _: &BoardId) {
+        panic!("at an end");
+    }
+}
+
+#[tokio::test]
+async fn a_board_does_not_fail_at_being_watched() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = watched(&journal, Arc::new(Nervous)).await;
+    let board = create(&runtime, five_steps()).await;
+    assert_eq!(board.ended().await.expect("it ends").end, End::Done);
+    runtime.shutdown().await;
+    let records = assert_sound(&journal, board.id());
+    assert_eq!(count(&records, Kind::Epoch), 0, "nothing was restarted");
+}
