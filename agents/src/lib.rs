@@ -26,6 +26,7 @@ pub mod llm;
 pub mod ordered;
 pub mod script;
 pub mod seats;
+mod telemetry;
 
 /// A failure of which nothing is known to have been spent.
 fn failure(code: FailureCode, message: impl Into<String>) -> Failure {

@@ -14,13 +14,14 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use secrecy::SecretString;
+use tracing::Instrument as _;
 
 use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
-use crate::failure;
 use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::script::{self, Script};
+use crate::{failure, telemetry};
 
 /// Fills seats with the operator's models and programs, and with scripts.
 pub struct Seats {
@@ -167,8 +168,9 @@ impl Seats {
     }
 }
 
-impl Agent for Seats {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+impl Seats {
+    /// Passes a call on to what fills the seat.
+    fn pass_on<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let not_configured = |message: String| -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
             Box::pin(std::future::ready(Err(failure(FailureCode::NotConfigured, message))))
         };
@@ -188,6 +190,17 @@ impl Agent for Seats {
             },
             kind @ (AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) => not_configured(unavailable(kind)),
         }
+    }
+}
+
+impl Agent for Seats {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let span = telemetry::invoke_agent(call);
+        Box::pin(async move {
+            let answer = self.pass_on(call).instrument(span.clone()).await;
+            telemetry::ended(&span, &answer);
+            answer
+        })
     }
 
     fn ended(&self, board: &BoardId) {

@@ -33,13 +33,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use self::reply::{Completion, End};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use crate::config::{Model, Structured};
 use crate::ordered::Ordered;
-use crate::{failure, one_line};
+use crate::{failure, one_line, telemetry};
 
 pub mod reply;
 pub mod schema;
@@ -231,13 +232,14 @@ impl Chat {
     }
 
     async fn in_time(&self, task: Task<'_>) -> Answer {
-        match tokio::time::timeout(task.timeout(), self.attempt(task)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let limit = task.timeout().as_secs_f64();
-                Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
-            }
-        }
+        let span = telemetry::chat(&self.model, task.reply_tokens());
+        let attempt = self.attempt(task).instrument(span.clone());
+        let answer = tokio::time::timeout(task.timeout(), attempt).await.unwrap_or_else(|_| {
+            let limit = task.timeout().as_secs_f64();
+            Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
+        });
+        telemetry::ended(&span, &answer);
+        answer
     }
 
     async fn attempt(&self, task: Task<'_>) -> Answer {
@@ -250,7 +252,10 @@ impl Chat {
                     tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
                 }
                 Err(failure) => return Err(self.name(&failure)),
-                Ok(answer) => return self.read(task, &answer),
+                Ok(answer) => {
+                    telemetry::responded(&Span::current(), &answer);
+                    return self.read(task, &answer);
+                }
             }
         }
     }

@@ -1,0 +1,83 @@
+//! Spans of calls, under the names of OpenTelemetry's conventions for generative AI.
+//!
+//! These are still in development (open-telemetry/semantic-conventions-genai): their names are in this file and nowhere else.
+//! What a model is told, and what it answers, is in no span.
+
+use patchboard_runtime::agent::{Answer, Call};
+use reqwest::Url;
+use serde_json::Value;
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::config::Model;
+
+/// A call of a worker's agent.
+pub(crate) fn invoke_agent(call: &Call) -> Span {
+    tracing::info_span!(
+        "invoke_agent",
+        otel.name = format!("invoke_agent {}", call.worker),
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = %call.worker,
+        gen_ai.conversation.id = %call.board,
+        patchboard.invocation = %call.invocation,
+        patchboard.attempt = call.attempt,
+        error.r#type = Empty,
+    )
+}
+
+/// A call of a model, repetitions included. What provider is behind an endpoint is not known: it speaks as OpenAI does.
+pub(crate) fn chat(model: &Model, reply_tokens: u32) -> Span {
+    let url = Url::parse(&model.url).ok();
+    tracing::info_span!(
+        "chat",
+        otel.name = format!("chat {}", model.model),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = "openai",
+        gen_ai.request.model = model.model,
+        gen_ai.request.max_tokens = reply_tokens,
+        gen_ai.request.temperature = model.temperature,
+        gen_ai.request.seed = model.seed,
+        gen_ai.response.id = Empty,
+        gen_ai.response.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        gen_ai.usage.cache_read.input_tokens = Empty,
+        server.address = url.as_ref().and_then(Url::host_str),
+        server.port = url.as_ref().and_then(Url::port_or_known_default),
+        error.r#type = Empty,
+    )
+}
+
+/// Notes which model answered.
+pub(crate) fn responded(span: &Span, answer: &Value) {
+    for (name, value) in [("gen_ai.response.id", &answer["id"]), ("gen_ai.response.model", &answer["model"])] {
+        if let Some(value) = value.as_str() {
+            span.record(name, value);
+        }
+    }
+}
+
+/// Notes what a call came to.
+pub(crate) fn ended(span: &Span, answer: &Answer) {
+    let usage = match answer {
+        Ok(reply) => reply.usage,
+        Err(failure) => {
+            span.record("error.type", failure.code.as_str());
+            span.record("otel.status_code", "ERROR");
+            failure.usage
+        }
+    };
+    // An estimate is no count.
+    let Some(usage) = usage.filter(|usage| !usage.estimated) else { return };
+    // The protocol knows signed integers.
+    let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    span.record("gen_ai.usage.input_tokens", number(usage.prompt));
+    span.record("gen_ai.usage.output_tokens", number(usage.completion));
+    if usage.cached > 0 {
+        span.record("gen_ai.usage.cache_read.input_tokens", number(usage.cached));
+    }
+}
