@@ -7,12 +7,16 @@
 //! * [`agui`]: what a board does, in the events of AG-UI.
 //! * `tls`: a feature.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
+//! * [`metrics`], [`requests`]: what is counted and logged.
+//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what.
 
 pub(crate) mod access;
 mod agui;
 mod http;
 mod limits;
+mod metrics;
 mod problem;
+mod requests;
 mod routes;
 mod service;
 mod settings;
@@ -179,6 +183,8 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(door), guard_door))
         .layer(CatchPanicLayer::custom(panicked))
+        // Around all others, so that what they turn away is counted, too.
+        .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
 }
 
 async fn no_such_route() -> Problem {

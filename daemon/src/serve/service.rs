@@ -22,6 +22,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::limits::{LimitSettings, Limits};
+use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
 use super::tokens::Tokens;
 use crate::archive::{Archive, storage};
@@ -48,6 +49,8 @@ pub(crate) struct Daemon {
     /// How much one caller may take.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Semaphore,
     /// Boards that are being opened or made, so that none is opened twice.
@@ -76,7 +79,10 @@ impl Daemon {
         let leases = Leases::default();
         let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
-        let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(seats.clone())).await.map_err(failure)?;
+        let metrics = Arc::new(Metrics::new());
+        let mut options = Options::new(seats.clone());
+        options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
+        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
             archive: Archive { journal },
@@ -86,6 +92,7 @@ impl Daemon {
             is_open,
             limits: Limits::new(limits),
             is_ready: AtomicBool::new(false),
+            metrics,
             clock: Arc::new(SystemClock),
             reads: Semaphore::new(READS_AT_ONCE),
             opening: DashMap::new(),
@@ -154,6 +161,11 @@ impl Daemon {
     /// The boards that run here now.
     pub(crate) fn running_boards(&self) -> impl Iterator<Item = BoardHandle> {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
+    }
+
+    /// How many steps wait for the journal writer.
+    pub(crate) fn journal_queue(&self) -> usize {
+        self.runtime.journal_queue()
     }
 
     /// A board to act on: one that does not run is taken up for it, also one that has ended for good, as it alone knows

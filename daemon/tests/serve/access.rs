@@ -42,6 +42,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/leases/{lease}/failure", r#"{"worker":"walker"}"#, SIT),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
+    ("GET", "/metrics", "", SEE_ALL),
     ("GET", "/v1/tokens", "", ADMINISTER),
     ("POST", "/v1/tokens", r#"{"scope":"read"}"#, ADMINISTER),
     ("DELETE", "/v1/tokens/{id}", "", ADMINISTER),

@@ -81,11 +81,18 @@ impl Daemon {
         self.directory.path()
     }
 
+    /// Writes the operator's configuration.
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.path().join("patchboard.toml"), text).expect("a file can be written");
+    }
+
     /// The binary in this directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
         command.current_dir(self.path()).args(arguments).args(["--data-dir", "boards", "--output", "json"]);
-        for variable in ["PATCHBOARD_DATA_DIR", "PATCHBOARD_LISTEN", "RUST_LOG", "OPENAI_API_KEY"] {
+        for variable in
+            ["PATCHBOARD_DATA_DIR", "PATCHBOARD_LISTEN", "PATCHBOARD_LOG_FORMAT", "RUST_LOG", "OPENAI_API_KEY"]
+        {
             command.env_remove(variable);
         }
         command

@@ -112,7 +112,8 @@ impl BoardInfo {
     }
 }
 
-const fn status(snapshot: &Snapshot) -> &'static str {
+/// Where a board stands that is taken up.
+pub(super) const fn status(snapshot: &Snapshot) -> &'static str {
     match snapshot.ended {
         Some(Ended { end, .. }) => end.as_str(),
         None if snapshot.paused => "paused",

@@ -19,6 +19,7 @@ pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod history;
 pub(crate) mod leases;
+pub(crate) mod metrics;
 pub(crate) mod people;
 pub(crate) mod proposals;
 pub(crate) mod tokens;
@@ -59,6 +60,7 @@ pub(crate) struct ProblemDocument {
         (name = "leases", description = "Calls of remote workers, answered from outside"),
         (name = "people", description = "Questions to persons"),
         (name = "tokens", description = "Who may come in"),
+        (name = "operations", description = "How the daemon fares"),
     )
 )]
 struct Api;
@@ -101,6 +103,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(people::answer))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(metrics::show))
 }
 
 /// Whether the process lives.

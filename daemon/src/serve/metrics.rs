@@ -1,0 +1,291 @@
+//! What is counted, for Prometheus: its families, and their text.
+//!
+//! Labels have few values, which all come from this program: codes, kinds, templates of routes. Nothing that somebody else
+//! chooses without a bound is ever one, so no board's id and no worker's name. What becomes of boards is counted by
+//! [`counting`], as it becomes durable; what stands at this moment ([`Picture`]) is looked at when somebody asks.
+//! `docs/operations.md` lists the families, and a test compares.
+
+mod counting;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{End, Kind};
+use patchboard_runtime::observer::Restarted;
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, TextEncoder,
+};
+
+pub(crate) use self::counting::Counting;
+
+/// The media type of the text.
+pub(crate) const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Bounds in seconds: a sync of a disk takes 0.2 ms at best, and a second where much else is done with it.
+const COMMIT_BUCKETS: [f64; 12] = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+/// Bounds in seconds: a script answers at once, a model on a small machine in minutes.
+const INVOCATION_BUCKETS: [f64; 14] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
+
+/// Bounds in seconds.
+const REQUEST_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 20.0];
+
+/// All that is counted by a daemon.
+pub(crate) struct Metrics {
+    commits: IntCounter,
+    rejections: IntCounterVec,
+    no_ops: IntCounter,
+    failures: IntCounterVec,
+    late: IntCounterVec,
+    duplicates: IntCounter,
+    records: IntCounterVec,
+    commit_seconds: Histogram,
+    invocation_seconds: HistogramVec,
+    tokens: IntCounterVec,
+    breaker_moves: IntCounterVec,
+    boards_ended: IntCounterVec,
+    restarts: IntCounterVec,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    started_at: f64,
+}
+
+/// What stands at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Picture {
+    /// Boards by status.
+    pub(crate) boards: Vec<(&'static str, usize)>,
+    /// Invocations that wait for a place, on boards that run.
+    pub(crate) queued: usize,
+    /// Invocations under way on them, those apart that wait for persons.
+    pub(crate) running: usize,
+    /// Proposals that wait for persons on them.
+    pub(crate) pending: usize,
+    /// Steps that wait for the journal writer.
+    pub(crate) journal_queue: usize,
+    /// Branches that are stopped, on boards that run.
+    pub(crate) open_branches: usize,
+    /// Branches that get one try.
+    pub(crate) half_open_branches: usize,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let this = Self {
+            commits: counter("patchboard_commits_total", "Proposals that were committed."),
+            rejections: counters(
+                "patchboard_rejections_total",
+                "Proposals that were refused, by stage of the pipeline and code of the first violation.",
+                &["stage", "code"],
+            ),
+            no_ops: counter("patchboard_no_ops_total", "Proposals that changed nothing."),
+            failures: counters(
+                "patchboard_failures_total",
+                "Attempts of invocations that ended without a proposal, by code.",
+                &["code"],
+            ),
+            late: counters(
+                "patchboard_late_total",
+                "Proposals that came when nobody waited for them any more, by code.",
+                &["code"],
+            ),
+            duplicates: counter(
+                "patchboard_duplicates_total",
+                "Proposals and requests that had come before and got the first answer again.",
+            ),
+            records: counters(
+                "patchboard_records_total",
+                "Records that were appended to journals, by kind.",
+                &["kind"],
+            ),
+            commit_seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "patchboard_commit_duration_seconds",
+                    "Time of a commit, from when the kernel takes the proposal up until it is durable.",
+                )
+                .buckets(COMMIT_BUCKETS.to_vec()),
+            )
+            .expect("a name and bounds that rise"),
+            invocation_seconds: histograms(
+                "patchboard_invocation_duration_seconds",
+                "Recorded time of attempts of invocations that were answered, by what came of them.",
+                &["outcome"],
+                &INVOCATION_BUCKETS,
+            ),
+            tokens: counters(
+                "patchboard_tokens_total",
+                "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
+                 for.",
+                &["component", "kind"],
+            ),
+            breaker_moves: counters(
+                "patchboard_breaker_moves_total",
+                "Moves of breakers, by what happened to the branch and why.",
+                &["change", "reason"],
+            ),
+            boards_ended: counters("patchboard_boards_ended_total", "Ends of boards, by how they ended.", &["end"]),
+            restarts: counters(
+                "patchboard_restarts_total",
+                "Restarts of actors that had failed, by actor.",
+                &["actor"],
+            ),
+            requests: counters(
+                "patchboard_http_requests_total",
+                "HTTP requests that were answered, by template of the route, method and status.",
+                &["route", "method", "status"],
+            ),
+            request_seconds: histograms(
+                "patchboard_http_request_duration_seconds",
+                "Time until a request's answer begins, by template of the route and method.",
+                &["route", "method"],
+                &REQUEST_BUCKETS,
+            ),
+            started_at,
+        };
+        this.begin_with_zeros();
+        this
+    }
+
+    /// Where all values of a label are known, their series begin with 0, so that a rate sees the first event.
+    fn begin_with_zeros(&self) {
+        FailureCode::ALL.iter().for_each(|code| drop(self.failures.with_label_values(&[code.as_str()])));
+        Kind::ALL.iter().for_each(|kind| drop(self.records.with_label_values(&[kind.as_str()])));
+        End::ALL.iter().for_each(|end| drop(self.boards_ended.with_label_values(&[end.as_str()])));
+        Restarted::ALL.iter().for_each(|what| drop(self.restarts.with_label_values(&[what.as_str()])));
+        for component in counting::Component::ALL {
+            for kind in ["prompt", "completion"] {
+                drop(self.tokens.with_label_values(&[component.as_str(), kind]));
+            }
+        }
+    }
+
+    /// A request was answered. `route` is a template, `method` one of few.
+    pub(crate) fn answered(&self, route: &str, method: &str, status: u16, seconds: f64) {
+        self.requests.with_label_values(&[route, method, &status.to_string()]).inc();
+        self.request_seconds.with_label_values(&[route, method]).observe(seconds);
+    }
+
+    /// All families as Prometheus reads them.
+    pub(crate) fn text(&self, picture: &Picture) -> String {
+        let mut text = String::new();
+        for family in self.families(picture) {
+            for collected in family.collect() {
+                if collected.get_metric().is_empty() {
+                    // A family of which nothing has happened yet is there nevertheless.
+                    let kind = format!("{:?}", collected.get_field_type()).to_lowercase();
+                    let (name, help) = (collected.name(), collected.help());
+                    text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+                } else {
+                    let written = TextEncoder::new().encode_utf8(&[collected], &mut text);
+                    written.expect("it has a name and series, and a text takes everything");
+                }
+            }
+        }
+        text
+    }
+
+    fn families(&self, picture: &Picture) -> Vec<Box<dyn Collector + '_>> {
+        let mut families: Vec<Box<dyn Collector>> = vec![
+            Box::new(self.commits.clone()),
+            Box::new(self.rejections.clone()),
+            Box::new(self.no_ops.clone()),
+            Box::new(self.failures.clone()),
+            Box::new(self.late.clone()),
+            Box::new(self.duplicates.clone()),
+            Box::new(self.records.clone()),
+            Box::new(self.commit_seconds.clone()),
+            Box::new(self.invocation_seconds.clone()),
+            Box::new(self.tokens.clone()),
+            Box::new(self.breaker_moves.clone()),
+            Box::new(self.boards_ended.clone()),
+            Box::new(self.restarts.clone()),
+            Box::new(self.requests.clone()),
+            Box::new(self.request_seconds.clone()),
+        ];
+        families.extend(picture.families());
+        let build = gauges("patchboard_build_info", "The version that runs, as a label; the value is 1.", &["version"]);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
+        let started = gauge("process_start_time_seconds", "When the process started, in seconds since 1970.");
+        started.set(self.started_at);
+        families.push(Box::new(build));
+        families.push(Box::new(started));
+        families
+    }
+}
+
+impl Picture {
+    /// Made anew each time, so that two who ask at once get each their own moment.
+    fn families(&self) -> Vec<Box<dyn Collector>> {
+        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 boards")]
+        let number = |count: usize| count as f64;
+        let boards = gauges(
+            "patchboard_boards",
+            "Boards in the data directory, by status: running, paused, waiting, interrupted, or how they ended.",
+            &["status"],
+        );
+        for (status, count) in &self.boards {
+            boards.with_label_values(&[status]).set(number(*count));
+        }
+        let invocations = gauges(
+            "patchboard_invocations",
+            "Invocations on boards that run, by state: queued, running, or pending (waiting for a person).",
+            &["state"],
+        );
+        for (state, count) in [("queued", self.queued), ("running", self.running), ("pending", self.pending)] {
+            invocations.with_label_values(&[state]).set(number(count));
+        }
+        let queue = gauge("patchboard_journal_queue", "Steps of boards that wait for the journal writer.");
+        queue.set(number(self.journal_queue));
+        let branches = gauges(
+            "patchboard_breaker_branches",
+            "Branches of boards that run whose breaker is not closed, by its state: open or half_open.",
+            &["state"],
+        );
+        for (state, count) in [("open", self.open_branches), ("half_open", self.half_open_branches)] {
+            branches.with_label_values(&[state]).set(number(count));
+        }
+        vec![Box::new(boards), Box::new(invocations), Box::new(queue), Box::new(branches)]
+    }
+}
+
+/// What a family is: its name, its kind, its labels, its help.
+#[cfg(test)]
+fn described() -> Vec<(String, String, Vec<String>, String)> {
+    let metrics = Metrics::new();
+    let families = metrics.families(&Picture::default());
+    let described = families.iter().map(|family| {
+        let desc = family.desc()[0];
+        let kind = family.collect().first().map(|collected| format!("{:?}", collected.get_field_type()));
+        let kind = kind.unwrap_or_default().to_lowercase();
+        (desc.fq_name.clone(), kind, desc.variable_labels.clone(), desc.help.clone())
+    });
+    described.collect()
+}
+
+const WELL_NAMED: &str = "a name that Prometheus takes";
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    IntCounter::new(name, help).expect(WELL_NAMED)
+}
+
+fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
+}
+
+fn gauge(name: &str, help: &str) -> Gauge {
+    Gauge::new(name, help).expect(WELL_NAMED)
+}
+
+fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    GaugeVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
+}
+
+fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(WELL_NAMED)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The families against the page and the dashboard, and their text.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use patchboard_runtime::observer::{Observer as _, Restarted};
+use serde_json::Value;
+
+use super::{Counting, Metrics, Picture, described};
+
+const PAGE: &str = include_str!("../../../../docs/operations.md");
+const DASHBOARD: &str = include_str!("../../../../docs/operations/grafana.json");
+
+#[test]
+fn the_page_lists_the_families_that_are_exposed_and_no_others() {
+    let exposed: BTreeSet<String> = described()
+        .into_iter()
+        .map(|(name, kind, labels, help)| {
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            format!("| `{name}` | {kind} | {} | {} |", labels.join(", "), help.trim_end_matches('.'))
+        })
+        .collect();
+    let documented: BTreeSet<String> = PAGE
+        .lines()
+        .filter(|line| line.starts_with("| `patchboard_") || line.starts_with("| `process_"))
+        .map(str::to_owned)
+        .collect();
+    let missing: Vec<&String> = exposed.difference(&documented).collect();
+    let stale: Vec<&String> = documented.difference(&exposed).collect();
+    assert!(missing.is_empty() && stale.is_empty(), "docs/operations.md lacks {missing:#?} and has {stale:#?}");
+}
+
+#[test]
+fn the_dashboard_asks_for_families_and_labels_that_are_exposed() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
+    let mut expressions = Vec::new();
+    collect(&dashboard, "expr", &mut expressions);
+    assert!(expressions.len() > 8, "the expressions were found: {expressions:?}");
+    let exposed = described();
+    let labels: BTreeSet<&str> =
+        exposed.iter().flat_map(|(_, _, labels, _)| labels.iter().map(String::as_str)).collect();
+    for expression in &expressions {
+        let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let asked: Vec<&str> =
+            words.filter(|word| word.starts_with("patchboard_") || word.starts_with("process_")).collect();
+        assert!(!asked.is_empty(), "{expression} asks for nothing of ours");
+        for name in asked {
+            let is_exposed = exposed.iter().any(|(family, kind, ..)| {
+                let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                suffixes.iter().any(|suffix| name.strip_suffix(suffix) == Some(family))
+            });
+            assert!(is_exposed, "{expression} asks for {name}, which is not exposed");
+        }
+        // `by (a, b)` names labels.
+        for group in expression.split("by (").skip(1) {
+            let group = group.split(')').next().unwrap_or_default();
+            for label in group.split(',').map(str::trim) {
+                assert!(label == "le" || labels.contains(label), "{expression} groups by {label}");
+            }
+        }
+    }
+}
+
+/// The texts under a name, wherever they are.
+fn collect(value: &Value, name: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member.as_str().filter(|_| key == name) {
+                    Some(text) => found.push(text.to_owned()),
+                    None => collect(member, name, found),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| collect(element, name, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn a_family_of_which_nothing_has_happened_is_there_with_its_kind() {
+    let text = Metrics::new().text(&Picture::default());
+    for (name, kind, ..) in described() {
+        let line = format!("# TYPE {name} {kind}\n");
+        assert_eq!(text.matches(&line).count(), 1, "{line}");
+    }
+    assert!(text.contains("patchboard_commits_total 0\n"), "{text}");
+}
+
+#[test]
+fn what_somebody_else_writes_cannot_break_the_text() {
+    let metrics = Metrics::new();
+    metrics.answered("/v1/boards/{board}", "GET", 200, 0.003);
+    metrics.answered("a\"b\\c\nd", "other", 404, 0.003);
+    let text = metrics.text(&Picture::default());
+    assert!(
+        text.contains(r#"patchboard_http_requests_total{method="other",route="a\"b\\c\nd",status="404"} 1"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn restarts_and_repetitions_are_counted_as_they_are_told() {
+    let metrics = Arc::new(Metrics::new());
+    let counting = Counting::new(Arc::clone(&metrics));
+    for what in [Restarted::Board, Restarted::Board, Restarted::JournalWriter] {
+        counting.restarted(what);
+    }
+    counting.duplicate(&"b".into());
+    let text = metrics.text(&Picture::default());
+    for line in [
+        r#"patchboard_restarts_total{actor="board"} 2"#,
+        r#"patchboard_restarts_total{actor="supervisor"} 0"#,
+        r#"patchboard_restarts_total{actor="journal_writer"} 1"#,
+        "patchboard_duplicates_total 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+}

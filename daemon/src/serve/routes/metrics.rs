@@ -1,0 +1,58 @@
+//! What is counted, and where boards stand at this moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::End;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_runtime::snapshot::Snapshot;
+
+use super::ProblemDocument;
+use super::boards::status;
+use crate::archive::storage;
+use crate::serve::access::Need;
+use crate::serve::http::Caller;
+use crate::serve::metrics::{MEDIA_TYPE, Picture};
+use crate::serve::problem::Answered;
+use crate::serve::service::Daemon;
+
+/// Metrics in Prometheus's text format
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::SeeAll)?;
+    let boards = daemon.ask(|archive| archive.journal.boards().map_err(storage)).await?;
+    let running: BTreeMap<BoardId, Arc<Snapshot>> =
+        daemon.running_boards().map(|board| (board.id().clone(), board.snapshot())).collect();
+    let picture = Picture { journal_queue: daemon.journal_queue(), ..picture(&boards, &running) };
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], daemon.metrics.text(&picture)))
+}
+
+/// Where the boards of a data directory stand, of which some run here.
+fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) -> Picture {
+    let known =
+        ["running", "paused", "waiting", "interrupted"].into_iter().chain(End::ALL.iter().map(|it| it.as_str()));
+    let mut by_status: BTreeMap<&'static str, usize> = known.map(|status| (status, 0)).collect();
+    for board in boards {
+        let status = match (running.get(&board.id), board.ended) {
+            (Some(snapshot), _) => status(snapshot),
+            (None, Some(end)) => end.as_str(),
+            (None, None) => "interrupted",
+        };
+        *by_status.entry(status).or_default() += 1;
+    }
+    let sum = |of: fn(&Snapshot) -> usize| running.values().map(|snapshot| of(snapshot)).sum();
+    Picture {
+        boards: by_status.into_iter().collect(),
+        queued: sum(|snapshot| snapshot.queued),
+        running: sum(|snapshot| snapshot.open.saturating_sub(snapshot.pending.len())),
+        pending: sum(|snapshot| snapshot.pending.len()),
+        journal_queue: 0,
+        open_branches: sum(|snapshot| snapshot.open_branches),
+        half_open_branches: sum(|snapshot| snapshot.half_open_branches),
+    }
+}
