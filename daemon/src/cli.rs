@@ -10,6 +10,7 @@ use crate::commands::{
     answer, architect, boards, check, cost, denials, export, faults, kernel, log, replay, resume, run, signal, state,
     token, verify, view, why,
 };
+use crate::logging::LogFormat;
 use crate::output::Format;
 use crate::serve;
 
@@ -63,9 +64,14 @@ pub(crate) struct Shared {
     /// No progress on stderr; errors are still told
     #[arg(long, short, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
-    /// Log more on stderr: -v what happens, -vv also views and calls (RUST_LOG, where set, decides instead)
+    /// Log more on stderr: -v what happens, -vv also views and calls; `serve` tells what happens anyway (RUST_LOG, where set,
+    /// decides instead)
     #[arg(long, short, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
+    /// The form of logs on stderr: for people, or one JSON object to a line
+    #[arg(long, global = true, value_name = "FORMAT", env = "PATCHBOARD_LOG_FORMAT", default_value = "text")]
+    #[arg(help_heading = "Common options")]
+    pub(crate) log_format: LogFormat,
 }
 
 /// What to do.

@@ -1,19 +1,60 @@
 //! Logs: what developers and operators read, on stderr, apart from progress and results.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-/// Starts logging. `RUST_LOG` decides where it is set; otherwise `-v` shows what the project's crates do.
-pub(crate) fn start(verbose: u8) {
-    let default = match verbose {
-        // What gives a board up is told by the command itself, with what to do about it.
-        0 => "warn,patchboard_runtime::actors::board=off",
-        1 => "warn,patchboard=info,patchboard_runtime=info,patchboard_agents=info",
-        _ => "info,patchboard=debug,patchboard_runtime=debug,patchboard_agents=debug",
+/// In what form logs are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object to a line.
+    Json,
+}
+
+/// How much is logged, where `RUST_LOG` does not say so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Level {
+    /// Whether it is a daemon's log, which tells what happens to boards.
+    pub(crate) is_daemon: bool,
+    /// Whether only what is wrong is told.
+    pub(crate) quiet: bool,
+    /// How often `-v` was given.
+    pub(crate) verbose: u8,
+}
+
+impl Level {
+    fn directives(self) -> &'static str {
+        match (self.is_daemon, self.quiet, self.verbose) {
+            // What gives a board up is told by the command itself, with what to do about it.
+            (false, _, 0) => "warn,patchboard_runtime::actors::board=off",
+            (true, true, _) => "warn",
+            (false, _, 1) | (true, _, 0) => "warn,patchboard=info,patchboard_runtime=info,patchboard_agents=info",
+            _ => "info,patchboard=debug,patchboard_runtime=debug,patchboard_agents=debug",
+        }
+    }
+}
+
+/// Starts logging. `RUST_LOG` decides what is logged, where it is set.
+pub(crate) fn start(level: Level, format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.directives()));
+    let lines = match format {
+        LogFormat::Text => fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(anstream::stderr().current_choice() != anstream::ColorChoice::Never)
+            .boxed(),
+        LogFormat::Json => {
+            fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(std::io::stderr).boxed()
+        }
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(anstream::stderr().current_choice() != anstream::ColorChoice::Never)
-        .init();
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    if format == LogFormat::Json {
+        // Every line is to be an object, also that of a bug.
+        std::panic::set_hook(Box::new(|panicked| {
+            let at = panicked.location().map(ToString::to_string);
+            let reason = panicked.payload_as_str().unwrap_or("without a text");
+            tracing::error!(at, reason, "a panic");
+        }));
+    }
 }

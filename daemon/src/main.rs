@@ -36,6 +36,7 @@ use clap::error::ErrorKind;
 
 use cli::{Cli, Command, Shared};
 use failure::{Exit, Failure, Outcome};
+use logging::{Level, LogFormat};
 use output::{Format, Output};
 
 fn main() -> ExitCode {
@@ -44,13 +45,17 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     let output = Output { format: cli.shared.output, quiet: cli.shared.quiet };
-    logging::start(cli.shared.verbose);
+    let is_daemon = matches!(cli.command, Command::Serve(_));
+    let level = Level { is_daemon, quiet: cli.shared.quiet, verbose: cli.shared.verbose };
+    logging::start(level, cli.shared.log_format);
     match dispatch(&cli.command, &cli.shared, output) {
         Ok(exit) => exit.into(),
         // Whoever closed our output has seen enough: `patchboard log last | head` did what was asked.
         Err(Failure::StdoutClosed) => Exit::Done.into(),
         Err(Failure::Told(told)) => {
-            output.error(&told);
+            let is_json = output.is_json() || cli.shared.log_format == LogFormat::Json;
+            let format = if is_json { Format::Json } else { Format::Text };
+            Output { format, ..output }.error(&told);
             told.exit.into()
         }
     }

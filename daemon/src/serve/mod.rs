@@ -132,7 +132,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let recovering = async {
         let recovered = daemon.recover().await?;
         if recovered.boards + recovered.failed > 0 {
-            output.note(&format!("{} boards go on, {} cannot", recovered.boards, recovered.failed));
+            tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
         }
         std::future::pending::<()>().await;
         Ok::<_, Failure>(())
@@ -141,7 +141,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         failed = recovering => failed?,
         () = interrupts.next() => {}
     }
-    output.note("stopping: interrupt again to wait for nobody");
+    tracing::info!("stopping: interrupt again to wait for nobody");
     daemon.stops();
     handle.graceful_shutdown(Some(DRAIN));
     let stopping = async {

@@ -1,5 +1,6 @@
 //! A daemon in a directory of its own, and requests to it.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,8 @@ pub(crate) const STEPS: &str = include_str!("steps.yaml");
 pub(crate) struct Daemon {
     directory: TempDir,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    keeps_log: bool,
     running: Option<Running>,
 }
 
@@ -74,7 +77,7 @@ impl Daemon {
     pub(crate) fn at_rest(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { directory, arguments, running: None }
+        Self { directory, arguments, environment: Vec::new(), keeps_log: false, running: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -84,6 +87,29 @@ impl Daemon {
     /// Writes the operator's configuration.
     pub(crate) fn configure(&self, text: &str) {
         std::fs::write(self.path().join("patchboard.toml"), text).expect("a file can be written");
+    }
+
+    /// Gives it a variable.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Keeps what it writes to stderr from now on.
+    pub(crate) fn logs(&mut self) {
+        self.keeps_log = true;
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path().join("log")).expect("the log is text")
+    }
+
+    fn stderr(&self) -> Stdio {
+        if !self.keeps_log {
+            return Stdio::inherit();
+        }
+        let log = File::options().create(true).append(true).open(self.path().join("log"));
+        log.expect("a file can be written").into()
     }
 
     /// The binary in this directory.
@@ -112,9 +138,10 @@ impl Daemon {
         let arguments: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(further).collect();
         let mut child = self
             .command(&arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(self.stderr())
             .spawn()
             .expect("the binary can be run");
         let mut line = String::new();

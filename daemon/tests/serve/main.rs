@@ -11,6 +11,7 @@ mod idempotency;
 mod leases;
 mod lifecycle;
 mod limits;
+mod logs;
 mod metrics;
 mod people;
 mod requests;
