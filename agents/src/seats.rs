@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
@@ -20,6 +21,7 @@ use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
 use crate::lease::Leases;
 use crate::llm::Chat;
+use crate::llm::probe::{Probed, probe};
 use crate::script::{self, Script};
 use crate::{failure, telemetry};
 
@@ -130,14 +132,22 @@ impl Seats {
     }
 
     fn connect(&self, model: &Model) -> Result<Chat, String> {
-        let key = match &model.api_key_env {
-            None => None,
-            Some(variable) => match self.keys.get(variable) {
-                Some(key) => Some(key.clone()),
-                None => return Err(format!("set {variable}, which api_key_env says holds its key")),
-            },
-        };
-        Chat::new(model, key)
+        Chat::new(model, self.key(model)?)
+    }
+
+    /// The key that a model's server is sent; none where none is configured.
+    fn key(&self, model: &Model) -> Result<Option<SecretString>, String> {
+        let Some(variable) = &model.api_key_env else { return Ok(None) };
+        let missing = || format!("set {variable}, which api_key_env says holds its key");
+        self.keys.get(variable).cloned().map(Some).ok_or_else(missing)
+    }
+
+    /// Whether the server of one of the operator's models is there, and takes its key.
+    pub async fn probe(&self, model: &Model, patience: Duration) -> Probed {
+        match self.key(model) {
+            Ok(key) => probe(model, key.as_ref(), patience).await,
+            Err(why) => Probed::NotUsable(why),
+        }
     }
 
     /// The program of a seat: written in it, or the operator's of the name it gives, or of the worker's own name.

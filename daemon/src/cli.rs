@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, export, faults, kernel, log, replay, resume, run, signal, state,
-    token, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, replay, resume, run, signal,
+    state, token, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -85,6 +85,7 @@ pub(crate) enum Command {
     Resume(resume::Arguments),
     Signal(signal::Arguments),
     Serve(serve::Arguments),
+    Doctor(doctor::Arguments),
     Token(token::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),

@@ -40,7 +40,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(url: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str) -> Result<Self, Failure> {
         install_tls_provider();
         let mut builder = Http::builder()
             .connect_timeout(CONNECT_TIMEOUT)

@@ -7,7 +7,7 @@
 //! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
 //! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
-//! * [`serve`]: the daemon.
+//! * [`serve`]: the daemon; [`doctor`]: what is wrong with a set-up.
 //! * [`archive`], [`narrative`], [`provenance`]: reading what has happened.
 
 mod archive;
@@ -17,6 +17,7 @@ mod client;
 mod codes;
 mod commands;
 mod diagnostics;
+mod doctor;
 mod drafting;
 mod drive;
 mod failure;
@@ -76,6 +77,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Answer(arguments) => block_on(arguments.run(data_dir, config, output)),
         Command::Inbox(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
+        Command::Doctor(arguments) => block_on(commands::doctor::run(arguments, data_dir, config, output)),
         Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),

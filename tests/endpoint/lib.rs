@@ -1,7 +1,7 @@
 //! A chat endpoint for tests, which says what a test tells it to.
 //!
-//! Speaks as much HTTP/1.1 as a client of `/v1/chat/completions` needs: one request a connection. Its threads end with the
-//! process, or with the connection that they serve.
+//! Speaks as much HTTP/1.1 as a client of `/v1/chat/completions` or `/v1/models` needs: one request a connection. Its
+//! threads end with the process, or with the connection that they serve.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -99,12 +99,13 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).expect("a head is text").to_lowercase();
-    let length = head.split("content-length:").nth(1).expect("a length").lines().next().expect("a line").trim();
-    let mut body = vec![0; length.parse().expect("a number")];
+    let length = head.split("content-length:").nth(1).map(|rest| rest.lines().next().expect("a line").trim());
+    // A request without a length has no body.
+    let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
     if stream.read_exact(&mut body).is_err() {
         return;
     }
-    let body: Value = serde_json::from_slice(&body).expect("a body is JSON");
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("a body is JSON") };
     seen.lock().expect("no other thread has failed").push((head, body.clone()));
     let said = match act(&body) {
         Act::Say(status, headers, body) => {

@@ -12,6 +12,7 @@
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
+//! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
 use std::borrow::Cow;
@@ -42,6 +43,7 @@ use crate::config::{Model, Structured};
 use crate::ordered::Ordered;
 use crate::{failure, one_line, telemetry};
 
+pub mod probe;
 pub mod reply;
 pub mod schema;
 pub mod transport;

@@ -66,9 +66,20 @@ pub fn install_tls_provider() {
 /// # Errors
 /// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
 pub fn connect(model: &Model, key: Option<&SecretString>) -> Result<Client<Endpoint>, String> {
-    install_tls_provider();
     let endpoint = Endpoint::new(model, key)?;
-    let url = Url::parse(&model.url).map_err(|error| format!("not an address: {error}"))?;
+    let http = client(&model.url)?;
+    let sender = http.clone();
+    let service = tower::service_fn(move |request: HttpRequestFactory| {
+        let http = sender.clone();
+        async move { exchange(&http, &request).await }
+    });
+    Ok(Client::build(http, endpoint).with_http_service(service))
+}
+
+/// What speaks HTTP to an endpoint.
+pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
+    install_tls_provider();
+    let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         // A key goes to the address it was configured for and to no other.
@@ -80,15 +91,9 @@ pub fn connect(model: &Model, key: Option<&SecretString>) -> Result<Client<Endpo
     if is_loopback(&url) {
         builder = builder.no_proxy();
     }
-    let http = builder.build().map_err(|error| {
+    builder.build().map_err(|error| {
         format!("no TLS client: {}; are the system's CA certificates installed (or SSL_CERT_FILE set)?", chain(&error))
-    })?;
-    let sender = http.clone();
-    let service = tower::service_fn(move |request: HttpRequestFactory| {
-        let http = sender.clone();
-        async move { exchange(&http, &request).await }
-    });
-    Ok(Client::build(http, endpoint).with_http_service(service))
+    })
 }
 
 /// Where requests go and what proves who sends them.
@@ -180,7 +185,7 @@ async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<Res
 }
 
 /// The body up to `max` bytes, and whether that is all of it.
-async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>, bool), reqwest::Error> {
+pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>, bool), reqwest::Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         let room = max - bytes.len();
@@ -200,7 +205,7 @@ fn network_failure(error: reqwest::Error) -> HttpFailure {
 }
 
 /// An error with its causes, which reqwest's own text leaves out.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -94,7 +94,7 @@ fn status(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> Res
 
 /// Whether a living process holds the board's lock file (see `Journal::claim`). Looks without claiming: a shared lock,
 /// given back at once. What cannot be looked at is held by nobody.
-fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
+pub(crate) fn is_claimed(data_dir: &Path, board: &BoardSummary) -> bool {
     let Ok(file) = File::open(data_dir.join("locks").join(board.id.as_str())) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

@@ -6,6 +6,7 @@ pub(crate) mod boards;
 pub(crate) mod check;
 pub(crate) mod cost;
 pub(crate) mod denials;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod kernel;

@@ -22,6 +22,8 @@ mod service;
 mod settings;
 #[cfg(feature = "tls")]
 mod tls;
+pub(crate) mod service;
+pub(crate) mod settings;
 pub(crate) mod tokens;
 
 use std::io;

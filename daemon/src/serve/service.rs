@@ -1,5 +1,6 @@
 //! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
 
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -29,6 +30,9 @@ use crate::archive::{Archive, storage};
 use crate::drive::failure;
 use crate::failure::Failure;
 
+/// The file in the data directory that a daemon holds a lock on as long as it lives.
+pub(crate) const LOCK: &str = "daemon.lock";
+
 /// Boards that are recovered at the same time.
 const RECOVERED_AT_ONCE: usize = 8;
 
@@ -49,6 +53,7 @@ pub(crate) struct Daemon {
     /// How much one caller may take.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
+    _lock: File,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -79,6 +84,7 @@ impl Daemon {
         let leases = Leases::default();
         let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
+        let lock = only_one(data_dir)?;
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(seats.clone());
         options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
@@ -92,6 +98,7 @@ impl Daemon {
             is_open,
             limits: Limits::new(limits),
             is_ready: AtomicBool::new(false),
+            _lock: lock,
             metrics,
             clock: Arc::new(SystemClock),
             reads: Semaphore::new(READS_AT_ONCE),
@@ -297,6 +304,21 @@ impl Daemon {
     ) -> Answered<T> {
         let summary = self.summary(board)?;
         self.ask(move |archive| question(&archive.board(&summary, version)?)).await
+    }
+}
+
+/// Makes sure that one daemon runs on a data directory: two would take boards from each other at every start.
+fn only_one(data_dir: &Path) -> Result<File, Failure> {
+    let path = data_dir.join(LOCK);
+    let fault = |error| Failure::failed("journal_io", format!("{} cannot be locked: {error}", path.display()));
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("a daemon is running on {} already", data_dir.display());
+            Err(Failure::failed("already_served", message).help("stop that one, or name another place with --data-dir"))
+        }
+        Err(TryLockError::Error(error)) => Err(fault(error)),
     }
 }
 

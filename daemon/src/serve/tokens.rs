@@ -92,6 +92,11 @@ impl Tokens {
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
 
+    /// Whether a data directory has any, or has had.
+    pub(crate) fn exist(data_dir: &Path) -> bool {
+        data_dir.join(FILE).exists()
+    }
+
     /// Makes a token. The text is in nothing but what is returned.
     pub(crate) fn create(&self, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
         insert(&self.lock(), name, scope, at)

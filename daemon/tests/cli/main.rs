@@ -5,6 +5,7 @@ mod architect;
 mod check;
 #[cfg(target_os = "linux")]
 mod crash;
+mod doctor;
 mod faults;
 mod history;
 mod interruption;

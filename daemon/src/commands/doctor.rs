@@ -1,0 +1,176 @@
+//! `patchboard doctor`: whether the set-up works, and what to do where it does not.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use futures_util::future::join_all;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::record::FORMAT;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
+use serde_json::json;
+
+use crate::client::{Client, DaemonArgument};
+use crate::doctor::observe::{self, Journaled};
+use crate::doctor::{self, Check, Finding, Severity};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line};
+use crate::seating::ModelArguments;
+use crate::serve::settings::{Flags, Settings};
+use crate::serve::tokens::Tokens;
+
+/// How long a model's server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Check the set-up, and say what to do where something is wrong
+///
+/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read), the clock, limits of the
+/// system, the models' servers (each is asked for its list of models, with its key), the programs, and whether `serve` could
+/// start. Changes nothing. No key or token is ever printed.
+///
+/// Exits with 0 if nothing is wrong (warnings aside), with 1 if something is, with 2 if the configuration is refused.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard doctor
+  patchboard doctor --data-dir /var/lib/patchboard --config /etc/patchboard/patchboard.toml
+  patchboard doctor --output json | jq '.findings[] | select(.severity != \"ok\")'
+  patchboard doctor --ready")]
+pub(crate) struct Arguments {
+    /// Only ask the daemon whether it is ready, as a health check does: at --url, or where it would listen here
+    #[arg(long)]
+    ready: bool,
+    #[command(flatten)]
+    daemon: DaemonArgument,
+    /// Do not ask the models' servers
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    models: ModelArguments,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let configured = arguments.models.seats(config, Inline::Refused).and_then(|seats| {
+        let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
+        Ok((seats, settings))
+    });
+    if arguments.ready {
+        let client = match arguments.daemon.client()? {
+            Some(client) => client,
+            None => Client::new(&format!("http://{}", observe::reached(configured?.1.listen)))?,
+        };
+        return ready(&client, output).await;
+    }
+    let mut findings =
+        vec![Finding::ok(Check::Version, format!("patchboard {}, journal format {FORMAT}", env!("CARGO_PKG_VERSION")))];
+    findings.push(match &configured {
+        Ok(_) => Finding::ok(Check::Configuration, "it can be read"),
+        Err(Failure::Told(told)) => Finding::error(
+            Check::Configuration,
+            told.message.clone(),
+            told.help.clone().unwrap_or_else(|| "mend the file or the flag that it names".to_owned()),
+        ),
+        Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
+    });
+    findings.extend(storage(data_dir));
+    findings.push(doctor::files(observe::files()));
+    let exit = if let Ok((seats, settings)) = &configured {
+        if !arguments.offline {
+            findings.extend(models(seats).await);
+        }
+        for (name, program) in &seats.config().commands {
+            let wanted = program.program.first().map(String::as_str).unwrap_or_default();
+            findings.push(doctor::command(name, wanted, &observe::program(program)));
+        }
+        findings.extend(serving(settings, data_dir));
+        Exit::Failed
+    } else {
+        Exit::Refused
+    };
+    let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
+    tell(&findings, worst, output)?;
+    Ok(if worst == Severity::Error { exit } else { Exit::Done })
+}
+
+/// The data directory and what is in it, and the clock that its records are written by.
+fn storage(data_dir: &Path) -> Vec<Finding> {
+    let (began, began_at) = (Instant::now(), SystemClock.now());
+    let directory = observe::data_dir(data_dir);
+    let mut findings = vec![doctor::data_dir(&directory)];
+    findings.extend(doctor::sync(&directory));
+    findings.push(doctor::disk(observe::free_bytes(data_dir)));
+    let journal = observe::journal(data_dir);
+    findings.push(doctor::journal(&journal));
+    findings.extend(doctor::boards(&journal));
+    let newest = if let Journaled::Sound { newest, .. } = journal { newest } else { None };
+    let now = SystemClock.now();
+    findings.push(doctor::clock(now, newest, now.0.saturating_sub(began_at.0), began.elapsed()));
+    findings
+}
+
+/// All models at once: one that does not answer keeps the others from nothing.
+async fn models(seats: &Seats) -> Vec<Finding> {
+    let configured = &seats.config().models;
+    if configured.is_empty() {
+        return vec![Finding::ok(Check::Models, "none is configured")];
+    }
+    let asked = configured.iter().map(|(name, model)| async move {
+        let probed = seats.probe(model, PATIENCE).await;
+        doctor::model(name, &model.model, &probed)
+    });
+    join_all(asked).await
+}
+
+/// Whether `serve` could start.
+fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
+    let placed = observe::placed(data_dir);
+    let count = match Tokens::exist(data_dir) {
+        false => Ok(0),
+        true => Tokens::open(data_dir)
+            .and_then(|tokens| tokens.list())
+            .map(|all| all.iter().filter(|token| token.revoked_at.is_none()).count())
+            .map_err(|failure| match failure {
+                Failure::Told(told) => told.message,
+                Failure::StdoutClosed => String::new(),
+            }),
+    };
+    let address = settings.listen;
+    vec![
+        doctor::daemon(placed),
+        doctor::address(address, &observe::bound(address), placed),
+        doctor::tokens(settings.is_open(), address.ip().is_loopback(), count),
+    ]
+}
+
+/// What a health check asks.
+async fn ready(client: &Client, output: Output) -> Outcome {
+    let answer = client.get("/readyz").await?;
+    if output.is_json() {
+        output.json(&answer)?
+    } else {
+        output.line("the daemon is ready")?
+    }
+    Ok(Exit::Done)
+}
+
+fn tell(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return output.json(&json!({"ok": worst != Severity::Error, "findings": findings}));
+    }
+    for finding in findings {
+        let mark = match finding.severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        output.line(&format!("{mark:<8} {:<14} {}", finding.check.as_str(), one_line(&finding.message)))?;
+        if let Some(help) = &finding.help {
+            output.line(&format!("{:24}help: {}", "", one_line(help)))?;
+        }
+    }
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    output.line(&format!("{errors} wrong, {warnings} to look at"))
+}

@@ -1,0 +1,368 @@
+//! What is wrong with a set-up, judged from what was observed of it.
+//!
+//! Every judgement is a function of plain data; [`observe`] is what looks at the machine. A finding says what to do.
+
+pub(crate) mod observe;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use patchboard_agents::llm::probe::{Listed, Probed};
+use patchboard_kernel::id::Timestamp;
+use serde::Serialize;
+
+use self::observe::{Bound, DataDir, Found, Journaled, Placed};
+use crate::archive::moment;
+use crate::blueprint_file::plural;
+
+/// What is looked at, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Check {
+    Version,
+    Configuration,
+    DataDir,
+    Sync,
+    Disk,
+    Journal,
+    Boards,
+    Clock,
+    Files,
+    Models,
+    Commands,
+    Daemon,
+    Address,
+    Tokens,
+}
+
+impl Check {
+    #[cfg(test)]
+    const ALL: [Self; 14] = [
+        Self::Version,
+        Self::Configuration,
+        Self::DataDir,
+        Self::Sync,
+        Self::Disk,
+        Self::Journal,
+        Self::Boards,
+        Self::Clock,
+        Self::Files,
+        Self::Models,
+        Self::Commands,
+        Self::Daemon,
+        Self::Address,
+        Self::Tokens,
+    ];
+
+    /// The stable name.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Configuration => "configuration",
+            Self::DataDir => "data_dir",
+            Self::Sync => "sync",
+            Self::Disk => "disk",
+            Self::Journal => "journal",
+            Self::Boards => "boards",
+            Self::Clock => "clock",
+            Self::Files => "files",
+            Self::Models => "models",
+            Self::Commands => "commands",
+            Self::Daemon => "daemon",
+            Self::Address => "address",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Severity {
+    /// It is as it should be.
+    Ok,
+    /// It works, and may not for long, or not as well.
+    Warning,
+    /// It does not work.
+    Error,
+}
+
+/// What was found out about one thing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) check: Check,
+    pub(crate) severity: Severity,
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) help: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn ok(check: Check, message: impl Into<String>) -> Self {
+        Self { check, severity: Severity::Ok, message: message.into(), help: None }
+    }
+
+    fn warning(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { check, severity: Severity::Warning, message: message.into(), help: Some(help.into()) }
+    }
+
+    pub(crate) fn error(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { check, severity: Severity::Error, message: message.into(), help: Some(help.into()) }
+    }
+}
+
+/// A sync of the disk that takes longer makes every commit slow.
+const SYNC_SLOW: Duration = Duration::from_millis(100);
+
+/// With less room than this, boards stop soon...
+const ROOM_LOW: u64 = 1 << 30;
+
+/// ...and with less than this, at once.
+const ROOM_OUT: u64 = 32 << 20;
+
+/// Fewer files than this a daemon with some clients runs out of...
+const FILES_LOW: u64 = 1024;
+
+/// ...and with fewer than this, one with none.
+const FILES_OUT: u64 = 128;
+
+/// Before this, in milliseconds since 1970, no version of this program was made: 2025-01-01.
+const CLOCK_MIN: i64 = 1_735_689_600_000;
+
+/// How far a clock may be behind the newest record, or jump while it is looked at.
+const CLOCK_SLACK: Duration = Duration::from_secs(2);
+
+pub(crate) fn data_dir(observed: &DataDir) -> Finding {
+    let check = Check::DataDir;
+    let choose = "choose a directory of your own with --data-dir or PATCHBOARD_DATA_DIR";
+    match observed {
+        DataDir::Missing { path, creatable: Ok(()) } => {
+            Finding::ok(check, format!("{path} is not there yet; it can be made"))
+        }
+        DataDir::Missing { path, creatable: Err(why) } => {
+            Finding::error(check, format!("{path} is not there and cannot be made: {why}"), choose)
+        }
+        DataDir::NoDirectory { path } => Finding::error(check, format!("{path} is not a directory"), choose),
+        DataDir::There { path, written: Err(why), .. } => Finding::error(
+            check,
+            format!("{path} cannot be written to: {why}"),
+            format!("let the user that runs patchboard own it, or {choose}"),
+        ),
+        DataDir::There { path, is_open_to_others: true, .. } => Finding::warning(
+            check,
+            format!("{path} may be looked into by other users of this machine"),
+            format!("journals hold what users and documents say: `chmod 700 {path}`"),
+        ),
+        DataDir::There { path, .. } => Finding::ok(check, format!("{path} can be written to, by its owner alone")),
+    }
+}
+
+/// How long a sync of the disk took; nothing where the directory cannot be written to.
+pub(crate) fn sync(observed: &DataDir) -> Option<Finding> {
+    let DataDir::There { written: Ok(took), .. } = observed else { return None };
+    let message = format!("a sync of the disk takes {:.1} ms", took.as_secs_f64() * 1000.0);
+    Some(match *took > SYNC_SLOW {
+        true => Finding::warning(
+            Check::Sync,
+            message,
+            "every commit waits for one: move the data directory to a faster disk, or find out what else keeps it busy",
+        ),
+        false => Finding::ok(Check::Sync, message),
+    })
+}
+
+/// Bytes that are left for the data directory.
+pub(crate) fn disk(free: Result<u64, String>) -> Finding {
+    let help = "make room, or move the data directory";
+    match free {
+        Err(why) => Finding::warning(Check::Disk, format!("the room that is left is not known: {why}"), help),
+        Ok(free) => {
+            let message = format!("{} MiB are left on the disk", free >> 20);
+            match free {
+                ..ROOM_OUT => Finding::error(Check::Disk, message, help),
+                ROOM_OUT..ROOM_LOW => Finding::warning(Check::Disk, message, help),
+                ROOM_LOW.. => Finding::ok(Check::Disk, message),
+            }
+        }
+    }
+}
+
+pub(crate) fn journal(observed: &Journaled) -> Finding {
+    match observed {
+        Journaled::None => Finding::ok(Check::Journal, "there is none yet"),
+        Journaled::Broken { code, message } => {
+            let help = match *code {
+                "journal_newer" => "use the patchboard that wrote it, or a newer one",
+                "not_a_journal" => "name the directory of a journal with --data-dir",
+                "journal_locked" => "end the program that has it, or wait and ask again",
+                _ => {
+                    "restore the data directory from a backup; `patchboard verify BOARD` says what is sound of a board"
+                }
+            };
+            Finding::error(Check::Journal, format!("[{code}] {message}"), help)
+        }
+        Journaled::Sound { took, .. } => {
+            Finding::ok(Check::Journal, format!("it can be read, and is whole ({:.1} s)", took.as_secs_f64()))
+        }
+    }
+}
+
+/// Boards that have not ended: how many somebody runs, and how many nobody does.
+pub(crate) fn boards(observed: &Journaled) -> Option<Finding> {
+    let Journaled::Sound { boards, running, interrupted, failed, .. } = observed else { return None };
+    let message =
+        format!("{}: {running} running, {interrupted} interrupted, {failed} failed", plural(*boards, "board"));
+    Some(match (*failed, *interrupted) {
+        (0, 0) => Finding::ok(Check::Boards, message),
+        (0, _) => Finding::warning(
+            Check::Boards,
+            message,
+            "`patchboard serve` takes up those that were interrupted, `patchboard resume BOARD` one of them",
+        ),
+        _ => Finding::warning(
+            Check::Boards,
+            message,
+            "`patchboard boards` lists them, `patchboard log BOARD` says what happened",
+        ),
+    })
+}
+
+/// The clock against the newest record, and against itself: time as the calendar has it and as it passes, while we looked.
+pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64, passed: Duration) -> Finding {
+    let help = "set the clock, and let something like chrony or systemd-timesyncd keep it";
+    let slack = i64::try_from(CLOCK_SLACK.as_millis()).unwrap_or(i64::MAX);
+    let passed = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
+    if now.0 < CLOCK_MIN {
+        return Finding::error(Check::Clock, format!("it says {}", moment(now)), help);
+    }
+    if let Some(newest) = newest.filter(|newest| newest.0 > now.0.saturating_add(slack)) {
+        let behind = newest.0.saturating_sub(now.0) / 1000;
+        let message = format!("it is {behind} s behind the newest record, of {}", moment(newest));
+        return Finding::error(
+            Check::Clock,
+            message,
+            format!("recorded time stands still until the clock is past it: {help}"),
+        );
+    }
+    if by_calendar.saturating_sub(passed).abs() > slack {
+        let message = format!("it moved by {by_calendar} ms while {passed} ms passed");
+        return Finding::warning(Check::Clock, message, help);
+    }
+    Finding::ok(Check::Clock, moment(now))
+}
+
+/// How many files the process may open; without a number, any.
+pub(crate) fn files(limit: Option<u64>) -> Finding {
+    let help = "raise it: `ulimit -n 65536`, or LimitNOFILE= in a systemd unit";
+    match limit {
+        None => Finding::ok(Check::Files, "as many as wanted may be open"),
+        Some(limit) => {
+            let message = format!("{limit} files may be open at once");
+            match limit {
+                ..FILES_OUT => Finding::error(Check::Files, message, help),
+                FILES_OUT..FILES_LOW => Finding::warning(Check::Files, message, help),
+                FILES_LOW.. => Finding::ok(Check::Files, message),
+            }
+        }
+    }
+}
+
+/// A model of the operator, by the operator's name.
+pub(crate) fn model(name: &str, wanted: &str, probed: &Probed) -> Finding {
+    let check = Check::Models;
+    match probed {
+        Probed::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "mend it in patchboard.toml"),
+        Probed::Unreachable(why) => Finding::error(
+            check,
+            format!("{name}: {why}"),
+            "start the server, or mend its url in patchboard.toml; is a proxy or a firewall between?",
+        ),
+        Probed::Denied(status) => Finding::error(
+            check,
+            format!("{name}: the server answers with {status}: it does not take the key, or wants one"),
+            "put the right key into the variable that api_key_env names",
+        ),
+        Probed::Other(status) => Finding::warning(
+            check,
+            format!("{name}: the server answers, and does not list its models (status {status})"),
+            "a short `patchboard run` tells whether it takes calls",
+        ),
+        Probed::Answers(Listed::All(models)) if !models.iter().any(|model| model == wanted) => Finding::warning(
+            check,
+            format!("{name}: the server answers, and does not list {wanted}"),
+            "some servers take any name; if this one does not, mend model in patchboard.toml",
+        ),
+        Probed::Answers(Listed::All(_)) => Finding::ok(check, format!("{name}: the server answers, and has {wanted}")),
+        Probed::Answers(Listed::Unknown) => Finding::ok(check, format!("{name}: the server answers")),
+    }
+}
+
+/// A program of the operator, by the operator's name.
+pub(crate) fn command(name: &str, program: &str, observed: &Found) -> Finding {
+    let mend = format!("mend [commands.{name}] in patchboard.toml");
+    match observed {
+        Found::Executable(path) => Finding::ok(Check::Commands, format!("{name}: {path}")),
+        Found::NotExecutable(path) => Finding::error(
+            Check::Commands,
+            format!("{name}: {path} is not executable"),
+            format!("`chmod +x {path}`, or {mend}"),
+        ),
+        Found::Missing => Finding::error(Check::Commands, format!("{name}: there is no program {program}"), mend),
+        Found::NoDirectory(cwd) => {
+            Finding::error(Check::Commands, format!("{name}: its working directory {cwd} is not there"), mend)
+        }
+    }
+}
+
+/// Whether a daemon has the data directory.
+pub(crate) fn daemon(observed: Placed) -> Finding {
+    match observed {
+        Placed::Served => Finding::ok(Check::Daemon, "one is running on the data directory"),
+        Placed::Free => Finding::ok(Check::Daemon, "none is running on the data directory"),
+    }
+}
+
+/// Whether `serve` could listen.
+pub(crate) fn address(address: SocketAddr, bound: &Bound, placed: Placed) -> Finding {
+    match bound {
+        Bound::Free => Finding::ok(Check::Address, format!("{address} is free")),
+        Bound::Taken if placed == Placed::Served => {
+            Finding::ok(Check::Address, format!("{address} is taken, by the daemon as it seems"))
+        }
+        Bound::Taken => Finding::error(
+            Check::Address,
+            format!("{address} is taken by another program"),
+            "end it, or name another address with --listen or under [serve] listen",
+        ),
+        Bound::Impossible(why) => Finding::error(
+            Check::Address,
+            format!("{address} cannot be listened on: {why}"),
+            "name another address with --listen or under [serve] listen",
+        ),
+    }
+}
+
+/// Whether those can come in who should. `count`: tokens that open something.
+pub(crate) fn tokens(is_open: bool, is_loopback: bool, count: Result<usize, String>) -> Finding {
+    let check = Check::Tokens;
+    match (is_open, count) {
+        (_, Err(why)) => {
+            Finding::error(check, format!("they cannot be read: {why}"), "restore daemon.db from a backup")
+        }
+        (true, Ok(_)) => {
+            Finding::ok(check, "whoever reaches the loopback address may do everything; no token is needed")
+        }
+        (false, Ok(0)) => {
+            let why = if is_loopback { "they are demanded" } else { "the address is reached by others" };
+            Finding::error(
+                check,
+                format!("there are none, and {why}: `serve` will not start"),
+                "make one with `patchboard token create --scope admin`",
+            )
+        }
+        (false, Ok(count)) => Finding::ok(check, format!("{} in force", plural(count, "token"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
