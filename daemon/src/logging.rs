@@ -36,8 +36,15 @@ impl Level {
     }
 }
 
+/// Ends when it is dropped: what is still to be exported goes out.
+#[must_use]
+pub(crate) struct Logging {
+    #[cfg(feature = "otlp")]
+    _exporter: Option<crate::otlp::Exporter>,
+}
+
 /// Starts logging. `RUST_LOG` decides what is logged, where it is set.
-pub(crate) fn start(level: Level, format: LogFormat) {
+pub(crate) fn start(level: Level, format: LogFormat) -> Logging {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.directives()));
     let lines = match format {
         LogFormat::Text => fmt::layer()
@@ -48,7 +55,19 @@ pub(crate) fn start(level: Level, format: LogFormat) {
             fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(std::io::stderr).boxed()
         }
     };
-    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+    #[cfg(feature = "otlp")]
+    let (exporter, problem) = match crate::otlp::start() {
+        Ok(exporter) => (exporter, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    #[cfg(feature = "otlp")]
+    let subscriber = subscriber.with(exporter.as_ref().map(crate::otlp::Exporter::layer));
+    subscriber.init();
+    #[cfg(feature = "otlp")]
+    if let Some(problem) = problem {
+        tracing::warn!(problem, "no traces are exported");
+    }
     if format == LogFormat::Json {
         // Every line is to be an object, also that of a bug.
         std::panic::set_hook(Box::new(|panicked| {
@@ -56,5 +75,9 @@ pub(crate) fn start(level: Level, format: LogFormat) {
             let reason = panicked.payload_as_str().unwrap_or("without a text");
             tracing::error!(at, reason, "a panic");
         }));
+    }
+    Logging {
+        #[cfg(feature = "otlp")]
+        _exporter: exporter,
     }
 }

@@ -23,6 +23,8 @@ mod drive;
 mod failure;
 mod logging;
 mod narrative;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod output;
 mod progress;
 mod provenance;
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     let output = Output { format: cli.shared.output, quiet: cli.shared.quiet };
     let is_daemon = matches!(cli.command, Command::Serve(_));
     let level = Level { is_daemon, quiet: cli.shared.quiet, verbose: cli.shared.verbose };
-    logging::start(level, cli.shared.log_format);
+    let _logging = logging::start(level, cli.shared.log_format);
     match dispatch(&cli.command, &cli.shared, output) {
         Ok(exit) => exit.into(),
         // Whoever closed our output has seen enough: `patchboard log last | head` did what was asked.
