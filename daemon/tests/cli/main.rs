@@ -8,6 +8,7 @@ mod crash;
 mod doctor;
 mod faults;
 mod history;
+mod installing;
 mod interruption;
 mod kernel;
 mod modes;
