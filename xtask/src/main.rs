@@ -73,13 +73,31 @@ const STEPS: [Step; 3] = [
 ];
 
 /// What only binaries with features do. Last of the tests, as it builds the daemon anew.
-const FEATURES: [Step; 1] = [Step {
-    tests: Some(Runner::Harness),
-    ..Step::new(
-        "tests of features",
-        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
-    )
-}];
+const FEATURES: [Step; 2] = [
+    Step {
+        tests: Some(Runner::Harness),
+        ..Step::new(
+            "tests of TLS",
+            &[
+                "test",
+                "--package",
+                "patchboard-daemon",
+                "--all-features",
+                "--test",
+                "serve",
+                "--no-fail-fast",
+                "with::",
+            ],
+        )
+    },
+    Step {
+        tests: Some(Runner::Harness),
+        ..Step::new(
+            "tests of traces",
+            &["test", "--package", "patchboard-daemon", "--all-features", "--test", "otlp", "--no-fail-fast"],
+        )
+    },
+];
 
 /// The tests where nextest is installed; it does not run documentation's examples.
 const NEXTEST: [Step; 2] = [
@@ -94,18 +112,6 @@ const NEXTEST: [Step; 2] = [
 const PLAIN_TESTS: [Step; 1] =
     [Step { tests: Some(Runner::Harness), ..Step::new("tests", &["test", "--workspace", "--no-fail-fast"]) }];
 
-/// The export of traces, which is not built otherwise: the lints and the one test that it has.
-const TRACES: [Step; 2] = [
-    Step::new(
-        "lints with export of traces",
-        &["clippy", "-p", "patchboard-daemon", "--features", "otlp", "--all-targets", "--", "-D", "warnings"],
-    ),
-    Step {
-        tests: Some(Runner::Harness),
-        ..Step::new("export of traces", &["test", "-p", "patchboard-daemon", "--features", "otlp", "--test", "otlp"])
-    },
-];
-
 /// The documentation, private items left out.
 const DOCS: [Step; 1] = [Step {
     environment: &[("RUSTDOCFLAGS", "-D warnings")],
@@ -117,7 +123,6 @@ fn check() -> ExitCode {
     let mut tally = Tally::default();
     let mut failed = None;
     for step in STEPS.iter().chain(tests).chain(&FEATURES).chain(&DOCS) {
-    for step in STEPS.iter().chain(tests).chain(&TRACES).chain(&DOCS) {
         println!("── {}: cargo {}", step.name, step.arguments.join(" "));
         let began = Instant::now();
         let held = run(step, &mut tally);

@@ -8,7 +8,6 @@
 //! * `tls`: a feature.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
-//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what.
 
 pub(crate) mod access;
 mod agui;
@@ -18,12 +17,10 @@ mod metrics;
 mod problem;
 mod requests;
 mod routes;
-mod service;
-mod settings;
-#[cfg(feature = "tls")]
-mod tls;
 pub(crate) mod service;
 pub(crate) mod settings;
+#[cfg(feature = "tls")]
+mod tls;
 pub(crate) mod tokens;
 
 use std::io;
@@ -181,7 +178,7 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .with_state(Arc::clone(&daemon))
-        .layer(from_fn_with_state(daemon, limit_time))
+        .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(door), guard_door))
         .layer(CatchPanicLayer::custom(panicked))

@@ -64,7 +64,6 @@ impl Client {
             fs::copy(file.path(), home.join(file.file_name())).expect("a file can be copied");
         }
         let (needs, interpreter, install): (&str, PathBuf, Install) = if home.join("package.json").exists() {
-        let (needs, interpreter, install): (_, _, Install) = if home.join("package.json").exists() {
             ("package-lock.json", PathBuf::from("node"), install_node)
         } else {
             ("requirements.txt", home.join("venv/bin/python"), install_python)
