@@ -15,6 +15,7 @@
 //!
 //! * [`Recorder`] passes calls on to another agent and writes down what comes back.
 //! * [`Player`] answers from a file, in the recorded order.
+//! * [`erase()`] takes out what was erased of the board: an entry then has `"erased":true` in place of its answer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,10 +27,12 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::Call;
 use serde::{Deserialize, Serialize};
 
+mod erase;
 mod gate;
 mod player;
 mod recorder;
 
+pub use self::erase::{Erased, erase};
 pub use self::player::Player;
 pub use self::recorder::Recorder;
 
@@ -80,7 +83,7 @@ struct Header {
     blueprint: String,
 }
 
-/// A further line. Exactly one of `reply`, `failure` and `cancelled` is there.
+/// A further line. Exactly one of `reply`, `failure`, `cancelled` and `erased` is there.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -96,6 +99,9 @@ struct Entry {
     /// Nobody waited for the answer any more: the run had stopped the branch, or itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
+    /// The answer was erased; nobody can have it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    erased: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
 }

@@ -67,6 +67,9 @@ pub struct Config {
     /// What is about the daemon: its own to read.
     #[serde(default)]
     pub serve: toml::Table,
+    /// How long boards are kept that have ended: the daemon's to read.
+    #[serde(default)]
+    pub retention: toml::Table,
     /// The model that flags named; it serves every name that `models` does not hold.
     #[serde(skip)]
     pub any_model: Option<Model>,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, replay, resume, run, signal,
-    state, token, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, redact, replay, resume, run,
+    signal, state, storage, token, vacuum, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -100,6 +100,11 @@ pub(crate) enum Command {
     Replay(replay::Arguments),
     Verify(verify::Arguments),
     Export(export::Arguments),
+    Redact(redact::Arguments),
+    Vacuum(vacuum::Arguments),
+    Archive(storage::ToArchive),
+    Restore(storage::Restore),
+    Delete(storage::Delete),
     Faults(faults::Arguments),
 }
 

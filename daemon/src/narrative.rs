@@ -146,6 +146,11 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Resumed(_) => "invocations are dispatched again".to_owned(),
         Body::Tick(_) => "something was due".to_owned(),
         Body::Snapshot(snapshot) => format!("of everything up to {}", snapshot.of),
+        Body::Redacted(redacted) => {
+            let (erased, records) = (redacted.erased, redacted.records.len());
+            let salt = if redacted.salt { "; the salt is destroyed, and only the chain can be verified" } else { "" };
+            format!("{} erased: {erased} values in {records} records{salt}", listed(&redacted.targets))
+        }
         Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), SHOWN)),
         Body::Ended(ended) => format!("{} ({})", ended.end, ended.cause),
     }

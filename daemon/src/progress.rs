@@ -90,6 +90,7 @@ impl Totals {
             | Body::Tick(_)
             | Body::Signal(_)
             | Body::Snapshot(_)
+            | Body::Redacted(_)
             | Body::Ended(_) => {}
         }
         self.spend(author(body).and_then(|by| by.usage));
@@ -208,6 +209,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Tick(_)
         | Body::Signal(_)
         | Body::Snapshot(_)
+        | Body::Redacted(_)
         | Body::Ended(_) => None,
     }
 }
@@ -232,6 +234,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Budget
         | Kind::Paused
         | Kind::Resumed
+        | Kind::Redacted
         | Kind::Signal => true,
         // An end is told as the command's result.
         Kind::Scheduled | Kind::Tick | Kind::Snapshot | Kind::Ended => false,
@@ -243,9 +246,13 @@ fn mark(kind: Kind) -> String {
     match kind {
         Kind::Committed => word.green().to_string(),
         Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
-        Kind::Approval | Kind::Answer | Kind::Breaker | Kind::Budget | Kind::Reserved | Kind::Skipped => {
-            word.yellow().to_string()
-        }
+        Kind::Approval
+        | Kind::Answer
+        | Kind::Breaker
+        | Kind::Budget
+        | Kind::Reserved
+        | Kind::Skipped
+        | Kind::Redacted => word.yellow().to_string(),
         Kind::Created
         | Kind::Epoch
         | Kind::Scheduled

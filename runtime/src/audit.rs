@@ -8,7 +8,7 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Body, Record, RecordError, Snapshot};
+use patchboard_kernel::record::{Body, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
@@ -28,6 +28,21 @@ pub struct Verified {
     pub unchecked_snapshots: u64,
     /// The record that has the expected hash, if one was given. Earlier than the head if the board went on since.
     pub expected_at: Option<Seq>,
+    /// What was erased.
+    pub erased: Erased,
+}
+
+/// What was erased of a board: it cannot be checked any more, only what stands there now, and that a record says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Erased {
+    /// Values.
+    pub values: u64,
+    /// Records that had them.
+    pub records: u64,
+    /// Views and prompts that are gone.
+    pub texts: u64,
+    /// Whether the salt was destroyed: then the values that are left cannot be checked either, only the chain.
+    pub salt: bool,
 }
 
 /// What is wrong with a journal.
@@ -133,6 +148,9 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     if walk.last() < Some(listed.head.seq) {
         return Err(walk.fault(format!("it is missing; the list of boards says the last one is {}", listed.head.seq)));
     }
+    if let Some((seq, reason)) = walk.missing.values().min().cloned() {
+        return Err(Fault::Record { seq, reason });
+    }
     let mut unchecked = 0;
     for snapshot in &kept {
         unchecked += u64::from(walk.snapshot(*snapshot)? == Checked::OtherLayout);
@@ -145,6 +163,11 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         return Err(Fault::Head { expected, head });
     }
     let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
+    if let Some((by, owed)) = walk.owed.first_key_value() {
+        let seq = owed.first().map_or(*by, |(seq, _)| *seq);
+        let reason = format!("its values are said to be erased by record {by}, which does not say so");
+        return Err(Fault::Record { seq, reason });
+    }
     if let Some(what) = unreadable.or_else(|| walk.misnoted.map(misnoted)) {
         return Err(Fault::Noted(what));
     }
@@ -155,6 +178,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         snapshots: kept.len() as u64 - unchecked,
         unchecked_snapshots: unchecked,
         expected_at: walk.expected_at,
+        erased: walk.erased,
     })
 }
 
@@ -185,6 +209,15 @@ struct Walk<'a> {
     moments: BTreeMap<Seq, Option<(Digest, Digest)>>,
     /// A part of a kept snapshot that is noted to name other parts than it does.
     misnoted: Option<Digest>,
+    /// What stands in place of erased values, with the record it is in, by the record that must have committed to it.
+    owed: BTreeMap<Seq, Vec<(Seq, Digest)>>,
+    /// Texts that are gone; every one is in a `redacted` record, of this board or of another.
+    gone: BTreeSet<Digest>,
+    /// Texts that are not there, with the first record that names each, and what to say of it.
+    missing: BTreeMap<Digest, (Seq, String)>,
+    erased: Erased,
+    /// Whether the salt is gone, with which commitments were made.
+    is_unsalted: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -204,6 +237,11 @@ impl<'a> Walk<'a> {
             named: BTreeMap::new(),
             moments: kept.iter().map(|kept| (kept.of, None)).collect(),
             misnoted: None,
+            owed: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            missing: BTreeMap::new(),
+            erased: Erased::default(),
+            is_unsalted: false,
         }
     }
 
@@ -227,7 +265,7 @@ impl<'a> Walk<'a> {
         }
         record.check_chain(self.summary.head.hash).map_err(fault)?;
         // The values first, since a changed one may also be unreadable. But the salt is one of the first record's.
-        if let Some(hasher) = &self.hasher {
+        if let Some(hasher) = self.hasher.as_ref().filter(|_| !self.is_unsalted) {
             record.check_values(hasher).map_err(fault)?;
         }
         let body = record.body().map_err(fault)?;
@@ -239,6 +277,7 @@ impl<'a> Walk<'a> {
                 return Err(self.fault(format!("it is of board {}", created.board)));
             }
             self.hasher = Some(hasher);
+            self.is_unsalted = self.is_salt_gone(record)?;
             self.first = Some(record.clone());
             for prompt in created.architect.iter().flat_map(|architect| &architect.prompts) {
                 self.text("architect's prompt", *prompt)?;
@@ -252,11 +291,15 @@ impl<'a> Walk<'a> {
         if let Body::Committed(committed) = &body {
             self.state = committed.state;
         }
-        if let Body::Snapshot(snapshot) = body {
+        if let Body::Snapshot(snapshot) = &body {
             if snapshot.of >= record.seq {
                 return Err(self.fault(format!("its snapshot includes record {}, which comes later", snapshot.of)));
             }
-            self.named.insert(record.seq, snapshot);
+            self.named.insert(record.seq, *snapshot);
+        }
+        self.owe(record)?;
+        if let Body::Redacted(redacted) = &body {
+            self.redacted(record.seq, redacted)?;
         }
         if let Some(moment) = self.moments.get_mut(&record.seq) {
             *moment = Some((record.hash, self.state));
@@ -267,6 +310,50 @@ impl<'a> Walk<'a> {
             self.expected_at = Some(record.seq);
         }
         Ok(())
+    }
+
+    /// Notes what a later record must have committed to.
+    fn owe(&mut self, record: &Record) -> Result<(), Fault> {
+        let Some(hasher) = &self.hasher else { return Ok(()) };
+        let replacement = record.replacement(hasher).map_err(|error| self.fault(error.to_string()))?;
+        if let Some((by, commitment)) = replacement {
+            if by <= record.seq {
+                return Err(self.fault(format!("its values are said to be erased by record {by}, which is not later")));
+            }
+            self.owed.entry(by).or_default().push((record.seq, commitment));
+            self.erased.records += 1;
+        }
+        Ok(())
+    }
+
+    /// A record that says what was erased: what stands there now is what it says.
+    fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), Fault> {
+        let said: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
+        for (seq, commitment) in self.owed.remove(&by).unwrap_or_default() {
+            // Without the salt that commitments were made with there is nothing to compare.
+            let is_said = said.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
+            if !is_said {
+                let reason = format!("what stands in place of its erased values is not what record {by} says");
+                return Err(Fault::Record { seq, reason });
+            }
+        }
+        for hash in &redacted.texts {
+            if self.missing.remove(hash).is_some() {
+                self.erased.texts += u64::from(self.gone.insert(*hash));
+            }
+        }
+        self.erased.values += redacted.erased;
+        self.erased.salt |= redacted.salt;
+        Ok(())
+    }
+
+    /// Whether the board's salt was destroyed: a record says so, which the chain holds.
+    fn is_salt_gone(&self, first: &Record) -> Result<bool, Fault> {
+        let fault = |error: RecordError| self.fault(error.to_string());
+        let Some(erasure) = first.erasure().map_err(fault)? else { return Ok(false) };
+        let record = self.journal.records(self.board, erasure.by.0.checked_sub(1).map(Seq), 1)?.pop();
+        let body = record.and_then(|record| record.body().ok());
+        Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.salt))
     }
 
     /// Checks a snapshot that is kept: every part, and that the board it makes is the one that the records say.
@@ -318,6 +405,18 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a text was erased, and the record that is said to have done it says so.
+    fn is_gone(&self, hash: Digest) -> Result<bool, Fault> {
+        let Some((board, seq)) = self.journal.erased_text(hash)? else { return Ok(false) };
+        let record = self.journal.records(&board, seq.0.checked_sub(1).map(Seq), 1)?.pop();
+        let Some(record) = record.filter(|record| record.seq == seq) else {
+            // That board was taken out since.
+            return Ok(self.journal.summary(&board)?.is_none());
+        };
+        let body = record.body().ok();
+        Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.texts.contains(&hash)))
+    }
+
     /// Checks a text that the next record names.
     fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
         if self.texts.contains(&hash) {
@@ -329,7 +428,16 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             Ok(Some(_)) => Err(self.fault(format!("the text of its {what} is not the one with the hash {hash}"))),
-            Ok(None) => Err(self.fault(format!("the text of its {what}, {hash}, is missing"))),
+            Ok(None) if self.is_gone(hash)? => {
+                self.erased.texts += u64::from(self.gone.insert(hash));
+                Ok(())
+            }
+            // A later record may say that it was erased.
+            Ok(None) => {
+                let missing = (self.next(), format!("the text of its {what}, {hash}, is missing"));
+                self.missing.entry(hash).or_insert(missing);
+                Ok(())
+            }
             Err(JournalError::Corrupt { what: why, .. }) => Err(self.fault(format!("the text of its {what}: {why}"))),
             Err(error) => Err(error.into()),
         }

@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub mode: Mode,
     /// The committed document.
     pub state: State,
+    /// Whether it has the digest that the last commit names; not if something of it is erased.
+    pub is_exact: bool,
     /// Commits so far.
     pub version: Version,
     /// The last record.
@@ -65,6 +67,7 @@ impl Snapshot {
             blueprint: Arc::clone(board.blueprint()),
             mode: board.plan().mode.clone(),
             state: board.state().clone(),
+            is_exact: board.is_exact(),
             version: board.version(),
             head: Head { seq, hash },
             epoch: board.epoch(),

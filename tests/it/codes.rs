@@ -12,6 +12,7 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint::{self, Severity};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
+use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
 
 /// Set by `cargo xtask codes`.
@@ -41,6 +42,8 @@ fn page() -> String {
     table(&mut page, "runtime/kernel/src/rejection.rs", "Stage", Stage::ALL, Stage::as_str);
     section(&mut page, "Refusals", "Why a proposal was refused.");
     table(&mut page, "runtime/kernel/src/rejection.rs", "Code", Code::ALL, Code::as_str);
+    section(&mut page, "Refused redactions", "Why nothing was erased.");
+    table(&mut page, "runtime/kernel/src/redaction/mod.rs", "RedactionCode", RedactionCode::ALL, RedactionCode::as_str);
     section(&mut page, "Failures", "Why an attempt ended without a proposal.");
     table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
     section(&mut page, "Ends", "How a board ends.");

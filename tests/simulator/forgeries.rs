@@ -99,6 +99,7 @@ fn forge(body: &mut Body) -> bool {
         | Body::Resumed(_)
         | Body::Tick(_)
         | Body::Signal(_)
+        | Body::Redacted(_)
         | Body::Answer(_) => return false,
     }
     true

@@ -14,6 +14,7 @@ mod model;
 mod orders;
 mod plans;
 mod planted;
+mod redactions;
 mod shrink;
 mod stored;
 mod world;
@@ -46,6 +47,7 @@ struct Seen {
     appends: Appends,
     snapshots: u64,
     commits_most: u64,
+    redactions: redactions::Tried,
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn seeded_boards_keep_every_invariant() {
     if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         panic!("{told}");
     }
-    let Seen { kinds, moves, ends, appends, snapshots, commits_most } =
+    let Seen { kinds, moves, ends, appends, snapshots, commits_most, redactions } =
         seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let told = format!(
         "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
@@ -83,10 +85,10 @@ fn seeded_boards_keep_every_invariant() {
         begun.elapsed().as_secs_f64(),
     );
     say(&told);
-    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}\n{appends:?}");
+    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which something never happens proves nothing about it.
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Redacted) {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
         }
         for due in moves_there_are() {
@@ -95,6 +97,8 @@ fn seeded_boards_keep_every_invariant() {
         for cause in Cause::ALL {
             assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
         }
+        let redactions::Tried { over, going, in_use } = redactions;
+        assert!(over.min(going).min(in_use) > 0, "not everything was erased of: {redactions:?}");
         let Appends { waited_for, refused, refused_and_written, lost, outlived } = appends;
         let least = waited_for.min(refused).min(refused_and_written).min(lost).min(outlived);
         assert!(least > 0, "appends of simulated boards never came to all they can: {appends:?}");
@@ -122,7 +126,7 @@ pub(crate) fn say(text: &str) {
 /// Runs the board of a seed.
 fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
     let simulation = simulate(seed, trace).map_err(|failure| failure.told())?;
-    let mut snapshots = 0;
+    let (mut snapshots, mut tried) = (0, redactions::Tried::default());
     if seed.is_multiple_of(AGAIN) {
         let again = simulate(seed, false).map_err(|failure| failure.told())?;
         if simulation.records() != again.records() {
@@ -134,6 +138,7 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
             assert_eq!(simulation.records(), restored.records(), "SEED={seed}: a restored board went on otherwise");
             restored.stored().taken
         })?;
+        tried = shrink::caught(|| redactions::tried(seed, simulation.records()))?;
     }
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let mut commits = 0;
@@ -151,6 +156,9 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
     }
     seen.appends += simulation.appends();
     seen.snapshots += snapshots;
+    seen.redactions.over += tried.over;
+    seen.redactions.going += tried.going;
+    seen.redactions.in_use += tried.in_use;
     seen.commits_most = seen.commits_most.max(commits);
     Ok(())
 }

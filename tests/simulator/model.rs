@@ -330,7 +330,12 @@ impl Model {
                 self.circuit.asked_for_more(self.branches.get(&invocation));
             }
             Body::Tick(_) if !self.ends.is_paused() => self.schedule.ticked(record.at, self.is_minute_queued()),
-            Body::Late(_) | Body::Answer(_) | Body::Tick(_) | Body::Snapshot(_) | Body::Ended(_) => {}
+            Body::Late(_)
+            | Body::Answer(_)
+            | Body::Tick(_)
+            | Body::Snapshot(_)
+            | Body::Redacted(_)
+            | Body::Ended(_) => {}
         }
         self.ledger.closed(|invocation| self.calls.is_open(invocation));
         self.asked.retain(|_, invocation| invocation.is_none_or(|invocation| self.calls.is_open(invocation)));

@@ -115,9 +115,9 @@ impl Player {
         let mut due = BTreeSet::new();
         for (line, number) in lines {
             let entry: Entry = serde_json::from_str(line).map_err(|error| (number, error.to_string()))?;
-            let outcomes = [entry.reply.is_some(), entry.failure.is_some(), entry.cancelled];
+            let outcomes = [entry.reply.is_some(), entry.failure.is_some(), entry.cancelled, entry.erased];
             if outcomes.iter().filter(|there| **there).count() != 1 {
-                return Err((number, "an entry has one of reply, failure and cancelled".into()));
+                return Err((number, "an entry has one of reply, failure, cancelled and erased".into()));
             }
             if !entry.cancelled && !due.insert(entry.order) {
                 return Err((number, format!("a second entry with order {}", entry.order)));
@@ -170,7 +170,10 @@ impl Player {
             (None, Some(failure)) => {
                 Err(Failure { code: failure.code, message: failure.message.clone(), usage: entry.usage })
             }
-            (None, None) => Err(failure(FailureCode::CassetteMiss, "the entry holds no answer")),
+            (None, None) => {
+                let message = format!("the answer of worker {} to this view was erased from the recording", key.worker);
+                Err(failure(FailureCode::CassetteMiss, message))
+            }
         }
     }
 

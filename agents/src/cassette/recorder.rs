@@ -130,6 +130,7 @@ impl Pending<'_> {
             reply: reply.map(|reply| RecordedReply { text: reply.text.clone() }),
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
+            erased: false,
             usage,
         };
         tape.next_order += 1;

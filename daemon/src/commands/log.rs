@@ -96,9 +96,13 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
     let padded = match record.kind {
         Kind::Committed => padded.green().to_string(),
         Kind::Rejected | Kind::Failed | Kind::Late => padded.red().to_string(),
-        Kind::Approval | Kind::Answer | Kind::Breaker | Kind::Budget | Kind::Reserved | Kind::Skipped => {
-            padded.yellow().to_string()
-        }
+        Kind::Approval
+        | Kind::Answer
+        | Kind::Breaker
+        | Kind::Budget
+        | Kind::Reserved
+        | Kind::Skipped
+        | Kind::Redacted => padded.yellow().to_string(),
         Kind::Created | Kind::Ended => padded.bold().to_string(),
         Kind::Epoch
         | Kind::Scheduled

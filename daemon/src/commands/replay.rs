@@ -62,7 +62,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "views": replayed.views,
             "views_skipped": replayed.views_skipped,
             "version": replayed.board.version(),
-            "state_hash": replayed.board.state().digest(),
+            "erased": replayed.erased.map(|(from, to)| json!({"from": from, "to": to})),
+            "state_hash": replayed.board.is_exact().then(|| replayed.board.state().digest()),
             "head": {"seq": seq, "hash": hash},
         }))?;
         return Ok(Exit::Done);
@@ -80,7 +81,16 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             count(replayed.views_skipped, "view")
         ))?;
     }
-    output.line(&format!("version {}, state {}", replayed.board.version(), replayed.board.state().digest()))?;
+    if let Some((from, to)) = replayed.erased {
+        output.line(&format!(
+            "erased, not re-derivable: records {from} to {to} hold or follow from values that are erased"
+        ))?;
+    }
+    let state = match replayed.board.is_exact() {
+        true => replayed.board.state().digest().to_string(),
+        false => "with values that are erased".to_owned(),
+    };
+    output.line(&format!("version {}, state {state}", replayed.board.version()))?;
     output.line(&format!("head {seq} {hash}"))?;
     Ok(Exit::Done)
 }

@@ -33,10 +33,15 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.json(&json!({
             "board": summary.id,
             "version": board.version(),
-            "state_hash": board.state().digest(),
+            // Of what is erased the digest stays in the journal; what stands there now has another.
+            "state_hash": board.is_exact().then(|| board.state().digest()),
+            "erased": !board.is_exact(),
             "state": board.state().root(),
         }))?;
     } else {
+        if !board.is_exact() {
+            output.note("values of this document are erased: $redacted stands in their places");
+        }
         output.line(&json_pretty(board.state().root()))?;
     }
     Ok(Exit::Done)

@@ -49,6 +49,12 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "snapshots": verified.snapshots,
             "unchecked_snapshots": verified.unchecked_snapshots,
             "expected_at": verified.expected_at,
+            "erased": {
+                "values": verified.erased.values,
+                "records": verified.erased.records,
+                "texts": verified.erased.texts,
+                "salt": verified.erased.salt,
+            },
         }))?;
         return Ok(Exit::Done);
     }
@@ -62,6 +68,18 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     if verified.unchecked_snapshots > 0 {
         let unchecked = count(verified.unchecked_snapshots, "snapshot");
         output.line(&format!("not checked: {unchecked} of another version of patchboard; nothing rests on it"))?;
+    }
+    let erased = verified.erased;
+    if erased.records > 0 || erased.texts > 0 {
+        output.line(&format!(
+            "erased: {} in {}, {}",
+            count(erased.values, "value"),
+            count(erased.records, "record"),
+            count(erased.texts, "text")
+        ))?;
+    }
+    if erased.salt {
+        output.line("only the chain was verified: the salt is destroyed, without which no value can be")?;
     }
     if let Some(seq) = verified.expected_at {
         output.line(&format!("the given head is record {seq}"))?;

@@ -362,6 +362,7 @@ const fn is_custom(body: &Body) -> bool {
         | Body::Reserved(_)
         | Body::Tick(_)
         | Body::Snapshot(_)
+        | Body::Redacted(_)
         | Body::Ended(_) => false,
     }
 }

@@ -1,7 +1,7 @@
 //! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -13,9 +13,12 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Body;
+use patchboard_kernel::redaction::Request;
+use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_runtime::journal::{BoardSummary, Claim, Journal as _, Tombstone, Vacuumed};
+use patchboard_runtime::redaction::{self, Redaction};
 use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
@@ -27,6 +30,7 @@ use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
 use super::tokens::Tokens;
 use crate::archive::{Archive, storage};
+use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
 
@@ -43,6 +47,8 @@ const READS_AT_ONCE: usize = 8;
 pub(crate) struct Daemon {
     runtime: Runtime,
     archive: Archive,
+    /// Where archives go.
+    archives: PathBuf,
     seats: Arc<Seats>,
     /// The calls of remote workers.
     pub(crate) leases: Leases,
@@ -60,6 +66,8 @@ pub(crate) struct Daemon {
     reads: Semaphore,
     /// Boards that are being opened or made, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
+    /// No other daemon runs on the directory, and nobody writes its file anew.
+    _claim: Claim,
     /// Counts boards that were taken up; gone once the daemon stops.
     taken_up: std::sync::Mutex<Option<watch::Sender<u64>>>,
 }
@@ -85,6 +93,7 @@ impl Daemon {
         let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = only_one(data_dir)?;
+        let claim = super::claim(&journal)?;
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(seats.clone());
         options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
@@ -92,6 +101,7 @@ impl Daemon {
         Ok(Self {
             runtime,
             archive: Archive { journal },
+            archives: data_dir.join(archive::DIRECTORY),
             seats,
             leases,
             tokens: Tokens::open(data_dir)?,
@@ -103,6 +113,7 @@ impl Daemon {
             clock: Arc::new(SystemClock),
             reads: Semaphore::new(READS_AT_ONCE),
             opening: DashMap::new(),
+            _claim: claim,
             taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
         })
     }
@@ -205,6 +216,86 @@ impl Daemon {
         drop(gate);
         self.opening.remove_if(board, |_, gate| Arc::strong_count(gate) == 1);
         done
+    }
+
+    /// Erases values of a board. One that runs stands still for it, and goes on afterwards.
+    pub(crate) async fn redact(
+        &self,
+        board: &BoardId,
+        request: Request,
+        replacement: Option<Value>,
+    ) -> Answered<Redaction> {
+        let redacted = async {
+            self.summary(board)?;
+            let was_running = self.runtime.board(board).is_some();
+            self.runtime.close(board).await;
+            let redacted = self.redact_closed(board, request, replacement).await;
+            if was_running {
+                self.runtime.resume(board).await?;
+            }
+            redacted
+        };
+        self.alone(board, redacted).await
+    }
+
+    async fn redact_closed(
+        &self,
+        board: &BoardId,
+        request: Request,
+        replacement: Option<Value>,
+    ) -> Answered<Redaction> {
+        let journal = self.archive.journal.clone();
+        let _claim = journal.claim(board, false)?;
+        let now = self.clock.now();
+        let redacted = redaction::redact(Arc::new(journal), board.clone(), request, replacement, now).await;
+        Ok(redacted.map_err(redact::failure)?)
+    }
+
+    /// Takes a board that has ended out of the journal into a file.
+    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId) -> Answered<PathBuf> {
+        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives.clone());
+        let taken = self.taken_out(board, move |journal| archive::archive(journal, &directory, &id, now));
+        taken.await
+    }
+
+    /// Takes a board that has ended out of the journal for good; its bytes go when the file is written anew.
+    pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId) -> Answered<Tombstone> {
+        let (id, now) = (board.clone(), self.clock.now());
+        self.taken_out(board, move |journal| archive::delete(journal, &id, now)).await
+    }
+
+    async fn taken_out<T: Send + 'static>(
+        self: &Arc<Self>,
+        board: &BoardId,
+        take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
+    ) -> Answered<T> {
+        let taken = async {
+            // One that goes on is not even closed.
+            if self.summary(board)?.ended.is_none() {
+                return Err(storage_command::failure(ArchiveError::NotEnded(board.clone())).into());
+            }
+            self.runtime.close(board).await;
+            let _claim = self.archive.journal.claim(board, false)?;
+            self.ask(move |archive| take(&archive.journal).map_err(storage_command::failure)).await
+        };
+        self.alone(board, taken).await
+    }
+
+    /// Brings a board back from its archive.
+    pub(crate) async fn restore(&self, board: &BoardId) -> Answered<()> {
+        let restored = async {
+            let known = self.archive.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
+            let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
+            let journal = Arc::new(self.archive.journal.clone());
+            archive::restore(journal, path.into()).await.map_err(storage_command::failure)?;
+            Ok(())
+        };
+        self.alone(board, restored).await
+    }
+
+    /// Writes the journal's file anew. Boards wait meanwhile, readers do not.
+    pub(crate) async fn vacuum(self: &Arc<Self>) -> Answered<Vacuumed> {
+        self.ask(|archive| archive.journal.vacuum().map_err(storage)).await
     }
 
     /// Whether all boards are taken up, and the journal can be read.

@@ -2,6 +2,7 @@
 
 mod approval;
 mod architect;
+mod archive;
 mod check;
 #[cfg(target_os = "linux")]
 mod crash;
@@ -13,5 +14,6 @@ mod interruption;
 mod kernel;
 mod modes;
 mod readme;
+mod redact;
 mod run;
 mod sandbox;

@@ -40,6 +40,9 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/leases/{lease}/renew", r#"{"worker":"walker"}"#, SIT),
     ("POST", "/v1/boards/{board}/leases/{lease}/answer", r#"{"worker":"walker","patch":[]}"#, SIT),
     ("POST", "/v1/boards/{board}/leases/{lease}/failure", r#"{"worker":"walker"}"#, SIT),
+    ("POST", "/v1/boards/{board}/redactions", r#"{"places":["/nowhere"]}"#, ADMINISTER),
+    ("POST", "/v1/vacuum", "", ADMINISTER),
+    ("GET", "/v1/archive", "", SEE_ALL),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
     ("GET", "/metrics", "", SEE_ALL),
@@ -49,6 +52,10 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/pause", "", ACT),
     ("POST", "/v1/boards/{board}/resume", "", ACT),
     ("POST", "/v1/boards/{board}/cancel", "", ACT),
+    // The board has ended now.
+    ("POST", "/v1/boards/{board}/archive", "", ADMINISTER),
+    ("POST", "/v1/boards/{board}/restore", "", ADMINISTER),
+    ("DELETE", "/v1/boards/{board}", "", ADMINISTER),
 ];
 
 #[tokio::test]

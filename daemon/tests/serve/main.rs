@@ -15,4 +15,5 @@ mod logs;
 mod metrics;
 mod people;
 mod requests;
+mod storage;
 mod tls;

@@ -16,6 +16,7 @@
 //! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
+//! * [`redaction`]: what is to be erased of the records, and what stands there then.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -46,6 +47,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod planted;
 pub mod record;
+pub mod redaction;
 pub mod rejection;
 pub mod replay;
 pub mod scheduler;

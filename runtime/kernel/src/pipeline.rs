@@ -116,11 +116,18 @@ fn told(plan: &Plan, seat: Option<&Seat>, verdict: Result<Verdict, Refused>) -> 
     }
 }
 
-/// Applies a committed patch again, for recovery.
+/// How many times larger than allowed a document may be that holds marks where values were erased.
+const OPAQUE_GROWTH: u64 = 128;
+
+/// Applies a committed patch again, for recovery. `is_opaque`: values of it or of the document may be erased.
 ///
 /// # Errors
 /// The violation of the first operation that does not apply.
-pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violation> {
+pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Result<Made, Violation> {
+    let mut limits = limits(plan);
+    if is_opaque {
+        limits.bytes = limits.bytes.saturating_mul(OPAQUE_GROWTH);
+    }
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
     // Stored ones have it; others may be given.
     let mut patch = Cow::Borrowed(patch);
@@ -132,9 +139,43 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value) -> Result<Made, Violat
     let mut changes = Vec::new();
     for op in &ops {
         let effect = candidate.effect(op);
-        apply(&mut candidate, op, effect, plan, &mut changes)?;
+        apply(&mut candidate, op, effect, plan, limits, &mut changes)?;
     }
     Ok(Made { state: candidate.into_state(), changes })
+}
+
+/// Judges a patch that needs nobody's grant: its form, whether it applies and changes something, schema and invariants.
+///
+/// # Errors
+/// Why it may not be committed.
+pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejection> {
+    let mut patch = patch;
+    json::normalise(&mut patch);
+    let refuse = |stage, violations| Rejection::new(stage, violations);
+    let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
+    let ops = patch::parse(&patch, &unlimited).map_err(|violations| refuse(Stage::Syntax, violations))?;
+    let (mut candidate, mut changes) = (state.candidate(), Vec::new());
+    for op in &ops {
+        let effect = candidate.effect(op);
+        let applied = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
+        applied.map_err(|violation| refuse(Stage::Application, vec![violation]))?;
+    }
+    let made = candidate.into_state();
+    if made.digest() == state.digest() {
+        let message = "the same value is there already";
+        return Err(refuse(Stage::Application, vec![Violation::new(Code::TestFailed, "", message)]));
+    }
+    let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
+    if !violations.is_empty() {
+        return Err(refuse(Stage::Schema, violations));
+    }
+    let since = Since::new(made.root(), 0, state.at());
+    let violations = invariant::check(&plan.invariants, state.root(), &since, &patch);
+    if !violations.is_empty() {
+        return Err(refuse(Stage::Invariant, violations));
+    }
+    let reply = Reply { patch, intent: None, expand: Vec::new(), written: None, clarify: None };
+    Ok(Accepted { reply, made: Made { state: made, changes }, approval: None, posted: None })
 }
 
 /// Checks size, schema and invariants of a state that no patch made: the initial one.
@@ -278,7 +319,7 @@ fn judge_reply(
             }
         }
         let is_tried = violations.is_empty() && !broken;
-        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, plan, &mut changes) {
+        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test { .. });
             inapplicable.push(violation.at_op(index));
@@ -326,7 +367,7 @@ fn judge_reply(
         let ops = patch::parse(&posted, &patch_limits).map_err(|violations| refuse(Stage::Application, violations))?;
         for op in &ops {
             let effect = candidate.effect(op);
-            let applied = apply(&mut candidate, op, effect, plan, &mut changes);
+            let applied = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
             applied.map_err(|violation| refuse(Stage::Application, vec![violation]))?;
         }
     }
@@ -427,9 +468,10 @@ fn apply(
     op: &Op<'_>,
     effect: Effect<'_>,
     plan: &Plan,
+    limits: ResultLimits,
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
-    let Applied { taken, over, made } = candidate.apply(op, limits(plan))?;
+    let Applied { taken, over, made } = candidate.apply(op, limits)?;
     // Rules and breakers see what messages do, not that there are some.
     if matches!(plan.mode, Mode::Plain {}) && interface::is_of_messages(op.path().as_str()) {
         return Ok(());

@@ -22,6 +22,9 @@ pub use body::*;
 /// The journal format this version writes, and the newest it reads.
 pub const FORMAT: u32 = 6;
 
+/// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
+pub const ERASED: &str = "$redacted";
+
 /// What the first record's hash is chained to.
 pub const GENESIS: Digest = Digest([0; 32]);
 
@@ -63,6 +66,21 @@ pub enum RecordError {
     /// The journal was written by a newer version.
     #[error("the journal has format {0}, this version reads up to {FORMAT}: use a newer patchboard")]
     NewerFormat(u64),
+}
+
+/// What a payload says of values that were erased ([`crate::redaction`]). What stands in it then is committed to by the
+/// `redacted` record; the header still commits to what stood there before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Erasure {
+    /// The `redacted` record.
+    pub by: Seq,
+    /// What a repetition of the proposal or request is known by; it cannot be worked out any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Digest>,
+    /// Of a commit: the fingerprint of the region it wrote, by which a branch that goes in circles is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Digest>,
 }
 
 impl Record {
@@ -109,7 +127,8 @@ impl Record {
         Ok(())
     }
 
-    /// Checks that the payload holds exactly the values the header commits to.
+    /// Checks that the payload holds exactly the values the header commits to. Where something of them is erased, it checks
+    /// their names alone: what stands there is for [`Record::replacement`].
     ///
     /// # Errors
     /// [`RecordError::Value`], [`RecordError::Values`], [`RecordError::Unreadable`].
@@ -118,7 +137,9 @@ impl Record {
         let none = Map::new();
         let commitments = header.get("values").and_then(Value::as_object).unwrap_or(&none);
         let payload = object(&self.payload)?;
-        if let Some(extra) = payload.keys().find(|field| !commitments.contains_key(*field)) {
+        let is_erased = self.is_erased();
+        let mut names = payload.keys().filter(|field| !(is_erased && *field == ERASED));
+        if let Some(extra) = names.find(|field| !commitments.contains_key(*field)) {
             return Err(RecordError::Values(format!("{extra} is not committed to")));
         }
         for (field, commitment) in commitments {
@@ -126,7 +147,7 @@ impl Record {
                 return Err(RecordError::Values(format!("{field} is missing")));
             };
             let found = hasher.commitment(self.seq.0, field, value).to_string();
-            if commitment.as_str() != Some(found.as_str()) {
+            if !is_erased && commitment.as_str() != Some(found.as_str()) {
                 return Err(RecordError::Value(field.clone()));
             }
         }
@@ -135,6 +156,51 @@ impl Record {
             return Err(RecordError::Values("the same values are written otherwise".to_owned()));
         }
         Ok(())
+    }
+
+    /// Whether something of its values is erased.
+    pub fn is_erased(&self) -> bool {
+        // The names of a payload are in order, and this one comes before all others.
+        self.payload.strip_prefix("{\"").is_some_and(|rest| rest.starts_with(ERASED))
+    }
+
+    /// What it says of values that were erased, if any were.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`].
+    pub fn erasure(&self) -> Result<Option<Erasure>, RecordError> {
+        if !self.is_erased() {
+            return Ok(None);
+        }
+        let erasure = object(&self.payload)?.remove(ERASED).unwrap_or_default();
+        serde_json::from_value(erasure).map(Some).map_err(|error| RecordError::Unreadable(error.to_string()))
+    }
+
+    /// Where something of its values is erased: the record that did it, and the commitment to what stands there, which
+    /// that one must hold.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`].
+    pub fn replacement(&self, hasher: &Hasher) -> Result<Option<(Seq, Digest)>, RecordError> {
+        let Some(erasure) = self.erasure()? else { return Ok(None) };
+        let payload = Value::Object(object(&self.payload)?);
+        Ok(Some((erasure.by, hasher.commitment(self.seq.0, ERASED, &payload))))
+    }
+
+    /// The same record with other values, of which some are erased.
+    pub(crate) fn with_erased(&self, mut values: Map<String, Value>, erasure: &Erasure) -> Self {
+        values.insert(ERASED.to_owned(), serde_json::to_value(erasure).expect("an erasure is JSON"));
+        Self { payload: compact(values), ..self.clone() }
+    }
+
+    /// Its values, by the names of their fields.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`].
+    pub fn values(&self) -> Result<Map<String, Value>, RecordError> {
+        let mut values = object(&self.payload)?;
+        values.remove(ERASED);
+        Ok(values)
     }
 
     /// What the record says.
@@ -151,7 +217,7 @@ impl Record {
         {
             return Err(RecordError::NewerFormat(format));
         }
-        fields.extend(object(&self.payload)?);
+        fields.extend(self.values()?);
         serde_json::from_value(Value::Object(fields)).map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 

@@ -6,13 +6,15 @@
 
 use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
+use std::slice;
 
 use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody};
 use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
 use crate::plan::Own;
-use crate::record::{self, Author, Body, End, Kind, Record};
+use crate::record::{self, ADMINISTRATOR, Author, Body, End, Kind, Record};
+use crate::rejection::Code;
 use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
@@ -57,6 +59,9 @@ pub struct Replayed {
     pub views: u64,
     /// Views that another compiler made, which this version cannot derive; they were taken as recorded.
     pub views_skipped: u64,
+    /// Records that cannot be derived because values they say or follow from are erased, the first and the last of them;
+    /// they were taken as recorded.
+    pub erased: Option<(Seq, Seq)>,
 }
 
 /// Derives every record again, up to and including `to`.
@@ -70,11 +75,17 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
     };
     let first = records.first().ok_or_else(|| differs(Seq(0), "the journal of the board is empty"))?;
     first.check_chain(crate::record::GENESIS).map_err(|error| differs(first.seq, error.to_string()))?;
-    let (mut board, step) = create(first)?;
+    let erased = opaque(records)?;
     let mut snapshots = Snapshots::named_in(records)?;
     let mut replayed = 0;
-    let mut views_skipped = 0;
-    let mut derived = step.records;
+    let (mut views_skipped, mut views_erased) = (0, 0);
+    let (mut board, mut derived) = match erased {
+        Some((Seq(0), _)) => {
+            replayed = 1;
+            (Board::from_created(first, &Own).map_err(|error| differs(first.seq, error.to_string()))?, Vec::new())
+        }
+        _ => create(first).map(|(board, step)| (board, step.records))?,
+    };
     loop {
         let batch = &records[replayed..records.len().min(replayed + derived.len())];
         for (recorded, derived) in batch.iter().zip(&derived) {
@@ -87,7 +98,11 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         }
         snapshots.consider(&board);
         let Some(next) = records.get(replayed) else { break };
-        let foreign = foreign_batch(&records[replayed..])?;
+        let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
+        let foreign = match is_erased {
+            true => slice::from_ref(next),
+            false => foreign_batch(&records[replayed..])?,
+        };
         if foreign.is_empty() {
             let input = input(next, &snapshots)?;
             derived = board.step(next.at, input).records;
@@ -98,7 +113,8 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
             for record in foreign {
                 board.fold(record).map_err(|error| differs(record.seq, error.to_string()))?;
                 snapshots.consider(&board);
-                views_skipped += u64::from(record.kind == Kind::Invoked);
+                let skipped = if is_erased { &mut views_erased } else { &mut views_skipped };
+                *skipped += u64::from(record.kind == Kind::Invoked);
             }
             replayed += foreign.len();
             derived = Vec::new();
@@ -113,9 +129,27 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         board,
         records: records.len() as u64,
         commits: count(Kind::Committed),
-        views: count(Kind::Invoked) - views_skipped,
+        views: count(Kind::Invoked) - views_skipped - views_erased,
         views_skipped,
+        erased,
     })
+}
+
+/// The records that cannot be derived because of what is erased: from the step of the first of which values are, to the
+/// record that says so. What comes after was decided by a board that did not hold them either.
+fn opaque(records: &[Record]) -> Result<Option<(Seq, Seq)>, Difference> {
+    let mut found: Option<(usize, Seq)> = None;
+    for (index, record) in records.iter().enumerate() {
+        if let Some(erasure) = record.erasure().map_err(|error| differs(record.seq, error.to_string()))? {
+            let (first, to) = found.unwrap_or((index, erasure.by));
+            found = Some((first, to.max(erasure.by)));
+        }
+    }
+    let Some((mut first, to)) = found else { return Ok(None) };
+    while !begins(records, first) {
+        first -= 1;
+    }
+    Ok(Some((records[first].seq, to)))
 }
 
 /// The state at a version.
@@ -233,8 +267,7 @@ impl Snapshots {
 fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
     let mut foreign = 0;
     for (index, record) in records.iter().enumerate() {
-        let follows_answer = index > 0 && records[index - 1].kind == Kind::Answer;
-        if index > 0 && !follows_answer && begins_step(record.kind) {
+        if index > 0 && begins(records, index) {
             break;
         }
         if record.kind == Kind::Invoked {
@@ -253,6 +286,19 @@ fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
     Ok(&records[..foreign])
 }
 
+/// Whether a record is the first of its step. What becomes of a question comes after the answer to it, or after the tick
+/// with which its time is over.
+fn begins(records: &[Record], index: usize) -> bool {
+    let is_expired = |record: &Record| match record.body() {
+        Ok(Body::Rejected(rejected)) => rejected.code == Code::ApprovalExpired,
+        _ => false,
+    };
+    let record = &records[index];
+    let Some(before) = index.checked_sub(1) else { return true };
+    let follows = records[before].kind == Kind::Answer || (record.kind == Kind::Rejected && is_expired(record));
+    !follows && begins_step(record.kind)
+}
+
 /// Whether records of this kind only ever come first in their step.
 const fn begins_step(kind: Kind) -> bool {
     match kind {
@@ -269,7 +315,8 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Resumed
         | Kind::Tick
         | Kind::Signal
-        | Kind::Snapshot => true,
+        | Kind::Snapshot
+        | Kind::Redacted => true,
         Kind::Scheduled
         | Kind::Invoked
         | Kind::Reserved
@@ -286,6 +333,10 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
     let json = |patch, intent, expand, written| Reply { patch, intent, expand, written, clarify: None }.to_body();
     Ok(match body {
+        Body::Committed(record::Committed { by, patch, .. }) if by.worker.as_str() == ADMINISTRATOR => {
+            let member = |name| patch.get(0).and_then(|op| op.get(name)).cloned().unwrap_or_default();
+            Input::Amend { path: member("path").as_str().unwrap_or_default().to_owned(), value: member("value") }
+        }
         Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
             propose(by, json(patch, intent, expand, written))
         }
@@ -329,6 +380,7 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             })?;
             Input::Snapshot { of: snapshot.of, digest }
         }
+        Body::Redacted(redacted) => Input::Redact(redacted),
         Body::Ended(ended) if ended.end == End::Cancelled => Input::Cancel,
         Body::Ended(ended) if ended.end == End::Failed => Input::Meltdown,
         Body::Created(_)

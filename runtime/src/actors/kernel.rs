@@ -366,6 +366,8 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Cancel
         | Input::Meltdown
         | Input::Snapshot { .. }
+        | Input::Amend { .. }
+        | Input::Redact(_)
         | Input::TakeOver { .. } => None,
     }
 }

@@ -47,7 +47,15 @@ async fn an_untouched_journal_verifies() {
     let verified = check(&dir, Some(head.hash)).expect("sound");
     assert_eq!(
         verified,
-        Verified { head, records: 8, blobs: 4, snapshots: 0, unchecked_snapshots: 0, expected_at: Some(head.seq) }
+        Verified {
+            head,
+            records: 8,
+            blobs: 4,
+            snapshots: 0,
+            unchecked_snapshots: 0,
+            expected_at: Some(head.seq),
+            erased: Erased::default(),
+        }
     );
 }
 

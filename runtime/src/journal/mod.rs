@@ -18,7 +18,7 @@ use std::pin::Pin;
 
 use patchboard_kernel::board::Blob;
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::Part;
@@ -87,6 +87,43 @@ pub struct Swept {
     pub kept: u64,
     /// Parts removed.
     pub removed: u64,
+}
+
+/// What is erased of a board, together with the record that says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Erasure {
+    /// The `redacted` record.
+    pub batch: Batch,
+    /// Records before it, with what stands in their payloads from now on.
+    pub records: Vec<Record>,
+    /// Hashes of the views and prompts that go.
+    pub texts: Vec<Digest>,
+}
+
+/// What is left of a board that was taken out of the journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tombstone {
+    /// The board.
+    pub board: BoardId,
+    /// Its blueprint's name.
+    pub name: String,
+    /// Its last record, whose hash stands for all.
+    pub head: Head,
+    /// When it was taken out.
+    pub at: Timestamp,
+    /// The file it is in; none if it was deleted.
+    pub archive: Option<String>,
+}
+
+/// What the file took before and after it was written anew, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Vacuumed {
+    /// Before, with its log.
+    pub before: u64,
+    /// After.
+    pub after: u64,
+    /// Views and prompts that no record names, and that were removed.
+    pub texts: u64,
 }
 
 /// The right to run a board in this process; given up when dropped, or when the process dies.
@@ -182,6 +219,59 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// [`JournalError::Fenced`]; storage.
     fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError>;
+
+    /// Erases values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
+    /// transaction. What was there may still be found in the files until [`Journal::scrub`] is done, which is remembered.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// As an append; [`JournalError::BadBatch`] if a record is not there.
+    fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
+        let what = "this journal erases nothing".to_owned();
+        Err(JournalError::BadBatch { board: erasure.batch.board.clone(), what })
+    }
+
+    /// The `redacted` record that took a text away, with its board; none if none did.
+    ///
+    /// # Errors
+    /// Storage.
+    fn erased_text(&self, _hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
+        Ok(None)
+    }
+
+    /// Writes the file anew if anything that was erased may still be found in it. Appends wait meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// Storage; [`JournalError::Locked`] if somebody keeps reading the log. It is then still to be done.
+    fn scrub(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Removes views and prompts that no record names, writes the file anew and gives its space back. Appends wait
+    /// meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// As [`Journal::scrub`].
+    fn vacuum(&self) -> Result<Vacuumed, JournalError> {
+        Ok(Vacuumed::default())
+    }
+
+    /// Takes a board out of the journal, and leaves a tombstone. Its texts go with the next [`Journal::vacuum`], if no other
+    /// board names them, and so do its bytes. Blocks.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`] if `head` is not its last record; storage.
+    fn remove(&self, board: &BoardId, _head: Head, _archive: Option<&str>, _at: Timestamp) -> Result<(), JournalError> {
+        Err(JournalError::BadBatch { board: board.clone(), what: "this journal removes nothing".to_owned() })
+    }
+
+    /// Boards that were taken out and are not back, the first one first.
+    ///
+    /// # Errors
+    /// Storage.
+    fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
+        Ok(Vec::new())
+    }
 
     /// What is known of a board without reading its journal.
     ///

@@ -88,7 +88,8 @@ impl BoardSummary {
             | Kind::Paused
             | Kind::Resumed
             | Kind::Tick
-            | Kind::Snapshot => {}
+            | Kind::Snapshot
+            | Kind::Redacted => {}
         }
         self.updated_at = record.at;
         self.head = Head { seq: record.seq, hash: record.hash };

@@ -119,7 +119,8 @@ impl Counting {
             | Kind::Resumed
             | Kind::Tick
             | Kind::Signal
-            | Kind::Snapshot => return,
+            | Kind::Snapshot
+            | Kind::Redacted => return,
         }
         let Ok(header) = serde_json::from_str::<Header<'_>>(&record.header) else {
             tracing::debug!(%board, seq = %record.seq, kind = %record.kind, "a record could not be counted in full");

@@ -12,6 +12,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream;
+use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::record::{self, End, Kind, Record};
@@ -66,16 +67,23 @@ pub(crate) async fn state(
 ) -> Answered<Response> {
     caller.needs(&Need::See(board.clone()))?;
     let live = daemon.running(&board).map(|board| board.snapshot());
-    let (version, state) = match live.filter(|live| at.is_none_or(|at| at == live.version.0)) {
-        Some(live) => (live.version, live.state.clone()),
-        None => daemon.ask_board(&board, at, |board| Ok((board.version(), board.state().clone()))).await?,
+    let (version, state, is_exact) = match live.filter(|live| at.is_none_or(|at| at == live.version.0)) {
+        Some(live) => (live.version, live.state.clone(), live.is_exact),
+        None => {
+            let told = |board: &Board| Ok((board.version(), board.state().clone(), board.is_exact()));
+            daemon.ask_board(&board, at, told).await?
+        }
     };
     let tag = format!("\"{}\"", state.digest());
     let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
     if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*") {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
     }
-    let told = json!({"board": board, "version": version, "state_hash": state.digest(), "state": state.root()});
+    // Of what is erased the digest stays in the journal; what stands there now has another.
+    let hash = is_exact.then(|| state.digest());
+    let told = json!({
+        "board": board, "version": version, "state_hash": hash, "erased": !is_exact, "state": state.root(),
+    });
     Ok(([(ETAG, tag)], Json(told)).into_response())
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod leases;
 pub(crate) mod metrics;
 pub(crate) mod people;
 pub(crate) mod proposals;
+pub(crate) mod storage;
 pub(crate) mod tokens;
 
 /// An error as a document (RFC 9457), with members of its own where there is more to say.
@@ -59,6 +60,7 @@ pub(crate) struct ProblemDocument {
         (name = "proposals", description = "Patches and signals from outside"),
         (name = "leases", description = "Calls of remote workers, answered from outside"),
         (name = "people", description = "Questions to persons"),
+        (name = "storage", description = "What is kept, and what is not"),
         (name = "tokens", description = "Who may come in"),
         (name = "operations", description = "How the daemon fares"),
     )
@@ -81,7 +83,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(blueprints::check))
         .routes(routes!(boards::list, boards::create))
-        .routes(routes!(boards::show))
+        .routes(routes!(boards::show, storage::delete))
         .routes(routes!(boards::pause))
         .routes(routes!(boards::resume))
         .routes(routes!(boards::cancel))
@@ -101,6 +103,11 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(leases::fail))
         .routes(routes!(people::inbox))
         .routes(routes!(people::answer))
+        .routes(routes!(storage::redact))
+        .routes(routes!(storage::vacuum))
+        .routes(routes!(storage::to_archive))
+        .routes(routes!(storage::restore))
+        .routes(routes!(storage::archived))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(metrics::show))

@@ -10,4 +10,5 @@
 mod disk;
 mod kills;
 mod power;
+mod redactions;
 mod shim;

@@ -15,16 +15,33 @@ use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::planted::{self, Bug};
-use crate::record::{self, Author, Body, Committed, Expanded, NoOp, Rejected, Resource, Trigger};
+use crate::record::{self, Author, Body, Committed, Erasure, Expanded, NoOp, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, Queued};
 
+/// What is known of a record beside what it says.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// What a commit made, if it has just been worked out.
+    pub(super) made: Option<Made>,
+    /// See [`Erasure::reply`].
+    pub(super) reply: Option<Digest>,
+    /// See [`Erasure::region`].
+    pub(super) region: Option<Digest>,
+}
+
+impl From<Erasure> for Beside {
+    fn from(erasure: Erasure) -> Self {
+        Self { made: None, reply: erasure.reply, region: erasure.region }
+    }
+}
+
 impl Board {
-    /// Applies the body of the record `seq`. `made` is what a commit made, where that is known already.
+    /// Applies the body of the record `seq`, with what is known of it beside what it says.
     ///
     /// # Errors
     /// Why the record does not fit what came before; only stored records can have one.
-    pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, made: Option<Made>) -> Result<(), String> {
+    pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, beside: Beside) -> Result<(), String> {
         self.pass_time(at, body);
         match body {
             Body::Created(_) => return Err("a board is created once".to_owned()),
@@ -74,11 +91,12 @@ impl Board {
                 self.ledger.reserve(&branch, invoked.reserved);
                 self.breaker.dispatched(&branch, invoked.invocation);
             }
-            Body::Committed(committed) => self.apply_commit(seq, at, committed, made)?,
+            Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
                     let NoOp { patch, intent, written, .. } = no_op;
-                    let reply = self.fingerprint(patch, intent.as_deref(), &[], written.as_ref());
+                    let reply = || self.fingerprint(patch, intent.as_deref(), &[], written.as_ref());
+                    let reply = beside.reply.unwrap_or_else(reply);
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
@@ -88,13 +106,14 @@ impl Board {
             Body::Expanded(expanded) => {
                 if let Some(token) = token_of(&expanded.by) {
                     let Expanded { patch, intent, expand, .. } = expanded;
-                    let reply = pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
+                    let reply = || pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
+                    let reply = beside.reply.unwrap_or_else(reply);
                     self.tokens.remember(token, reply, Verdict::Expanded { seq }, at);
                 }
                 let branch = self.finish(&expanded.by, at, Finish::Continued(None))?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Expansion);
             }
-            Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
+            Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected, beside.reply)?,
             Body::Failed(failed) => {
                 let invocation = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 match (failed.code, invocation) {
@@ -121,11 +140,12 @@ impl Board {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =
                     approval.clone();
                 if let Some(token) = token_of(&by) {
-                    let reply = match &clarify {
+                    let reply = || match &clarify {
                         // The question is about what was asked, and nothing else.
                         Some(_) => digest,
                         None => self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref()),
                     };
+                    let reply = beside.reply.unwrap_or_else(reply);
                     self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
@@ -171,22 +191,24 @@ impl Board {
             }
             Body::Paused(_) => {
                 self.paused = true;
-                self.remember_request(seq, at, body);
+                self.remember_request(seq, at, body, beside.reply);
             }
             Body::Resumed(_) => {
                 self.paused = false;
-                self.remember_request(seq, at, body);
+                self.remember_request(seq, at, body, beside.reply);
             }
             Body::Signal(signal) => {
                 self.wake();
                 self.signal = Some(signal.value.clone());
-                self.remember_request(seq, at, body);
+                self.remember_request(seq, at, body, beside.reply);
             }
             Body::Snapshot(snapshot) => {
                 if snapshot.of >= seq {
                     return Err(format!("a snapshot cannot include record {}, which is not before it", snapshot.of));
                 }
             }
+            // What it erased is not in the records that were applied before it.
+            Body::Redacted(_) => {}
             Body::Ended(ended) => {
                 // What waits for a breaker when a board stands still goes on waiting.
                 if ended.is_final() {
@@ -210,9 +232,10 @@ impl Board {
     }
 
     /// A repetition of a request with a token is known by what it asks.
-    fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body) {
+    fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body, request: Option<Digest>) {
         if let Some(token) = request_token(body) {
-            self.tokens.remember(token, request_digest(&self.hasher, body), Verdict::Heard { seq }, at);
+            let request = request.unwrap_or_else(|| request_digest(&self.hasher, body));
+            self.tokens.remember(token, request, Verdict::Heard { seq }, at);
         }
     }
 
@@ -233,35 +256,33 @@ impl Board {
         self.last_at = self.last_at.max(at);
     }
 
-    fn apply_commit(
-        &mut self,
-        seq: Seq,
-        at: Timestamp,
-        committed: &Committed,
-        made: Option<Made>,
-    ) -> Result<(), String> {
-        let made = match made {
+    fn apply_commit(&mut self, seq: Seq, at: Timestamp, committed: &Committed, beside: Beside) -> Result<(), String> {
+        let is_opaque = seq < self.opaque_until;
+        let made = match beside.made {
             Some(made) => made,
-            None => pipeline::reapply(&self.plan, &self.state, &committed.patch)
+            None => pipeline::reapply(&self.plan, &self.state, &committed.patch, is_opaque)
                 .map_err(|violation| format!("its patch does not apply: {}", violation.message))?,
         };
         if committed.version != self.state.version().next() {
             return Err(format!("version {} does not follow {}", committed.version, self.state.version()));
         }
-        if committed.state != made.state.digest() {
+        self.is_exact = committed.state == made.state.digest();
+        if !self.is_exact && !is_opaque {
             return Err("its patch does not make the state it names".to_owned());
         }
         self.wake();
         // A direct proposal belongs to no branch that could go in circles.
         let is_of_branch = committed.by.attempt.is_some();
-        let written = is_of_branch.then(|| breaker::fingerprint(&self.hasher, &made.changes, &made.state));
+        let region = || breaker::fingerprint(&self.hasher, &made.changes, &made.state);
+        let written = is_of_branch.then(|| beside.region.unwrap_or_else(region));
         // A message of a plain blackboard that sets nothing.
         let is_idle = made.changes.is_empty();
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
         if let Some(token) = token_of(&committed.by) {
             let Committed { patch, intent, expand, written, .. } = committed;
-            let reply = self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
+            let reply = || self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
+            let reply = beside.reply.unwrap_or_else(reply);
             let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
             self.tokens.remember(token, reply, verdict, at);
         }
@@ -273,10 +294,16 @@ impl Board {
         Ok(())
     }
 
-    fn apply_rejection(&mut self, seq: Seq, at: Timestamp, rejected: &Rejected) -> Result<(), String> {
+    fn apply_rejection(
+        &mut self,
+        seq: Seq,
+        at: Timestamp,
+        rejected: &Rejected,
+        reply: Option<Digest>,
+    ) -> Result<(), String> {
         if let Some(token) = token_of(&rejected.by) {
             let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
-            let reply = ReplyBody::Text(rejected.reply.clone()).digest(&self.hasher);
+            let reply = reply.unwrap_or_else(|| ReplyBody::Text(rejected.reply.clone()).digest(&self.hasher));
             self.tokens.remember(token, reply, verdict, at);
         }
         let is_conflict = rejected.stage == Stage::Freshness;
@@ -354,6 +381,25 @@ impl Board {
         if self.ended.is_some_and(|ended| !ended.is_final()) {
             self.ended = None;
         }
+    }
+}
+
+/// What a repetition of a proposal or a request is known by, as its record says it; none of other records.
+pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
+    let text = |text: &String| ReplyBody::Text(text.clone()).digest(hasher);
+    let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| match written {
+        Some(written) => text(written),
+        None => pipeline::fingerprint(hasher, patch, intent.as_deref(), expand),
+    };
+    match body {
+        Body::Committed(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
+        Body::NoOp(it) => Some(proposed(&it.patch, &it.intent, &[], &it.written)),
+        Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &None)),
+        Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
+        Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
+        Body::Rejected(it) => Some(text(&it.reply)),
+        Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) => Some(request_digest(hasher, body)),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::apply::{outside, request_digest, request_token};
+use super::apply::{Beside, outside, request_digest, request_token};
 use super::tokens::Known;
 use super::{Blob, Board, Effect, From, Input, Outcome, Proposal, ReplyBody, Step, object};
 use crate::blueprint::{Action, AgentKind, Freshness, Restart, Unit};
@@ -25,8 +25,9 @@ use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{
-    Answer, Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch, Expanded, Failed,
-    Invoked, Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot, Steered, Trigger,
+    ADMINISTRATOR, Answer, Attempt, Author, Body, Breaker, Budget, Cause, Committed, Empty, End, Ended, Epoch,
+    Expanded, Failed, Invoked, Late, NoOp, Record, Rejected, Reserved, Resource, Scheduled, Signal, Skipped, Snapshot,
+    Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
@@ -87,6 +88,8 @@ impl Draft<'_> {
             Input::Meltdown if self.board.ended.is_none() => self.end_from_outside(End::Failed, Cause::Meltdown),
             Input::Cancel | Input::Meltdown => {}
             Input::Snapshot { of, digest } => self.snapshot(of, digest),
+            Input::Amend { path, value } => self.amend(path, value),
+            Input::Redact(redacted) => drop(self.push(Body::Redacted(redacted))),
             Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
         }
     }
@@ -372,6 +375,33 @@ impl Draft<'_> {
     fn snapshot(&mut self, of: Seq, digest: Digest) {
         if self.board.ended.is_none() && of <= self.board.head.0 {
             self.push(Body::Snapshot(Snapshot { of, layout: LAYOUT, digest }));
+        }
+    }
+
+    /// What an administrator writes. What it wakes is queued and not called: the board may be at rest.
+    fn amend(&mut self, path: String, value: Value) {
+        let patch = json!([{"op": "replace", "path": path, "value": value}]);
+        let accepted = match self.is_over() {
+            true => {
+                let violation = Violation::new(Code::BoardNotRunning, "", "the board has ended");
+                Err(Rejection::new(Stage::Authorization, vec![violation]))
+            }
+            false => pipeline::amend(&self.board.plan, &self.board.state, patch),
+        };
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(rejection) => {
+                self.step.outcome = Some(Outcome::Refused(rejection));
+                return;
+            }
+        };
+        let worker = WorkerName::from(ADMINISTRATOR);
+        let base = self.board.version();
+        let by = Author { worker, attempt: None, token: None, base, usage: None, approval: None };
+        let body = accepted.reply.to_body();
+        self.commit(by, None, accepted, &body);
+        if self.ending.is_some() {
+            self.go_on();
         }
     }
 
@@ -792,7 +822,7 @@ impl Draft<'_> {
     fn push_made(&mut self, body: Body, made: Option<Made>) -> Seq {
         let (last, hash) = self.board.head;
         let record = Record::seal(hash, last.next(), self.at, &body, &self.board.hasher);
-        let applied = self.board.apply(record.seq, self.at, &body, made);
+        let applied = self.board.apply(record.seq, self.at, &body, Beside { made, ..Beside::default() });
         applied.expect("a record is decided so that it applies");
         self.board.head = (record.seq, record.hash);
         self.step.records.push(record);

@@ -42,9 +42,11 @@ use crate::state::State;
 use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
+pub(crate) use apply::reply_digest;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Pending, Proposal, Step, Verdict};
 
+use apply::Beside;
 use commits::Commits;
 use tokens::Tokens;
 
@@ -89,6 +91,10 @@ pub struct Board {
     last_at: Timestamp,
     /// Recorded running time, without pauses and downtime.
     running_ms: u64,
+    /// Values of records before this one are erased: documents may not have the digests that records name.
+    opaque_until: Seq,
+    /// Whether the document is the one whose digest the last commit names; not if something of it is erased.
+    is_exact: bool,
 }
 
 impl Board {
@@ -169,7 +175,12 @@ impl Board {
         }
         record.check_chain(self.head.1).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
-        self.apply(record.seq, record.at, &body, None).map_err(bad)?;
+        let mut beside = Beside::default();
+        if let Some(erasure) = record.erasure().map_err(|error| bad(error.to_string()))? {
+            self.opaque_until = self.opaque_until.max(erasure.by);
+            beside = erasure.into();
+        }
+        self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
         self.head = (record.seq, record.hash);
         Ok(())
     }
@@ -188,10 +199,14 @@ impl Board {
         let plan = plans.of(blueprint, &created.mode).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
-        if state.digest() != created.state {
+        let is_exact = state.digest() == created.state;
+        let erasure = record.erasure().map_err(|error| bad(error.to_string()))?;
+        if !is_exact && erasure.is_none() {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
-        Ok(Self::new(created.board, plan, hasher, state, record, created.architect.as_ref()))
+        let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
+        let board = Self::new(created.board, plan, hasher, state, record, created.architect.as_ref());
+        Ok(Self { opaque_until, is_exact, ..board })
     }
 
     fn new(
@@ -231,6 +246,8 @@ impl Board {
             signal: None,
             last_at: created.at,
             running_ms: 0,
+            opaque_until: Seq(0),
+            is_exact: true,
         }
     }
 
@@ -252,6 +269,11 @@ impl Board {
     /// The committed document.
     pub const fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Whether the document is the one whose digest the last commit names; not if something of it is erased.
+    pub const fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// How many commits made it.
@@ -408,7 +430,7 @@ impl Board {
 }
 
 /// The document a board starts from.
-fn initial(blueprint: &Blueprint, request: &Value) -> Value {
+pub(crate) fn initial(blueprint: &Blueprint, request: &Value) -> Value {
     let mut document = match blueprint.state.initial.clone() {
         Value::Object(members) => members,
         // A document that is no object has no place for a request; the linter says so.

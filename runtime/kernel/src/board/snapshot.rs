@@ -97,6 +97,9 @@ impl Board {
             plan: _,
             hasher: _,
             head: _,
+            // Boards of which something is erased are stored once they hold nothing of it.
+            opaque_until: _,
+            is_exact: _,
             state,
             epoch,
             paused,
@@ -313,6 +316,8 @@ impl Board {
             signal,
             last_at,
             running_ms,
+            opaque_until: Seq(0),
+            is_exact: true,
         })
     }
 }

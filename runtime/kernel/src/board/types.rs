@@ -12,7 +12,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
-use crate::record::{Architect, Author, Ended, Record};
+use crate::record::{Architect, Author, Ended, Record, Redacted};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
 use crate::view::Prompt;
@@ -101,6 +101,17 @@ pub enum Input {
         /// Its digest.
         digest: Digest,
     },
+    /// An administrator puts another value in place of one, whatever the workers may write; schema and invariants hold.
+    /// Nobody is called before the next input.
+    Amend {
+        /// The place, as a JSON Pointer.
+        path: String,
+        /// The value.
+        value: Value,
+    },
+    /// Values of earlier records are erased ([`crate::redaction`]). The board itself still holds them: it has to go, and
+    /// another is to be made from the journal.
+    Redact(Redacted),
     /// A process takes the board over: what was under way is lost.
     TakeOver {
         /// The new owner's number, greater than any before.

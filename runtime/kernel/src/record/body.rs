@@ -63,6 +63,8 @@ coded! {
         Signal = "signal",
         /// The board was stored as a whole.
         Snapshot = "snapshot",
+        /// Values of records before were erased.
+        Redacted = "redacted",
         /// The board ended.
         Ended = "ended",
     }
@@ -114,6 +116,8 @@ pub enum Body {
     Signal(Signal),
     /// See [`Snapshot`].
     Snapshot(Snapshot),
+    /// See [`Redacted`].
+    Redacted(Redacted),
     /// See [`Ended`].
     Ended(Ended),
 }
@@ -290,6 +294,9 @@ pub struct Invoked {
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
 }
+
+/// In whose name an administrator's own commits are recorded; no worker of a blueprint is called that.
+pub const ADMINISTRATOR: &str = "$administrator";
 
 /// What every proposal's record says of where it came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -601,6 +608,29 @@ pub struct Snapshot {
     pub digest: Digest,
 }
 
+/// Values of records before were erased ([`crate::redaction`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redacted {
+    /// The records whose payloads were written anew, each with the commitment to what stands there now.
+    pub records: Vec<(Seq, Digest)>,
+    /// Hashes of the views and prompts that were taken away.
+    pub texts: Vec<Digest>,
+    /// How many values were erased.
+    pub erased: u64,
+    /// Whether the board's salt went, too: from then on nothing but the chain can be verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub salt: bool,
+    /// The fingerprint of the whole request.
+    pub asked: Digest,
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// What was asked for: JSON Pointers, and numbers of records.
+    #[serde(skip_serializing)]
+    pub targets: Vec<String>,
+}
+
 coded! {
     /// How a board ends (SPEC section 6).
     End {
@@ -706,6 +736,7 @@ impl Body {
             Self::Tick(_) => Kind::Tick,
             Self::Signal(_) => Kind::Signal,
             Self::Snapshot(_) => Kind::Snapshot,
+            Self::Redacted(_) => Kind::Redacted,
             Self::Ended(_) => Kind::Ended,
         }
     }
@@ -754,6 +785,7 @@ impl Body {
             Self::Reserved(it) => vec![("places", json(&it.places))],
             Self::Skipped(it) => vec![("message", json(&it.message))],
             Self::Signal(it) => vec![("value", borrowed(&it.value))],
+            Self::Redacted(it) => vec![("targets", json(&it.targets))],
             Self::Epoch(_)
             | Self::Breaker(_)
             | Self::Budget(_)

@@ -71,7 +71,7 @@ fn append_each(
     Ok(answers)
 }
 
-fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
+pub(super) fn append_batch(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
     check_form(batch)?;
     let head = match advance(connection, batch)? {
         Some(head) => head,

@@ -16,7 +16,7 @@ use super::fault::sql_fault;
 const APPLICATION_ID: i64 = 0x5042_5244;
 
 /// The format of the tables below.
-pub(super) const USER_VERSION: i64 = 2;
+pub(super) const USER_VERSION: i64 = 3;
 
 /// Those of format 1.
 const TABLES: &str = "
@@ -65,6 +65,27 @@ CREATE TABLE parts (
 ) STRICT;
 ";
 
+/// What format 3 added: which texts were taken away, by which record; for which boards the file still has to be written
+/// anew so that nothing of what was erased is left in it; and what is left of boards that were taken out.
+const ERASURE_TABLES: &str = "
+CREATE TABLE erased (
+    hash  TEXT    NOT NULL PRIMARY KEY,
+    board TEXT    NOT NULL,
+    seq   INTEGER NOT NULL
+) STRICT;
+CREATE TABLE unscrubbed (
+    board TEXT NOT NULL PRIMARY KEY
+) STRICT;
+CREATE TABLE tombstones (
+    board     TEXT    NOT NULL PRIMARY KEY,
+    name      TEXT    NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    last_hash TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    archive   TEXT
+) STRICT;
+";
+
 pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(sql_fault)?;
@@ -85,9 +106,13 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
         )));
     }
     if is_fresh {
-        make_tables(&mut connection, &[TABLES, SNAPSHOT_TABLES]).map_err(sql_fault)?;
-    } else if pragma(&connection, "user_version")? == 1 {
-        make_tables(&mut connection, &[SNAPSHOT_TABLES]).map_err(sql_fault)?;
+        make_tables(&mut connection, &[TABLES, SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_fault)?;
+    } else {
+        match pragma(&connection, "user_version")? {
+            1 => make_tables(&mut connection, &[SNAPSHOT_TABLES, ERASURE_TABLES]).map_err(sql_fault)?,
+            2 => make_tables(&mut connection, &[ERASURE_TABLES]).map_err(sql_fault)?,
+            _ => {}
+        }
     }
     // FULL: a commit that was answered is on the disk. Without it the last ones before a power cut could vanish.
     // The log is folded into the file at 16 MB: at the usual 4 MB that takes 7 % of the commits that many boards can make.
@@ -149,6 +174,11 @@ pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connecti
 /// Whether there are tables for snapshots: not in a file of format 1 that was opened for reading.
 pub(super) fn has_snapshots(connection: &Connection) -> Result<bool, JournalError> {
     Ok(pragma(connection, "user_version")? >= 2)
+}
+
+/// Whether there are tables for what was erased: not in an older file that was opened for reading.
+pub(super) fn has_erasures(connection: &Connection) -> Result<bool, JournalError> {
+    Ok(pragma(connection, "user_version")? >= 3)
 }
 
 fn make_tables(connection: &mut Connection, tables: &[&str]) -> rusqlite::Result<()> {

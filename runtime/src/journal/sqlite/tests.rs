@@ -247,7 +247,7 @@ fn opening_says_what_is_wrong_with_the_file() {
     };
     assert_eq!(code(&|path| std::fs::write(path, "no database ".repeat(999)).expect("written")), Some("not_a_journal"));
     assert_eq!(code(&|path| with_sql(path, "CREATE TABLE theirs (x)")), Some("not_a_journal"));
-    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 3")), Some("journal_newer"));
+    assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 4")), Some("journal_newer"));
     assert_eq!(code(&|path| ours(path, "PRAGMA user_version = 0")), Some("journal_corrupt"));
     assert_eq!(code(&|path| ours(path, "")), None);
 }
@@ -257,12 +257,14 @@ async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
     let dir = dir();
     let mut writer = Writer::new("b");
     open(&dir).append(writer.created()).await.expect("appended");
-    let sql = "DROP TABLE snapshots; DROP TABLE parts; PRAGMA user_version = 1";
+    let sql = "DROP TABLE snapshots; DROP TABLE parts; DROP TABLE erased; DROP TABLE unscrubbed; \
+               DROP TABLE tombstones; PRAGMA user_version = 1";
     shell(dir.path()).execute_batch(sql).expect("made as format 1 was");
     let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
     assert_eq!(reader.head(&"b".into()), Ok(writer.head));
     assert_eq!(reader.snapshots(&"b".into()), Ok(Vec::new()));
     assert_eq!(reader.part(&"b".into(), Digest([1; 32])), Ok(None));
+    assert_eq!((reader.erased_text(Digest([1; 32])), reader.tombstones()), (Ok(None), Ok(Vec::new())));
     drop(reader);
     let journal = open(&dir);
     assert_eq!(journal.head(&"b".into()), Ok(writer.head));
@@ -277,7 +279,7 @@ async fn a_file_of_format_1_is_read_and_brought_up_to_date_by_a_writer() {
     );
     assert_eq!(journal.part(&"b".into(), part.hash), Ok(Some("[]".to_owned())));
     let version: i64 = shell(dir.path()).query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[tokio::test]

@@ -1,0 +1,112 @@
+//! Takes out of a cassette what was erased of the board that it is a recording of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::record::{Attempt, Body, Record};
+
+use super::{CassetteError, Entry};
+
+/// What stands in place of a view.
+const ERASED: &str = "$redacted";
+
+/// What was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Erased {
+    /// Views.
+    pub views: usize,
+    /// Answers; whoever plays one is told that it is erased.
+    pub answers: usize,
+}
+
+/// Takes out of a cassette the views that are erased of a board, and the answers to which erased values belonged. `records`
+/// are all of the board's. The file is replaced as a whole, or stays as it is.
+///
+/// # Errors
+/// [`CassetteError::Io`], [`CassetteError::Form`].
+pub fn erase(path: &Path, records: &[Record]) -> Result<Erased, CassetteError> {
+    let io = |error| CassetteError::io(path, error);
+    let text = std::fs::read_to_string(path).map_err(io)?;
+    // Whether it is a cassette that can be played says the one that plays it.
+    super::Player::open(path)?;
+    let gone = Gone::of(records);
+    let mut erased = Erased::default();
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let mut written = lines.next().map(str::to_owned).into_iter().collect::<Vec<_>>();
+    for (line, number) in lines.zip(2..) {
+        let form = |message: String| CassetteError::Form { path: path.display().to_string(), line: number, message };
+        let mut entry: Entry = serde_json::from_str(line).map_err(|error| form(error.to_string()))?;
+        let before = entry.clone();
+        if gone.views.contains(&entry.view) && entry.shown != ERASED {
+            entry.shown = ERASED.to_owned();
+            erased.views += 1;
+        }
+        if gone.answers.contains(&entry.view) && !entry.erased && !entry.cancelled {
+            (entry.reply, entry.failure, entry.erased) = (None, None, true);
+            erased.answers += 1;
+        }
+        written.push(match entry == before {
+            true => line.to_owned(),
+            false => serde_json::to_string(&entry).map_err(|error| form(error.to_string()))?,
+        });
+    }
+    if erased == Erased::default() {
+        return Ok(erased);
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(io)?;
+    for line in written {
+        writeln!(file, "{line}").map_err(io)?;
+    }
+    file.as_file().sync_all().map_err(io)?;
+    if let Ok(old) = std::fs::metadata(path) {
+        file.as_file().set_permissions(old.permissions()).map_err(io)?;
+    }
+    file.persist(path).map_err(|error| io(error.error))?;
+    Ok(erased)
+}
+
+/// Hashes of views: those that are erased, and those of which the answers are.
+#[derive(Default)]
+struct Gone {
+    views: BTreeSet<Digest>,
+    answers: BTreeSet<Digest>,
+}
+
+impl Gone {
+    fn of(records: &[Record]) -> Self {
+        let mut gone = Self::default();
+        let mut views = BTreeMap::new();
+        for record in records {
+            // What cannot be read was not erased.
+            let Ok(body) = record.body() else { continue };
+            let by = match &body {
+                Body::Invoked(invoked) => {
+                    views.insert((invoked.invocation, invoked.attempt), invoked.view);
+                    continue;
+                }
+                Body::Redacted(redacted) => {
+                    gone.views.extend(&redacted.texts);
+                    continue;
+                }
+                Body::Committed(it) => &it.by.attempt,
+                Body::NoOp(it) => &it.by.attempt,
+                Body::Expanded(it) => &it.by.attempt,
+                Body::Rejected(it) => &it.by.attempt,
+                Body::Failed(it) => &it.by.attempt,
+                Body::Approval(it) => &it.by.attempt,
+                Body::Late(it) => {
+                    let view = it.invocation.zip(it.attempt).and_then(|attempt| views.get(&attempt));
+                    gone.answers.extend(view.filter(|_| record.is_erased()));
+                    continue;
+                }
+                _ => continue,
+            };
+            let view = by.as_ref().map(|Attempt { view, .. }| view);
+            gone.answers.extend(view.filter(|_| record.is_erased()));
+        }
+        gone
+    }
+}

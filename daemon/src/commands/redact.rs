@@ -1,0 +1,187 @@
+//! `patchboard redact`: values of a board erased from every file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use jsonptr::PointerBuf;
+use patchboard_agents::cassette;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::redaction::Request;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_runtime::journal::{Journal, JournalError};
+use patchboard_runtime::redaction::{self, Redaction, Refusal};
+use serde_json::{Value, json};
+
+use super::run::json_argument;
+use crate::archive::{Archive, storage};
+use crate::blueprint_file::plural;
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line};
+use crate::serve::alone_on;
+
+/// Erase values of a board from every file: everything that ever stood at a place, or that a record brought
+///
+/// A salted commitment (`$redacted:…`) stands in the place of each, wherever the journal had it; views, prompts and
+/// texts of agents that showed it go as a whole. The chain still verifies, and a record says what was erased. What agents
+/// said in other words cannot be known; where the same text still stands elsewhere is told, and erased with --everywhere.
+///
+/// A board that can go on must not hold what is erased: give another value with --replace, which is committed first, by
+/// the schema and the invariants, or say with --keep that what stands there now was put there since.
+///
+/// Where a daemon runs it does this itself (`POST /v1/boards/{board}/redactions`).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard redact last /request/name
+  patchboard redact last /people/3/address 57 --everywhere
+  patchboard redact last /request/name --replace '\"withheld\"'
+  patchboard redact last --cassette run.jsonl")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// What to erase: JSON Pointers into the document, and numbers of records
+    #[arg(value_name = "POINTER|SEQ")]
+    targets: Vec<String>,
+    /// Put this value in the place, and keep it: JSON, or @FILE
+    #[arg(long, value_name = "JSON")]
+    replace: Option<String>,
+    /// Keep what stands at the places now, and what stood there since it was put there as a whole
+    #[arg(long)]
+    keep: bool,
+    /// Also erase other values in which the text of an erased one stands
+    #[arg(long)]
+    everywhere: bool,
+    /// Also destroy the board's salt: nobody can test guesses any more, and nothing but the chain can be verified
+    #[arg(long)]
+    forget_salt: bool,
+    /// Recordings of this board's agents: what was erased of the board, now or before, goes from them, too
+    #[arg(long, value_name = "FILE")]
+    cassette: Vec<PathBuf>,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let replacement = arguments.replace.as_deref().map(json_argument).transpose()?;
+    let mut request = request(&arguments.targets)?;
+    request.keep = arguments.keep;
+    request.everywhere = arguments.everywhere;
+    request.forget_salt = arguments.forget_salt;
+    let board = Archive::open(data_dir)?.find(&arguments.board.board)?.id;
+    let has_targets = !arguments.targets.is_empty() || arguments.forget_salt;
+    if !has_targets && arguments.cassette.is_empty() {
+        return Err(Failure::refused("bad_redaction", "name what to erase: a place like /request/name, or a record"));
+    }
+    let mut done = None;
+    if has_targets {
+        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/redactions")?;
+        let _claim = journal.claim(&board, false).map_err(storage)?;
+        let now = SystemClock.now();
+        let journal: Arc<dyn Journal> = Arc::new(journal);
+        let redacted = redaction::redact(journal, board.clone(), request, replacement, now).await;
+        done = Some(redacted.map_err(failure)?);
+    }
+    let mut cassettes = Vec::new();
+    for path in &arguments.cassette {
+        let archive = Archive::open(data_dir)?;
+        let erased = cassette::erase(path, &archive.records(&board)?);
+        let erased = erased.map_err(|error| Failure::failed("cassette", error))?;
+        cassettes.push(json!({"cassette": path, "views": erased.views, "answers": erased.answers}));
+        if !output.is_json() {
+            let count = |number: usize, noun| plural(number, noun);
+            let (views, answers) = (count(erased.views, "view"), count(erased.answers, "answer"));
+            output.line(&format!("{}: {views} and {answers} erased", one_line(&path.display().to_string())))?;
+        }
+    }
+    if output.is_json() {
+        let mut told = done.as_ref().map_or_else(|| json!({"board": board}), |done| told(&board, done));
+        told["cassettes"] = cassettes.into();
+        output.json(&told)?;
+    } else if let Some(done) = &done {
+        tell(done, output)?;
+    }
+    if let Some(error) = done.and_then(|done| done.unscrubbed) {
+        return Err(unscrubbed(&error));
+    }
+    Ok(Exit::Done)
+}
+
+/// What is named, read.
+pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
+    let mut request = Request::default();
+    for target in targets {
+        match (target.parse(), PointerBuf::parse(target.as_str())) {
+            (Ok(seq), _) => request.records.push(Seq(seq)),
+            (_, Ok(place)) => request.places.push(place),
+            (Err(_), Err(_)) => {
+                let message =
+                    format!("this is neither a JSON Pointer nor the number of a record: {}", one_line(target));
+                return Err(Failure::refused("bad_pointer", message)
+                    .help("name a place as `state` shows it, like /claims/3, or a record as `log` numbers it"));
+            }
+        }
+    }
+    Ok(request)
+}
+
+/// As JSON.
+pub(crate) fn told(board: &BoardId, done: &Redaction) -> Value {
+    let still: Vec<Value> = done.still.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
+    json!({
+        "board": board,
+        "seq": done.head.seq,
+        "hash": done.head.hash,
+        "values": done.body.erased,
+        "records": done.body.records.len(),
+        "texts": done.body.texts.len(),
+        "salt": done.body.salt,
+        "replaced_at": done.replaced_at,
+        "still": still,
+        "scrubbed": done.unscrubbed.is_none(),
+    })
+}
+
+fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
+    let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let (values, records) = (count(done.body.erased, "value"), count(done.body.records.len() as u64, "record"));
+    let texts = count(done.body.texts.len() as u64, "text");
+    output.line(&format!("erased: {values} in {records}, {texts}; record {} says so", done.head.seq))?;
+    if done.body.salt {
+        output.line("the salt is destroyed: from now on only the chain can be verified")?;
+    }
+    for still in &done.still {
+        output.line(&format!("the same text still stands at {} (record {})", one_line(&still.place), still.seq))?;
+    }
+    if !done.still.is_empty() {
+        output.note("name these places as well, or use --everywhere");
+    }
+    Ok(())
+}
+
+/// What was erased is out of the journal, and not yet out of its file.
+pub(crate) fn unscrubbed(error: &JournalError) -> Failure {
+    Failure::failed("not_scrubbed", format!("it is erased, but old bytes may still be found in the file: {error}"))
+        .help("`patchboard vacuum` mends this, and so does the next start that finds room and no reader")
+}
+
+/// Why nothing was erased, as users see it.
+pub(crate) fn failure(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Redaction(error) => {
+            let failure = Failure::refused(error.code.as_str(), &error);
+            let failure = match error.places.is_empty() && error.questions.is_empty() {
+                true => failure,
+                false => {
+                    failure.help("put another value there with --replace, answer the question, or end the board first")
+                }
+            };
+            failure.detail("places", json!(error.places)).detail("questions", json!(error.questions))
+        }
+        Refusal::Replacement(rejection) => {
+            let why = rejection.violations.first().map(|violation| violation.message.clone()).unwrap_or_default();
+            Failure::refused("replacement_refused", format!("the other value may not be there: {why}"))
+                .detail("violations", json!(rejection.violations))
+        }
+        Refusal::Runtime(error) => crate::drive::failure(error),
+    }
+}

@@ -1,0 +1,136 @@
+//! `patchboard archive`, `restore` and `delete`: boards that have ended, taken out of the live journal and back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use patchboard_runtime::archive::{self, ArchiveError};
+use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_runtime::journal::Journal as _;
+use serde_json::json;
+
+use crate::archive::{Archive, moment, storage};
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line, table};
+use crate::serve::alone_on;
+
+/// Take boards that have ended out of the live journal, each into a file from which it comes back; without BOARD, list
+/// those that were taken out
+///
+/// The file is DATA_DIR/archive/BOARD.jsonl: all records and the texts they name. It is read back and compared before
+/// anything leaves the journal. `patchboard vacuum` then gives the space back.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard archive last
+  patchboard archive --output json | jq .board")]
+pub(crate) struct ToArchive {
+    /// The boards: ids, beginnings of ids, or `last`
+    #[arg(value_name = "BOARD")]
+    boards: Vec<String>,
+}
+
+/// Bring a board back from its archive
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard restore 0199c0de-7ad4-7000-8000-1ce8a0b1c2d3
+  patchboard restore /backup/0199c0de-7ad4-7000-8000-1ce8a0b1c2d3.jsonl")]
+pub(crate) struct Restore {
+    /// The whole id of a board that was archived, or a file
+    #[arg(value_name = "BOARD|FILE")]
+    wanted: String,
+}
+
+/// Delete a board that has ended, for good
+///
+/// What is left is a line of `patchboard archive`: its id, its last record, and when. The file is written anew, so that
+/// nothing of the board can be found in it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard delete 0199c0de-7ad4-7000-8000-1ce8a0b1c2d3 --yes")]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// Nothing brings it back, and this says so
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ToArchive {
+    pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
+        let reading = Archive::open(data_dir)?;
+        if self.boards.is_empty() {
+            let tombstones = reading.journal.tombstones().map_err(storage)?;
+            if output.is_json() {
+                tombstones.iter().try_for_each(|tombstone| output.json(&archive::told(tombstone)))?;
+                return Ok(Exit::Done);
+            }
+            let rows = tombstones.iter().map(|tombstone| {
+                let file = tombstone.archive.as_deref().map_or_else(|| "deleted".to_owned(), one_line);
+                [tombstone.board.to_string(), one_line(&tombstone.name), moment(tombstone.at), file]
+            });
+            output.line(&table(["BOARD", "BLUEPRINT", "TAKEN OUT", "ARCHIVE"], rows))?;
+            return Ok(Exit::Done);
+        }
+        let found: Result<Vec<_>, Failure> = self.boards.iter().map(|wanted| reading.find(wanted)).collect();
+        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/archive")?;
+        for board in found? {
+            let _claim = journal.claim(&board.id, false).map_err(storage)?;
+            let directory = data_dir.join(archive::DIRECTORY);
+            let path = archive::archive(&journal, &directory, &board.id, SystemClock.now()).map_err(failure)?;
+            if output.is_json() {
+                output.json(&json!({"board": board.id, "archive": path}))?;
+            } else {
+                output.line(&format!("board {} is in {}", board.id, one_line(&path.display().to_string())))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Restore {
+    pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
+        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/restore")?;
+        let known = archive::path_of(&data_dir.join(archive::DIRECTORY), &self.wanted.as_str().into());
+        let path = if known.is_file() { known } else { PathBuf::from(&self.wanted) };
+        let board = archive::restore(Arc::new(journal), path).await.map_err(failure)?;
+        if output.is_json() {
+            output.json(&json!({"board": board}))?;
+        } else {
+            output.line(&format!("board {board} is back"))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Delete {
+    pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
+        let board = Archive::open(data_dir)?.find(&self.board.board)?;
+        if !self.yes {
+            return Err(Failure::refused("not_confirmed", format!("board {} would be gone for good", board.id))
+                .help("say so with --yes; `patchboard archive` takes it out and keeps it"));
+        }
+        let (journal, _alone) = alone_on(data_dir, "DELETE /v1/boards/{board}")?;
+        let _claim = journal.claim(&board.id, false).map_err(storage)?;
+        let tombstone = archive::delete(&journal, &board.id, SystemClock.now()).map_err(failure)?;
+        journal.vacuum().map_err(storage)?;
+        if output.is_json() {
+            output.json(&archive::told(&tombstone))?;
+        } else {
+            output.line(&format!("board {} is gone; its last record was {}", board.id, tombstone.head.hash))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Why a board stays where it is, as users see it.
+pub(crate) fn failure(error: ArchiveError) -> Failure {
+    match error {
+        ArchiveError::Journal(error) => storage(error),
+        ArchiveError::NotEnded(_) => Failure::refused("board_not_ended", &error),
+        other => Failure::failed(other.code(), &other),
+    }
+}

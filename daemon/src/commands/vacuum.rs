@@ -1,0 +1,43 @@
+//! `patchboard vacuum`: the journal's file written anew, without what nobody needs.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_runtime::journal::{Journal as _, Vacuumed};
+use serde_json::{Value, json};
+
+use crate::archive::storage;
+use crate::failure::{Exit, Outcome};
+use crate::output::Output;
+use crate::serve::alone_on;
+
+/// Give back the space that boards do not need any more
+///
+/// Removes views and prompts that no record names, and writes the file anew. That takes room for a second file, and nothing
+/// else can write meanwhile. Where a daemon runs it does this itself
+/// (`POST /v1/vacuum`).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard vacuum
+  patchboard vacuum --data-dir /var/lib/patchboard")]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let (journal, _alone) = alone_on(data_dir, "POST /v1/vacuum")?;
+    output.note("writing the file anew");
+    let vacuumed = journal.vacuum().map_err(storage)?;
+    if output.is_json() {
+        output.json(&told(vacuumed))?;
+    } else {
+        let Vacuumed { before, after, texts } = vacuumed;
+        output.line(&format!("{before} bytes before, {after} after; {texts} texts that no record names removed"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// As JSON.
+pub(crate) fn told(vacuumed: Vacuumed) -> Value {
+    let Vacuumed { before, after, texts } = vacuumed;
+    json!({"bytes_before": before, "bytes_after": after, "texts_removed": texts})
+}

@@ -1,0 +1,158 @@
+//! How long boards are kept that have ended: the table `[retention]` of the operator's configuration, and what is due by it.
+//!
+//! ```toml
+//! [retention]
+//! ended = "90d"            # kept for ever without it
+//! then = "archive"         # or "delete"
+//! [retention.blueprints.drafts]
+//! ended = "7d"
+//! then = "delete"
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration as Time;
+
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_runtime::journal::BoardSummary;
+use serde::Deserialize;
+
+use super::service::Daemon;
+use crate::failure::Failure;
+
+/// How often it is looked for boards that are due.
+const EVERY: Time = Time::from_secs(3600);
+
+/// The most boards of one pass; the rest is for the next one.
+const AT_ONCE: usize = 64;
+
+/// What becomes of a board that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Then {
+    /// It goes into a file from which it comes back.
+    #[default]
+    Archive,
+    /// It goes for good.
+    Delete,
+}
+
+/// How long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Rule {
+    ended: Option<Duration>,
+    then: Then,
+}
+
+/// The table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retention {
+    ended: Option<Duration>,
+    then: Then,
+    /// By the names of blueprints; in place of what holds for all.
+    blueprints: BTreeMap<String, Rule>,
+}
+
+impl Retention {
+    pub(crate) fn read(table: toml::Table) -> Result<Self, Failure> {
+        table.try_into().map_err(|error: toml::de::Error| {
+            Failure::refused("bad_config", format!("[retention]: {}", error.message()))
+        })
+    }
+
+    fn is_any(&self) -> bool {
+        self.ended.is_some() || self.blueprints.values().any(|rule| rule.ended.is_some())
+    }
+
+    /// The boards whose time is over, the oldest first, and what becomes of them.
+    fn due(&self, boards: &[BoardSummary], now: Timestamp) -> Vec<(BoardId, Then)> {
+        let ended = boards.iter().filter(|board| board.ended.is_some());
+        let due = ended.filter_map(|board| {
+            let all = Rule { ended: self.ended, then: self.then };
+            let rule = self.blueprints.get(&board.name).copied().unwrap_or(all);
+            let is_over = now.ms_since(board.updated_at) >= rule.ended?.as_ms();
+            is_over.then(|| (board.id.clone(), rule.then))
+        });
+        due.take(AT_ONCE).collect()
+    }
+}
+
+/// Takes out what is due, now and then, for as long as the daemon runs.
+pub(crate) async fn keep(daemon: Arc<Daemon>, retention: Retention) {
+    if !retention.is_any() {
+        return std::future::pending().await;
+    }
+    loop {
+        pass(&daemon, &retention).await;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
+    let due = match daemon.boards() {
+        Ok(boards) => retention.due(&boards, daemon.clock.now()),
+        Err(problem) => {
+            tracing::error!(code = problem.code, "the boards cannot be listed");
+            return;
+        }
+    };
+    let mut is_any_deleted = false;
+    for (board, then) in due {
+        let done = match then {
+            Then::Archive => daemon.archive(&board).await.map(drop),
+            Then::Delete => daemon.delete(&board).await.map(drop),
+        };
+        is_any_deleted |= done.is_ok() && then == Then::Delete;
+        match done {
+            Ok(()) => tracing::info!(%board, ?then, "the time of the board was over"),
+            Err(problem) => tracing::error!(%board, code = problem.code, "the board stays, though its time is over"),
+        }
+    }
+    if is_any_deleted && let Err(problem) = daemon.vacuum().await {
+        tracing::error!(code = problem.code, "the file could not be written anew");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::digest::Digest;
+    use patchboard_kernel::id::{Seq, Version};
+    use patchboard_kernel::record::End;
+    use patchboard_runtime::journal::Head;
+
+    use super::*;
+
+    fn board(name: &str, ended: Option<End>, updated_at: i64) -> BoardSummary {
+        BoardSummary {
+            id: format!("{name}-{updated_at}").as_str().into(),
+            name: name.to_owned(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(updated_at),
+            epoch: 0,
+            head: Head { seq: Seq(1), hash: Digest([0; 32]) },
+            version: Version(0),
+            ended,
+        }
+    }
+
+    #[test]
+    fn what_has_ended_and_was_kept_long_enough_is_due() {
+        let day = 86_400_000;
+        let text = "ended = \"2d\"\n[blueprints.drafts]\nended = \"1d\"\nthen = \"delete\"\n[blueprints.kept]\n";
+        let retention = Retention::read(toml::from_str(text).expect("TOML")).expect("settings");
+        let boards = [
+            board("any", Some(End::Done), 0),
+            board("any", Some(End::Quiescent), day + 1),
+            board("any", None, 0),
+            board("drafts", Some(End::Cancelled), day),
+            board("kept", Some(End::Done), 0),
+        ];
+        let due = retention.due(&boards, Timestamp(2 * day));
+        assert_eq!(due, [("any-0".into(), Then::Archive), (format!("drafts-{day}").as_str().into(), Then::Delete)]);
+        assert_eq!(Retention::default().due(&boards, Timestamp(i64::MAX)), []);
+        assert!(Retention::read(toml::from_str("endet = \"2d\"").expect("TOML")).is_err());
+    }
+}

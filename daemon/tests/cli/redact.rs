@@ -1,0 +1,188 @@
+//! `redact` and `vacuum`: what is erased is in no file, and everything else still answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox};
+
+/// With what JSON escapes, and more than ASCII.
+pub(crate) const SECRET: &str = "Zoë \"Z.\" Quisquilius, born 1979";
+
+/// A sandbox with one board that is done and whose request holds the secret.
+pub(crate) fn finished() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let request = json!({"topic": SECRET}).to_string();
+    sandbox.run(&["run", "notes.yaml", "--request", &request, "-q"]).exits(0);
+    sandbox
+}
+
+/// The files of the data directory that hold a piece of the secret, however it is escaped.
+pub(crate) fn holding(directory: &Path) -> Vec<PathBuf> {
+    let pieces = ["Quisquilius", "born 1979", "Zoë", "Zo\\u00eb", "Zo\\\\u00eb"];
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("it can be read") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).expect("it can be read");
+            let holds = |piece: &str| bytes.windows(piece.len()).any(|window| window == piece.as_bytes());
+            if pieces.into_iter().any(holds) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+impl Sandbox {
+    fn data(&self) -> PathBuf {
+        self.path().join(".patchboard")
+    }
+
+    fn asked(&self, command: &str, more: &[&str]) -> Ran {
+        self.run(&[&[command, "last"], more, &["--output", "json"]].concat())
+    }
+}
+
+#[test]
+fn what_is_erased_is_in_no_file_and_the_board_still_answers() {
+    let sandbox = finished();
+    assert!(!holding(&sandbox.data()).is_empty());
+    let head = sandbox.asked("verify", &[]).exits(0).json()["head"]["hash"].clone();
+    let done = sandbox.asked("redact", &["/request/topic"]).exits(0).json();
+    assert_eq!((&done["scrubbed"], &done["still"]), (&json!(true), &json!([])));
+    assert!(done["texts"].as_u64() > Some(0), "{done}");
+    assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
+
+    let head = head.as_str().expect("a hash");
+    let verified = sandbox.asked("verify", &["--head", head]).exits(0).json();
+    assert_eq!((&verified["ok"], &verified["erased"]["values"]), (&json!(true), &done["values"]), "{verified}");
+    let replayed = sandbox.asked("replay", &[]).exits(0).json();
+    assert_eq!((&replayed["ok"], &replayed["erased"]), (&json!(true), &json!({"from": 0, "to": done["seq"]})));
+    let text = sandbox.run(&["replay", "last"]).exits(0).stdout;
+    assert!(text.contains("erased, not re-derivable"), "{text}");
+    let shown = |at: &str| sandbox.asked("state", &["--at", at]).exits(0).json();
+    for version in ["0", "2"] {
+        let state = shown(version);
+        assert!(state["state"]["request"]["topic"].as_str().is_some_and(|text| text.starts_with("$redacted:")));
+        assert_eq!((&state["state_hash"], &state["erased"]), (&Value::Null, &json!(true)));
+    }
+    assert_eq!(shown("2")["state"]["answer"], "ok");
+    let records = sandbox.asked("log", &[]).exits(0).lines();
+    assert_eq!(records.last().expect("records")["kind"], "redacted");
+    for (command, more) in [
+        ("why", ["/request/topic"].as_slice()),
+        ("why", &["/notes/0/text"]),
+        ("view", &["writer"]),
+        ("cost", &[]),
+        ("denials", &[]),
+        ("export", &[]),
+    ] {
+        let ran = sandbox.run(&[&[command, "last"], more].concat());
+        assert!(ran.code == 0 && !ran.stderr.contains("panicked"), "{command}: {} {}", ran.code, ran.stderr);
+    }
+    // Asked again there is nothing left.
+    assert_eq!(sandbox.asked("redact", &["/request/topic"]).exits(2).error()["code"], "nothing_to_erase");
+}
+
+#[test]
+fn what_was_altered_in_place_of_what_was_erased_is_noticed() {
+    let sandbox = finished();
+    sandbox.asked("redact", &["/request/topic"]).exits(0);
+    let file = sandbox.data().join("patchboard.db");
+    let connection = rusqlite::Connection::open(&file).expect("it can be opened");
+    let altered = connection
+        .execute("UPDATE records SET payload = replace(payload, '$redacted:', '$redacted:0') WHERE seq = 0", ())
+        .expect("it can be written");
+    assert_eq!(altered, 1);
+    drop(connection);
+    let told = sandbox.asked("verify", &[]).exits(1).json();
+    assert_eq!((&told["code"], &told["seq"]), (&json!("bad_record"), &json!(0)));
+}
+
+#[test]
+fn a_mark_that_no_record_speaks_of_is_noticed() {
+    let sandbox = finished();
+    let file = sandbox.data().join("patchboard.db");
+    let connection = rusqlite::Connection::open(&file).expect("it can be opened");
+    let sql = "UPDATE records SET payload = replace(payload, '{\"patch\"', '{\"$redacted\":{\"by\":9},\"patch\"') \
+               WHERE kind = 'committed'";
+    assert!(connection.execute(sql, ()).expect("it can be written") > 0);
+    drop(connection);
+    assert_eq!(sandbox.asked("verify", &[]).exits(1).json()["code"], "bad_record");
+}
+
+#[test]
+fn without_the_salt_only_the_chain_is_verified_and_that_is_said() {
+    let sandbox = finished();
+    sandbox.asked("redact", &["/request/topic", "--forget-salt"]).exits(0);
+    assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
+    let text = sandbox.run(&["verify", "last"]).exits(0).stdout;
+    assert!(text.contains("only the chain was verified"), "{text}");
+    sandbox.asked("state", &[]).exits(0);
+    sandbox.asked("replay", &[]).exits(0);
+}
+
+#[test]
+fn what_cannot_be_erased_is_refused_and_changes_nothing() {
+    let sandbox = finished();
+    let records = || sandbox.asked("log", &[]).exits(0).lines().len();
+    let before = records();
+    for (targets, code) in [
+        (["/nowhere"].as_slice(), "nothing_to_erase"),
+        (&["0"], "bad_redaction"),
+        (&["999"], "bad_redaction"),
+        (&["topic"], "bad_pointer"),
+        (&[], "bad_redaction"),
+        // It has ended for good.
+        (&["/request/topic", "--replace", "1"], "replacement_refused"),
+    ] {
+        assert_eq!(sandbox.asked("redact", targets).exits(2).error()["code"], code, "{targets:?}");
+    }
+    assert_eq!(records(), before);
+}
+
+#[test]
+fn a_cassette_loses_what_its_board_lost_and_says_so_when_it_is_played() {
+    let sandbox = Sandbox::new();
+    let request = json!({"topic": SECRET}).to_string();
+    let run = ["run", "notes.yaml", "--request", &request, "-q"];
+    sandbox.run(&[&run[..], &["--record", "tape.jsonl"]].concat()).exits(0);
+    let tape = sandbox.path().join("tape.jsonl");
+    assert!(fs::read_to_string(&tape).expect("it was recorded").contains("Quisquilius"));
+    sandbox.asked("redact", &["/request/topic", "--cassette", "tape.jsonl"]).exits(0);
+    let text = fs::read_to_string(&tape).expect("it is there");
+    assert!(!text.contains("Quisquilius"), "{text}");
+    // Done again it changes nothing.
+    let again = sandbox.asked("redact", &["--cassette", "tape.jsonl"]).exits(0).json();
+    assert_eq!(again["cassettes"][0]["views"], 0, "{again}");
+    // The answers did not hold it.
+    sandbox.run(&[&run[..], &["--cassette", "tape.jsonl"]].concat()).exits(0);
+    sandbox.asked("redact", &["/notes/0/text", "--cassette", "tape.jsonl"]).exits(0);
+    let played = sandbox.run(&["run", "notes.yaml", "--request", &request, "--cassette", "tape.jsonl"]);
+    assert_ne!(played.code, 0, "{}", played.stderr);
+    assert!(played.stderr.contains("cassette_miss") && played.stderr.contains("was erased"), "{}", played.stderr);
+}
+
+#[test]
+fn vacuum_gives_back_what_nobody_needs() {
+    let sandbox = finished();
+    let file = sandbox.data().join("patchboard.db");
+    let connection = rusqlite::Connection::open(&file).expect("it can be opened");
+    let orphan = "orphan ".repeat(100_000);
+    connection
+        .execute("INSERT INTO blobs (hash, bytes) VALUES ('00', ?1)", [orphan.as_bytes()])
+        .expect("it can be written");
+    drop(connection);
+    let vacuumed = sandbox.run(&["vacuum", "--output", "json"]).exits(0).json();
+    assert_eq!(vacuumed["texts_removed"], 1);
+    let bytes = |name: &str| vacuumed[name].as_u64().expect("a number");
+    assert!(bytes("bytes_after") + 600_000 < bytes("bytes_before"), "{vacuumed}");
+    sandbox.asked("verify", &[]).exits(0);
+}

@@ -1,0 +1,150 @@
+//! Erasing values of boards that run, and giving space back, beside boards that go on.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, STEPS};
+
+const SECRET: &str = "Quisquilius, born 1979";
+
+/// Whether any file of the data directory has it.
+fn is_held(daemon: &Daemon) -> bool {
+    let directory = daemon.path().join("boards");
+    let files = fs::read_dir(directory).expect("it can be read").filter_map(Result::ok);
+    let mut read = files.filter_map(|entry| fs::read(entry.path()).ok());
+    read.any(|bytes| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()))
+}
+
+async fn board(daemon: &Daemon) -> String {
+    let made = daemon.post("/v1/boards", &json!({"source": STEPS, "request": {"who": SECRET}})).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    daemon.until(&board, "quiescent").await;
+    board
+}
+
+#[tokio::test]
+async fn a_value_of_a_board_that_runs_is_replaced_and_erased_and_the_board_goes_on() {
+    let mut daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let (other, redactions) = (daemon.board().await, format!("/v1/boards/{board}/redactions"));
+    let asked = json!({"places": ["/request/who"]});
+    let refused = daemon.post(&redactions, &asked).await.refuses(409, "still_in_use");
+    assert_eq!(refused["places"], json!(["/request/who"]));
+    let replace = json!({"places": ["/request/who"], "replace": "withheld"});
+    let done = daemon.post_once(&redactions, &replace, "one").await.is(200);
+    assert_eq!((&done["replaced_at"].is_u64(), &done["scrubbed"]), (&true, &json!(true)), "{done}");
+    assert!(!is_held(&daemon));
+    let again = daemon.post_once(&redactions, &replace, "one").await;
+    assert_eq!(again.is(200)["seq"], done["seq"]);
+    assert!(again.is_replayed());
+    daemon
+        .post_once(&redactions, &json!({"places": ["/steps"], "keep": true}), "one")
+        .await
+        .refuses(409, "redaction_conflict");
+
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    assert_eq!(state["state"]["request"]["who"], "withheld");
+    let old = daemon.get(&format!("/v1/boards/{board}/state?at=0")).await.is(200);
+    assert!(old["state"]["request"]["who"].as_str().is_some_and(|text| text.starts_with("$redacted:")), "{old}");
+    for path in ["journal", "why?pointer=/request/who", "cost", "denials", "views/walker"] {
+        let answer = daemon.get(&format!("/v1/boards/{board}/{path}")).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        assert!(!answer.text.contains(SECRET), "{path}");
+    }
+    // Both boards go on, also after a kill.
+    for id in [&board, &other] {
+        let steps = |state: Value| state["state"]["steps"].as_array().map_or(0, Vec::len);
+        let before = steps(daemon.get(&format!("/v1/boards/{id}/state")).await.is(200));
+        daemon.post(&format!("/v1/boards/{id}/signals"), &json!({"name": "more"})).await.is(202);
+        daemon.until(id, "quiescent").await;
+        assert_eq!(steps(daemon.get(&format!("/v1/boards/{id}/state")).await.is(200)), before + 1);
+    }
+    daemon.kill();
+    daemon.start();
+    daemon.until(&board, "quiescent").await;
+    assert!(!is_held(&daemon));
+    daemon.stop();
+    for command in ["verify", "replay"] {
+        let ran = daemon.command(&[command, &board]).output().expect("the binary can be run");
+        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stdout));
+    }
+}
+
+#[tokio::test]
+async fn what_a_redaction_may_not_do_is_refused_with_its_code() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let path = format!("/v1/boards/{board}/redactions");
+    for (body, status, code) in [
+        (json!({}), 422, "bad_redaction"),
+        (json!({"places": ["who"]}), 400, "bad_pointer"),
+        (json!({"records": [0]}), 422, "bad_redaction"),
+        (json!({"records": [100_000]}), 422, "bad_redaction"),
+        (json!({"places": ["/nowhere"]}), 422, "nothing_to_erase"),
+        (json!({"places": ["/steps"], "replace": "no array"}), 422, "replacement_refused"),
+        (json!({"places": ["/request/who"], "forget_salt": true}), 409, "still_in_use"),
+        (json!({"anything": 1}), 422, "bad_body"),
+    ] {
+        daemon.post(&path, &body).await.refuses(status, code);
+    }
+    daemon.post("/v1/boards/nobody/redactions", &json!({"places": ["/x"]})).await.refuses(404, "no_such_board");
+    assert!(is_held(&daemon));
+}
+
+#[tokio::test]
+async fn commands_that_write_the_file_anew_leave_a_daemon_alone() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    for arguments in [["redact", &board, "/request/who"].as_slice(), &["vacuum"]] {
+        let refused = daemon.command(arguments).output().expect("the binary can be run");
+        assert_eq!(refused.status.code(), Some(2));
+        let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+        assert_eq!(told["error"]["code"], "daemon_running");
+    }
+    let vacuumed = daemon.post("/v1/vacuum", &json!(null)).await.is(200);
+    assert!(vacuumed["bytes_after"].as_u64() > Some(0), "{vacuumed}");
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+}
+
+#[tokio::test]
+async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let path = format!("/v1/boards/{board}");
+    daemon.post(&format!("{path}/signals"), &json!({"name": "nobody"})).await.is(202);
+    daemon.until(&board, "quiescent").await;
+    let journal = daemon.get(&format!("{path}/journal")).await.is(200);
+    let archived = daemon.post(&format!("{path}/archive"), &json!(null)).await.is(200);
+    assert!(archived["archive"].is_string(), "{archived}");
+    daemon.get(&path).await.refuses(404, "no_such_board");
+    assert_eq!(daemon.get("/v1/archive").await.is(200)["boards"][0]["board"], board.as_str());
+    daemon.post(&format!("{path}/restore"), &json!(null)).await.is(200);
+    assert_eq!(daemon.get(&format!("{path}/journal")).await.is(200), journal);
+    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.until(&board, "quiescent").await;
+    daemon.request(reqwest::Method::DELETE, &path, &[], None).await.is(200);
+    daemon.get(&path).await.refuses(404, "no_such_board");
+    assert!(!is_held(&daemon));
+    daemon.post(&format!("{path}/restore"), &json!(null)).await.refuses(404, "no_such_board");
+}
+
+#[tokio::test]
+async fn boards_whose_time_is_over_are_taken_out() {
+    let mut daemon = Daemon::new();
+    let board = board(&daemon).await;
+    daemon.stop();
+    fs::write(daemon.path().join("patchboard.toml"), "[retention]\nended = \"1ms\"\n").expect("it can be written");
+    daemon.start();
+    for _ in 0..500 {
+        let archived = daemon.get("/v1/archive").await.is(200);
+        if archived["boards"][0]["board"] == board.as_str() {
+            let file = archived["boards"][0]["archive"].as_str().expect("a path").to_owned();
+            assert!(daemon.path().join(file).is_file());
+            daemon.get(&format!("/v1/boards/{board}")).await.refuses(404, "no_such_board");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{board} was never taken out");
+}

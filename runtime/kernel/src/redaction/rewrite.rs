@@ -1,0 +1,576 @@
+//! Writes records anew without what is erased, and says which views and prompts have to go with it.
+//!
+//! The document is followed twice, as it was and as it becomes: a patch that is written anew must still apply, and what
+//! the board would conclude from it otherwise (in which circle a branch goes) is noted beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::{Map, Value};
+
+use super::texts::Needles;
+use super::traces::{Shadow, Traces, at, each_number};
+use super::{Request, Still, TOLD_MAX, is_mark, mark, mark_name};
+use crate::board::{initial, reply_digest};
+use crate::breaker;
+use crate::digest::{Digest, Hasher, Salt};
+use crate::id::{InvocationId, Seq, WorkerName};
+use crate::pipeline;
+use crate::plan::Plan;
+use crate::record::{Body, Erasure, Record, Trigger};
+use crate::state::State;
+
+/// The most places outside those asked for that are held against what was proposed and refused.
+const REGIONS_MAX: usize = 4096;
+
+/// Records being written anew, in their order.
+pub(super) struct Rewriting<'a> {
+    plan: &'a Plan,
+    hasher: &'a Hasher,
+    by: Seq,
+    request: &'a Request,
+    traces: &'a Traces,
+    names: &'a BTreeSet<String>,
+    needles: &'a Needles,
+    shadow: Shadow,
+    /// The document as it was, and as it becomes.
+    before: State,
+    after: State,
+    /// Where erased values stood up to now, beside the places asked for.
+    regions: BTreeSet<PointerBuf>,
+    /// Who may read something erased in the document as it is now; none: not worked out yet.
+    exposed: Option<BTreeSet<WorkerName>>,
+    /// Records of which something that views show is erased.
+    touched: BTreeSet<Seq>,
+    /// Whose question a record puts to a person.
+    asking: BTreeMap<Seq, InvocationId>,
+    /// Invocations of which something is erased that they asked a person, or were told.
+    told: BTreeSet<InvocationId>,
+    done: Done,
+}
+
+/// Records written anew.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) records: Vec<Record>,
+    pub(super) texts: BTreeSet<Digest>,
+    pub(super) values: u64,
+    pub(super) still: Vec<Still>,
+    /// Places of the last document that hold what is erased.
+    pub(super) standing: Vec<String>,
+    pub(super) is_same_document: bool,
+}
+
+impl<'a> Rewriting<'a> {
+    #[expect(clippy::too_many_arguments, reason = "everything that was worked out before")]
+    pub(super) fn new(
+        plan: &'a Plan,
+        hasher: &'a Hasher,
+        by: Seq,
+        request: &'a Request,
+        traces: &'a Traces,
+        names: &'a BTreeSet<String>,
+        needles: &'a Needles,
+        start: &State,
+    ) -> Self {
+        Self {
+            plan,
+            hasher,
+            by,
+            request,
+            traces,
+            names,
+            needles,
+            shadow: Shadow::default(),
+            before: start.clone(),
+            after: start.clone(),
+            regions: request.places.iter().cloned().collect(),
+            exposed: None,
+            touched: BTreeSet::new(),
+            asking: BTreeMap::new(),
+            told: BTreeSet::new(),
+            done: Done::default(),
+        }
+    }
+
+    /// The next record.
+    pub(super) fn record(
+        &mut self,
+        record: &Record,
+        text: &mut dyn FnMut(Digest) -> Option<String>,
+    ) -> Result<(), String> {
+        let body = record.body().map_err(|error| error.to_string())?;
+        let old = record.erasure().map_err(|error| error.to_string())?;
+        let mut values = record.values().map_err(|error| error.to_string())?;
+        let unchanged = values.clone();
+        let is_asked = self.request.records.contains(&record.seq);
+        let mut region = old.as_ref().and_then(|old| old.region);
+        match &body {
+            Body::Created(created) => {
+                let blueprint = serde_json::from_value(created.blueprint.clone()).map_err(|error| error.to_string())?;
+                self.shadow.begin(&initial(&blueprint, &created.request));
+                self.created(&mut values);
+                let mut request = created.request.clone();
+                let mut stored = blueprint;
+                if let (Some(new), Some(asked)) = (values.get("blueprint"), values.get("request")) {
+                    request.clone_from(asked);
+                    stored = serde_json::from_value(new.clone()).map_err(|error| error.to_string())?;
+                }
+                self.after = State::new(&initial(&stored, &request), self.hasher);
+                let was_shown = values.get("request") != unchanged.get("request");
+                for prompt in created.architect.iter().flat_map(|architect| &architect.prompts) {
+                    self.text(*prompt, was_shown, text);
+                }
+                if self.request.forget_salt {
+                    values.insert("salt".to_owned(), Salt::ZERO.to_hex().into());
+                }
+            }
+            Body::Committed(committed) => {
+                if let Some(patch) = values.get_mut("patch") {
+                    self.committed(record.seq, &committed.patch, patch)?;
+                }
+                self.around(&mut values, is_asked);
+                let patch = values.get("patch").unwrap_or(&committed.patch);
+                let reapply = |state: &State, patch: &Value| {
+                    let made = pipeline::reapply(self.plan, state, patch, true);
+                    made.map_err(|violation| format!("record {}: {}", record.seq, violation.message))
+                };
+                let (was, becomes) = (reapply(&self.before, &committed.patch)?, reapply(&self.after, patch)?);
+                if committed.by.attempt.is_some() {
+                    let of = |made: &pipeline::Made| breaker::fingerprint(self.hasher, &made.changes, &made.state);
+                    let recorded = region.unwrap_or_else(|| of(&was));
+                    region = (region.is_some() || of(&becomes) != recorded).then_some(recorded);
+                }
+                (self.before, self.after) = (was.state, becomes.state);
+                self.exposed = None;
+            }
+            Body::NoOp(_) | Body::Expanded(_) | Body::Approval(_) => {
+                if let Some(patch) = values.get_mut("patch") {
+                    self.proposed(patch, is_asked);
+                }
+                if let Some(clarify) = values.get_mut("clarify") {
+                    self.erase_where(clarify, &mut |scalar| is_asked || self.is_told(scalar));
+                }
+                self.around(&mut values, is_asked);
+                if let Body::Approval(approval) = &body {
+                    let asking = approval.by.attempt.as_ref().map(|attempt| attempt.invocation);
+                    self.asking.extend(asking.map(|invocation| (record.seq, invocation)));
+                    if values != unchanged {
+                        self.told.extend(asking);
+                    }
+                }
+            }
+            Body::Rejected(_) => self.rejected(&mut values, is_asked),
+            Body::Late(late) => {
+                let is_there = is_asked || self.is_about(&late.reply);
+                self.texts(&mut values, is_there);
+            }
+            Body::Failed(_) | Body::Skipped(_) => self.texts(&mut values, is_asked),
+            Body::Answer(answer) => {
+                self.texts(&mut values, is_asked);
+                if values != unchanged {
+                    self.told.extend(self.asking.get(&answer.of));
+                }
+            }
+            Body::Scheduled(scheduled) => {
+                self.pointers(&mut values);
+                if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
+                    self.rename(path);
+                }
+                let is_told = scheduled.follows.is_some_and(|follows| self.told.contains(&follows));
+                let is_signalled =
+                    matches!(&scheduled.trigger, Trigger::Signal { seq, .. } if self.touched.contains(seq));
+                if is_told {
+                    // What it was told, it is told again with every further question.
+                    self.told.insert(scheduled.invocation);
+                }
+                if is_told || is_signalled {
+                    self.touched.insert(record.seq);
+                }
+            }
+            Body::Invoked(invoked) => {
+                self.pointers(&mut values);
+                let is_shown = is_asked
+                    || self.touched.contains(&invoked.cause)
+                    || invoked.feedback.iter().any(|seq| self.touched.contains(seq))
+                    || self.exposed().contains(&invoked.worker);
+                self.text(invoked.view, is_shown, text);
+                self.text(invoked.prompt, is_shown, text);
+            }
+            Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values),
+            Body::Signal(_) => {
+                if let Some(value) = values.get_mut("value") {
+                    self.erase_where(value, &mut |scalar| is_asked || self.is_told(scalar));
+                }
+            }
+            Body::Epoch(_)
+            | Body::Breaker(_)
+            | Body::Budget(_)
+            | Body::Paused(_)
+            | Body::Resumed(_)
+            | Body::Tick(_)
+            | Body::Snapshot(_)
+            | Body::Ended(_) => {}
+        }
+        let is_changed = values != unchanged;
+        if is_changed {
+            self.touched.insert(record.seq);
+        }
+        let had = old.as_ref().and_then(|old| old.region);
+        if is_changed || region != had {
+            let known = old.and_then(|old| old.reply);
+            let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, &body)).flatten());
+            let erasure = Erasure { by: self.by, reply, region };
+            self.done.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
+            self.done.records.push(record.with_erased(values, &erasure));
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Done {
+        let mut standing = Vec::new();
+        self.each_standing(&mut |place| {
+            if standing.len() < TOLD_MAX {
+                standing.push(place.to_string());
+            }
+            standing.len() < TOLD_MAX
+        });
+        self.done.standing = standing;
+        self.done.is_same_document = self.before.digest() == self.after.digest();
+        self.done.still.sort();
+        self.done.still.dedup();
+        self.done
+    }
+
+    /// The document that the board began with.
+    fn created(&mut self, values: &mut Map<String, Value>) {
+        let numbers = self.shadow.document.clone();
+        let of_request = numbers.get("request").filter(|_| values.get("request").is_some_and(|it| !it.is_null()));
+        if let (Some(numbers), Some(request)) = (of_request, values.get_mut("request")) {
+            self.erase_numbered(request, numbers, Seq(0), &PointerBuf::from_tokens(["request"]));
+        }
+        let document = values.get_mut("blueprint").and_then(|blueprint| blueprint.pointer_mut("/state/initial"));
+        if let Some(document) = document {
+            let of_request = of_request.is_some();
+            match (document, &numbers) {
+                (Value::Object(members), Value::Object(numbers)) => {
+                    for (name, member) in members.iter_mut() {
+                        // What was asked for stands in place of it.
+                        match numbers.get(name).filter(|_| !(of_request && name == "request")) {
+                            Some(numbers) => {
+                                let place = PointerBuf::from_tokens([name.as_str()]);
+                                self.erase_numbered(member, numbers, Seq(0), &place);
+                            }
+                            None => self.erase_where(member, &mut |scalar| self.is_told(scalar)),
+                        }
+                    }
+                    *members = self.renamed_members(std::mem::take(members));
+                }
+                (document, numbers) => self.erase_numbered(document, numbers, Seq(0), &PointerBuf::new()),
+            }
+        }
+    }
+
+    /// A patch that was committed: the values that it brought are known by their numbers.
+    fn committed(&mut self, seq: Seq, stored: &Value, patch: &mut Value) -> Result<(), String> {
+        // In the order of the operations: the numbers of their values, and for tests those of what they met.
+        let mut numbers: Vec<Option<Value>> = Vec::new();
+        let mut places = Vec::new();
+        let ops = super::traces::operations(stored)?;
+        let mut shadow = std::mem::take(&mut self.shadow);
+        let mut regions = Vec::new();
+        for op in &ops {
+            let one = Value::Array(vec![serde_json::to_value(op).map_err(|error| error.to_string())?]);
+            let met = at(&shadow.document, op.path()).cloned();
+            let mut lands = op.path().to_buf();
+            shadow.patch(&one, &mut |done| lands.clone_from(&done.lands))?;
+            let there = match op {
+                json_patch::PatchOperation::Test(_) => met,
+                json_patch::PatchOperation::Remove(_) => None,
+                _ => at(&shadow.document, &lands).cloned(),
+            };
+            if there.as_ref().is_some_and(|there| self.holds_erased(there)) {
+                regions.push(lands.clone());
+            }
+            numbers.push(there.filter(|_| {
+                use json_patch::PatchOperation as P;
+                matches!(op, P::Add(_) | P::Replace(_) | P::Test(_))
+            }));
+            places.push(lands);
+        }
+        self.shadow = shadow;
+        if self.regions.len() < REGIONS_MAX {
+            self.regions.extend(regions);
+        }
+        let Value::Array(ops) = patch else { return Ok(()) };
+        for ((op, numbers), place) in ops.iter_mut().zip(&numbers).zip(&places) {
+            if let (Some(value), Some(numbers)) = (op.get_mut("value"), numbers) {
+                self.erase_numbered(value, numbers, seq, place);
+            }
+            self.rename_places(op);
+        }
+        Ok(())
+    }
+
+    /// A patch that came to nothing, or waits: what it would put where something is erased.
+    fn proposed(&self, patch: &mut Value, is_asked: bool) {
+        let Value::Array(ops) = patch else { return };
+        for op in ops {
+            let path = op.get("path").and_then(Value::as_str).and_then(|path| PointerBuf::parse(path).ok());
+            if let (Some(path), Some(value)) = (path, op.get_mut("value")) {
+                self.erase_proposed(value, &path, is_asked);
+            }
+            self.rename_places(op);
+        }
+    }
+
+    fn erase_proposed(&self, value: &mut Value, place: &Pointer, is_asked: bool) {
+        if is_asked || self.regions.iter().any(|region| place.starts_with(region)) {
+            self.erase_where(value, &mut |_| true);
+            return;
+        }
+        match value {
+            Value::Array(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.erase_proposed(item, &place.to_buf().with_trailing_token(index), false);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members.iter_mut() {
+                    self.erase_proposed(member, &place.to_buf().with_trailing_token(name.as_str()), false);
+                }
+                *members = self.renamed_members(std::mem::take(members));
+            }
+            scalar if self.is_told(scalar) => *scalar = self.mark(scalar),
+            _ => {}
+        }
+    }
+
+    /// What its author said around a patch.
+    fn around(&self, values: &mut Map<String, Value>, is_asked: bool) {
+        self.texts(values, is_asked);
+        self.pointers(values);
+    }
+
+    /// Texts that agents and persons wrote: as a whole, if they tell anything of it.
+    fn texts(&self, values: &mut Map<String, Value>, is_asked: bool) {
+        for field in ["intent", "written", "reply", "message", "reason", "text"] {
+            if let Some(value) = values.get_mut(field)
+                && (is_asked || self.is_told(value))
+            {
+                *value = self.mark(value);
+            }
+        }
+    }
+
+    fn rejected(&mut self, values: &mut Map<String, Value>, is_asked: bool) {
+        let reply = values.get("reply").and_then(Value::as_str).unwrap_or_default();
+        let violations = values.get("rejection").and_then(|rejection| rejection.get("violations"));
+        let violations = violations.and_then(Value::as_array).into_iter().flatten();
+        let mut pointers = violations.filter_map(|violation| violation.get("pointer")?.as_str());
+        let is_there = is_asked
+            || self.is_about(reply)
+            || pointers.any(|pointer| self.is_near(pointer))
+            || values.values().any(|value| self.needles.are_within(value));
+        self.texts(values, is_there);
+        let Some(rejection) = values.get_mut("rejection") else { return };
+        for violation in rejection.get_mut("violations").and_then(Value::as_array_mut).into_iter().flatten() {
+            for field in ["message", "expected", "found", "diff"] {
+                if let Some(told) = violation.get_mut(field).filter(|_| is_there) {
+                    *told = self.mark(told);
+                }
+            }
+            if let Some(pointer) = violation.get_mut("pointer") {
+                self.rename(pointer);
+            }
+        }
+    }
+
+    /// Whether a reply is a patch, or holds one, at a place where something is erased.
+    fn is_about(&self, reply: &str) -> bool {
+        let Ok(reply) = serde_json::from_str::<Value>(reply) else { return false };
+        let patches = [Some(&reply), reply.get("patch"), reply.pointer("/refuse/patch")];
+        let ops = patches.into_iter().flatten().filter_map(Value::as_array).flatten();
+        let mut places = ops.flat_map(|op| [op.get("path"), op.get("from")]).flatten();
+        places.any(|place| place.as_str().is_some_and(|place| self.is_near(place)))
+    }
+
+    /// Whether a place is one where something is erased, or above or below one.
+    fn is_near(&self, place: &str) -> bool {
+        let Ok(place) = PointerBuf::parse(place) else { return true };
+        self.regions.iter().any(|region| place.starts_with(region) || region.starts_with(&place))
+    }
+
+    /// A view or a prompt goes as a whole.
+    fn text(&mut self, hash: Digest, is_shown: bool, text: &mut dyn FnMut(Digest) -> Option<String>) {
+        if self.done.texts.contains(&hash) {
+            return;
+        }
+        if let Some(stored) = text(hash)
+            && (is_shown || self.needles.are_in(&stored))
+        {
+            self.done.texts.insert(hash);
+        }
+    }
+
+    /// Who may read something that is erased, in the document as it is now.
+    fn exposed(&mut self) -> &BTreeSet<WorkerName> {
+        if self.exposed.is_none() {
+            let mut exposed = BTreeSet::new();
+            let seats = &self.plan.seats;
+            self.each_standing(&mut |place| {
+                let readers = seats.iter().filter(|(_, seat)| seat.contract.may_read(place));
+                exposed.extend(readers.map(|(worker, _)| worker.clone()));
+                exposed.len() < seats.len()
+            });
+            self.exposed = Some(exposed);
+        }
+        self.exposed.get_or_insert_default()
+    }
+
+    /// Every place of the document as it is now that holds an erased value or name, until that is enough.
+    fn each_standing(&self, each: &mut dyn FnMut(&Pointer) -> bool) {
+        let mut place = PointerBuf::new();
+        self.standing_below(&self.shadow.document, &mut place, each);
+    }
+
+    fn standing_below(&self, numbers: &Value, place: &mut PointerBuf, each: &mut dyn FnMut(&Pointer) -> bool) -> bool {
+        match numbers {
+            Value::Array(items) => items.iter().enumerate().all(|(index, item)| {
+                place.push_back(index);
+                let goes_on = self.standing_below(item, place, each);
+                place.pop_back();
+                goes_on
+            }),
+            Value::Object(members) => members.iter().all(|(name, member)| {
+                place.push_back(name.as_str());
+                let goes_on = (!self.names.contains(name) || each(place)) && self.standing_below(member, place, each);
+                place.pop_back();
+                goes_on
+            }),
+            number => !self.is_number_erased(number) || each(place),
+        }
+    }
+
+    fn is_number_erased(&self, number: &Value) -> bool {
+        let number = number.as_u64().and_then(|number| u32::try_from(number).ok());
+        number.is_some_and(|number| self.traces.is_erased(number))
+    }
+
+    fn holds_erased(&self, numbers: &Value) -> bool {
+        let (mut number_holds, mut name_holds) = (false, false);
+        each_number(numbers, &mut |number| number_holds |= self.traces.is_erased(number), &mut |name| {
+            name_holds |= self.names.contains(name)
+        });
+        number_holds || name_holds
+    }
+
+    /// Erases what of a value is erased by its number. What is not and holds the same text is told.
+    fn erase_numbered(&mut self, value: &mut Value, numbers: &Value, seq: Seq, place: &Pointer) {
+        match (value, numbers) {
+            (Value::Array(items), Value::Array(numbers)) => {
+                for (index, (item, numbers)) in items.iter_mut().zip(numbers).enumerate() {
+                    self.erase_numbered(item, numbers, seq, &place.to_buf().with_trailing_token(index));
+                }
+            }
+            (Value::Object(members), Value::Object(numbers)) => {
+                for (name, member) in members.iter_mut() {
+                    if let Some(numbers) = numbers.get(name) {
+                        let place = place.to_buf().with_trailing_token(name.as_str());
+                        self.erase_numbered(member, numbers, seq, &place);
+                    }
+                }
+                *members = self.renamed_members(std::mem::take(members));
+            }
+            (scalar, number) if self.is_number_erased(number) => *scalar = self.mark(scalar),
+            (scalar, _) => {
+                if self.is_told(scalar) && self.done.still.len() < TOLD_MAX {
+                    let place = renamed(place.as_str(), self.names, self.hasher);
+                    self.done.still.push(Still { seq, place });
+                }
+            }
+        }
+    }
+
+    /// Erases the scalars of a value for which this holds, and the names that are erased.
+    fn erase_where(&self, value: &mut Value, is_erased: &mut dyn FnMut(&Value) -> bool) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.erase_where(item, is_erased)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.erase_where(member, is_erased));
+                *members = self.renamed_members(std::mem::take(members));
+            }
+            scalar if is_erased(scalar) => *scalar = self.mark(scalar),
+            _ => {}
+        }
+    }
+
+    fn mark(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) if is_mark(text) => value.clone(),
+            other => mark(self.hasher, other),
+        }
+    }
+
+    fn is_told(&self, value: &Value) -> bool {
+        self.needles.are_within(value)
+    }
+
+    fn renamed_members(&self, members: Map<String, Value>) -> Map<String, Value> {
+        let named = |name: String| match self.names.contains(&name) {
+            true => mark_name(self.hasher, &name),
+            false => name,
+        };
+        members.into_iter().map(|(name, member)| (named(name), member)).collect()
+    }
+
+    fn rename_places(&self, op: &mut Value) {
+        for member in ["path", "from"] {
+            if let Some(place) = op.get_mut(member) {
+                self.rename(place);
+            }
+        }
+    }
+
+    fn rename(&self, pointer: &mut Value) {
+        if let Value::String(text) = pointer {
+            *text = renamed(text, self.names, self.hasher);
+        }
+    }
+
+    /// Lists of places.
+    fn pointers(&self, values: &mut Map<String, Value>) {
+        for field in ["expand", "reads", "members", "places", "targets"] {
+            if let Some(Value::Array(pointers)) = values.get_mut(field) {
+                pointers.iter_mut().for_each(|pointer| self.rename(pointer));
+            }
+        }
+    }
+}
+
+/// A place without the names that are erased.
+pub(super) fn renamed(place: &str, names: &BTreeSet<String>, hasher: &Hasher) -> String {
+    let Ok(pointer) = Pointer::parse(place) else { return place.to_owned() };
+    if !pointer.tokens().any(|token| names.contains(token.decoded().as_ref())) {
+        return place.to_owned();
+    }
+    let tokens = pointer.tokens().map(|token| match token.decoded() {
+        name if names.contains(name.as_ref()) => mark_name(hasher, &name),
+        name => name.into_owned(),
+    });
+    PointerBuf::from_tokens(tokens).to_string()
+}
+
+fn count_marks(values: &Map<String, Value>) -> u64 {
+    fn count(value: &Value) -> u64 {
+        match value {
+            Value::String(text) => u64::from(text.contains(super::MARK)),
+            Value::Array(items) => items.iter().map(count).sum(),
+            Value::Object(members) => {
+                members.iter().map(|(name, member)| u64::from(is_mark(name)) + count(member)).sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+    }
+    values.values().map(count).sum()
+}

@@ -1,0 +1,143 @@
+//! Finds the texts of erased values in other texts: what agents wrote, what they were shown.
+
+use std::collections::BTreeSet;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use super::is_mark;
+
+/// Shorter texts stand in others by chance.
+const CHARS_MIN: usize = 4;
+
+/// So many texts are looked for at once.
+const TOGETHER: usize = 256;
+
+/// Bytes of a compiled search.
+const SEARCH_BYTES_MAX: usize = 256 << 20;
+
+/// How often what is written as JSON may have been written as JSON again: a reply in a prompt in a stored prompt.
+const ESCAPED_MAX: usize = 3;
+
+/// The texts of erased values.
+#[derive(Default)]
+pub(super) struct Needles {
+    texts: BTreeSet<String>,
+    searches: Vec<Regex>,
+}
+
+impl Needles {
+    /// Of these, those that are long enough to be told from others and are not told by the blueprint.
+    pub(super) fn new(texts: BTreeSet<String>, blueprint: &str) -> Self {
+        let is_telling =
+            |text: &String| text.chars().count() >= CHARS_MIN && !is_mark(text) && !mentions(blueprint, text);
+        let mut needles = Self { texts: texts.into_iter().filter(is_telling).collect(), searches: Vec::new() };
+        needles.compile();
+        needles
+    }
+
+    /// Names of members that are erased count like texts.
+    pub(super) fn add_names(&mut self, names: &BTreeSet<String>) {
+        self.texts.extend(names.iter().filter(|name| name.chars().count() >= CHARS_MIN).cloned());
+        self.compile();
+    }
+
+    fn compile(&mut self) {
+        let mut forms = BTreeSet::new();
+        for text in &self.texts {
+            let mut form = text.clone();
+            for _ in 0..=ESCAPED_MAX {
+                let escaped = serde_json::to_string(&form).unwrap_or_default();
+                let escaped = escaped.trim_start_matches('"');
+                let escaped = escaped.strip_suffix('"').unwrap_or(escaped).to_owned();
+                forms.insert(std::mem::replace(&mut form, escaped));
+            }
+        }
+        let forms: Vec<String> = forms.iter().map(|form| regex::escape(form)).collect();
+        let search = |forms: &[String]| {
+            let built = RegexBuilder::new(&forms.join("|")).size_limit(SEARCH_BYTES_MAX).build();
+            // Plain texts that fit a record make a search that fits.
+            built.expect("escaped texts are an expression")
+        };
+        self.searches = forms.chunks(TOGETHER).map(search).collect();
+    }
+
+    /// Whether one of them stands in a text, however it is escaped there.
+    pub(super) fn are_in(&self, text: &str) -> bool {
+        if self.texts.is_empty() {
+            return false;
+        }
+        let found = |text: &str| self.searches.iter().any(|search| search.is_match(text));
+        if found(text) {
+            return true;
+        }
+        // Agents may escape what need not be.
+        text.contains('\\') && serde_json::from_str::<Value>(text).is_ok_and(|value| self.are_within(&value))
+    }
+
+    /// Whether one of them stands in a text or a name of a value.
+    pub(super) fn are_within(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.are_in(text),
+            Value::Array(items) => items.iter().any(|item| self.are_within(item)),
+            Value::Object(members) => members.iter().any(|(name, member)| self.are_in(name) || self.are_within(member)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+}
+
+/// What a blueprint says, without the document it begins with.
+pub(super) fn of_blueprint(blueprint: &Value) -> String {
+    let mut blueprint = blueprint.clone();
+    if let Some(state) = blueprint.get_mut("state").and_then(Value::as_object_mut) {
+        state.remove("initial");
+    }
+    blueprint.to_string()
+}
+
+/// Whether a text has a word, or several, as a whole.
+pub(super) fn mentions(text: &str, word: &str) -> bool {
+    let is_apart = |beside: Option<char>| beside.is_none_or(|beside| !beside.is_alphanumeric() && beside != '_');
+    !word.is_empty()
+        && text
+            .match_indices(word)
+            .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + word.len()..].chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn needles(texts: &[&str], blueprint: &str) -> Needles {
+        Needles::new(texts.iter().map(|text| (*text).to_owned()).collect(), blueprint)
+    }
+
+    #[test]
+    fn a_text_is_found_however_often_it_is_escaped() {
+        let secret = "say \"ж\" \\ now\n";
+        let needles = needles(&[secret], "");
+        let mut text = format!("before {secret} after");
+        for _ in 0..=ESCAPED_MAX {
+            assert!(needles.are_in(&text), "{text}");
+            text = json!({"text": text}).to_string();
+        }
+        assert!(needles.are_in(r#"[{"value":"s\u0061y \"\u0436\" \\ now\n"}]"#));
+        assert!(!needles.are_in("say ж now"));
+    }
+
+    #[test]
+    fn what_is_short_or_in_the_blueprint_is_not_looked_for() {
+        let needles = needles(&["abc", "draft", "drafting", "$redacted:00"], "\"enum\":[\"draft\"]");
+        assert!(!needles.are_in("abc draft $redacted:00"));
+        assert!(needles.are_in("drafting"));
+    }
+
+    #[test]
+    fn a_word_is_mentioned_as_a_whole() {
+        assert!(mentions("/people/*/name", "people"));
+        assert!(!mentions("Annotate what Anna said", "Ann"));
+        assert!(!mentions("text", ""));
+    }
+}

@@ -1,0 +1,314 @@
+//! Follows values through a board: which commit brought each, and where it ever stood.
+//!
+//! A document of numbers goes along with the records: in place of every scalar it has the number of the writing that put
+//! it there. What moves, copies and shifts values moves their numbers, so the numbers at a place are the values there,
+//! whoever brought them, and where to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::Value;
+
+use super::texts::{Needles, mentions};
+use super::{Request, is_mark};
+use crate::board::initial;
+use crate::id::Version;
+use crate::json;
+use crate::record::{Body, Record};
+
+/// An array of more elements than this number has digits is none that a board can hold.
+const INDEX_DIGITS_MAX: usize = 6;
+
+/// Which values are erased.
+pub(super) struct Traces {
+    /// By number of writing.
+    erased: Vec<bool>,
+    /// By place asked for: the numbers that ever stood there, with the version at which they first did.
+    seen: Vec<BTreeMap<u32, Version>>,
+    /// The same for names of members.
+    names: Vec<BTreeMap<String, Version>>,
+    /// Names of the last document: outside the places asked for, and in them.
+    final_names: (BTreeSet<String>, BTreeSet<String>),
+    /// By place asked for: the version at which what stands there now was put there as a whole.
+    made: Vec<Version>,
+}
+
+/// The document of numbers.
+#[derive(Default)]
+pub(super) struct Shadow {
+    pub(super) document: Value,
+    next: u32,
+}
+
+/// An operation as it was done: where it led to, and where from.
+pub(super) struct Done {
+    pub(super) lands: PointerBuf,
+    pub(super) from: Option<PointerBuf>,
+}
+
+impl Shadow {
+    /// The same shape with a number in place of each scalar.
+    fn of(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(|item| self.of(item)).collect(),
+            Value::Object(members) => {
+                Value::Object(members.iter().map(|(name, member)| (name.clone(), self.of(member))).collect())
+            }
+            _ => {
+                let number = self.next;
+                self.next += 1;
+                number.into()
+            }
+        }
+    }
+
+    /// Begins with the first document.
+    pub(super) fn begin(&mut self, document: &Value) {
+        self.document = self.of(document);
+    }
+
+    /// Does what a patch did. `each` sees every operation that is no test, before it is done.
+    pub(super) fn patch(&mut self, patch: &Value, each: &mut dyn FnMut(&Done)) -> Result<(), String> {
+        let ops = operations(patch)?;
+        for mut op in ops {
+            let from = match &mut op {
+                PatchOperation::Test(_) => continue,
+                PatchOperation::Add(AddOperation { value, .. })
+                | PatchOperation::Replace(ReplaceOperation { value, .. }) => {
+                    *value = self.of(value);
+                    None
+                }
+                PatchOperation::Move(op) => Some(op.from.clone()),
+                PatchOperation::Copy(op) => Some(op.from.clone()),
+                PatchOperation::Remove(_) => None,
+            };
+            let done = Done { lands: landing(&self.document, op.path()), from };
+            each(&done);
+            json_patch::patch_unsafe(&mut self.document, &[op]).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// A stored patch, read.
+pub(super) fn operations(patch: &Value) -> Result<Vec<PatchOperation>, String> {
+    let mut patch = patch.clone();
+    json::normalise(&mut patch);
+    let ops: json_patch::Patch = serde_json::from_value(patch).map_err(|error| error.to_string())?;
+    Ok(ops.0)
+}
+
+/// Where an operation leads to: the append position is the index after the last.
+fn landing(document: &Value, path: &Pointer) -> PointerBuf {
+    let mut lands = path.to_buf();
+    if path.last().is_some_and(|last| last.encoded() == "-")
+        && let Some(Value::Array(items)) = path.parent().and_then(|parent| at(document, parent))
+    {
+        lands.pop_back();
+        lands.push_back(items.len());
+    }
+    lands
+}
+
+/// Whether an operation at `path` may change what is at `place`: elements beside it may be shifted.
+fn may_change(place: &Pointer, path: &Pointer) -> bool {
+    path.starts_with(place) || path.parent().is_none_or(|above| place.starts_with(above))
+}
+
+pub(super) fn at<'d>(document: &'d Value, place: &Pointer) -> Option<&'d Value> {
+    document.pointer(place.as_str())
+}
+
+/// Every scalar of a document of numbers, and every name.
+pub(super) fn each_number(document: &Value, number: &mut dyn FnMut(u32), name: &mut dyn FnMut(&str)) {
+    match document {
+        Value::Array(items) => items.iter().for_each(|item| each_number(item, number, name)),
+        Value::Object(members) => members.iter().for_each(|(key, member)| {
+            name(key);
+            each_number(member, number, name);
+        }),
+        Value::Number(scalar) => {
+            if let Some(scalar) = scalar.as_u64().and_then(|scalar| u32::try_from(scalar).ok()) {
+                number(scalar);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// Every scalar of a value, in the order in which it was numbered.
+fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| each_scalar(item, scalar)),
+        Value::Object(members) => members.values().for_each(|member| each_scalar(member, scalar)),
+        _ => scalar(value),
+    }
+}
+
+impl Traces {
+    pub(super) fn follow(records: &[Record], request: &Request) -> Result<Self, String> {
+        let mut shadow = Shadow::default();
+        let places = request.places.len();
+        let mut traces = Self {
+            erased: Vec::new(),
+            seen: vec![BTreeMap::new(); places],
+            names: vec![BTreeMap::new(); places],
+            final_names: Default::default(),
+            made: vec![Version(0); places],
+        };
+        let mut brought = Vec::new();
+        for record in records {
+            match record.body().map_err(|error| error.to_string())? {
+                Body::Created(created) => {
+                    let blueprint = serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                    shadow.begin(&initial(&blueprint, &created.request));
+                    let all = request.places.iter().enumerate();
+                    all.for_each(|(index, place)| traces.see(&shadow.document, index, place, Version(0)));
+                }
+                Body::Committed(committed) => {
+                    let (first, version) = (shadow.next, committed.version);
+                    let mut touched = BTreeSet::new();
+                    let made = &mut traces.made;
+                    shadow.patch(&committed.patch, &mut |done| {
+                        for (index, place) in request.places.iter().enumerate() {
+                            if place.starts_with(&done.lands) {
+                                made[index] = version;
+                            }
+                            if may_change(place, &done.lands)
+                                || done.from.as_ref().is_some_and(|from| may_change(place, from))
+                            {
+                                touched.insert(index);
+                            }
+                        }
+                    })?;
+                    let place = |index: usize| &request.places[index];
+                    touched.iter().for_each(|index| traces.see(&shadow.document, *index, place(*index), version));
+                    if request.records.contains(&record.seq) {
+                        brought.extend(first..shadow.next);
+                    }
+                }
+                _ => {}
+            }
+        }
+        traces.erased = vec![false; shadow.next as usize];
+        for (seen, made) in traces.seen.iter().zip(&traces.made) {
+            for (number, version) in seen {
+                traces.erased[*number as usize] |= !request.keep || version < made;
+            }
+        }
+        brought.into_iter().for_each(|number| traces.erased[number as usize] = true);
+        for (names, made) in traces.names.iter_mut().zip(&traces.made) {
+            names.retain(|_, version| !request.keep || *version < *made);
+        }
+        traces.final_names(&shadow.document, request);
+        Ok(traces)
+    }
+
+    fn see(&mut self, document: &Value, index: usize, place: &Pointer, version: Version) {
+        let Some(there) = at(document, place) else { return };
+        let (seen, names) = (&mut self.seen[index], &mut self.names[index]);
+        each_number(
+            there,
+            &mut |number| {
+                seen.entry(number).or_insert(version);
+            },
+            &mut |name| {
+                if !names.contains_key(name) {
+                    names.insert(name.to_owned(), version);
+                }
+            },
+        );
+    }
+
+    fn final_names(&mut self, document: &Value, request: &Request) {
+        let mut inside = BTreeSet::new();
+        let mut rest = document.clone();
+        for place in &request.places {
+            if let Some(there) = rest.pointer_mut(place.as_str()) {
+                each_number(&there.take(), &mut |_| {}, &mut |name| inside.extend([name.to_owned()]));
+            }
+        }
+        let mut outside = BTreeSet::new();
+        each_number(&rest, &mut |_| {}, &mut |name| outside.extend([name.to_owned()]));
+        self.final_names = (outside, inside);
+    }
+
+    /// Whether the value with this number is erased.
+    pub(super) fn is_erased(&self, number: u32) -> bool {
+        self.erased.get(number as usize).copied().unwrap_or_default()
+    }
+
+    /// Names of members that are erased: they stood below the places asked for, no blueprint tells them, and the document
+    /// does not use them elsewhere.
+    pub(super) fn names(&self, is_over: bool, blueprint: &str) -> BTreeSet<String> {
+        let (outside, inside) = &self.final_names;
+        let is_index = |name: &str| name.len() < INDEX_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_used = |name: &str| outside.contains(name) || (!is_over && inside.contains(name));
+        let names = self.names.iter().flat_map(BTreeMap::keys).filter(|name| {
+            !is_index(name) && *name != "-" && !is_mark(name) && !is_used(name) && !mentions(blueprint, name)
+        });
+        names.cloned().collect()
+    }
+
+    /// Every scalar with its number, the record that brought it and the pointer where it was put, as far as that is known.
+    fn each_written(records: &[Record], each: &mut dyn FnMut(u32, &Value)) -> Result<(), String> {
+        let mut next = 0;
+        let mut count = |value: &Value| {
+            each_scalar(value, &mut |scalar| {
+                each(next, scalar);
+                next += 1;
+            });
+        };
+        for record in records {
+            match record.body().map_err(|error| error.to_string())? {
+                Body::Created(created) => {
+                    let blueprint = serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                    count(&initial(&blueprint, &created.request));
+                }
+                Body::Committed(committed) => {
+                    for op in operations(&committed.patch)? {
+                        if let PatchOperation::Add(AddOperation { value, .. })
+                        | PatchOperation::Replace(ReplaceOperation { value, .. }) = &op
+                        {
+                            count(value);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The texts of what is erased.
+    pub(super) fn texts(&self, records: &[Record], request: &Request) -> Result<BTreeSet<String>, String> {
+        let mut texts = BTreeSet::new();
+        Self::each_written(records, &mut |number, scalar| {
+            if let (Value::String(text), true) = (scalar, self.is_erased(number)) {
+                texts.insert(text.clone());
+            }
+        })?;
+        for record in records.iter().filter(|record| request.records.contains(&record.seq)) {
+            for (field, value) in record.values().map_err(|error| error.to_string())? {
+                // What a person said or a signal carried may be told in other records.
+                if matches!(field.as_str(), "reason" | "text" | "clarify" | "message" | "intent" | "value") {
+                    each_scalar(&value, &mut |scalar| texts.extend(scalar.as_str().map(str::to_owned)));
+                }
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Erases every value in which one of these texts stands.
+    pub(super) fn spread(&mut self, records: &[Record], needles: &Needles) -> Result<(), String> {
+        let mut more = Vec::new();
+        Self::each_written(records, &mut |number, scalar| {
+            if scalar.as_str().is_some_and(|text| needles.are_in(text)) {
+                more.push(number);
+            }
+        })?;
+        more.into_iter().for_each(|number| self.erased[number as usize] = true);
+        Ok(())
+    }
+}

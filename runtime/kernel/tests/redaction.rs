@@ -1,0 +1,274 @@
+//! What is erased of a board's records: everywhere it stood, and so that the rest stays what it was.
+
+mod played;
+
+use std::collections::BTreeMap;
+
+use jsonptr::PointerBuf;
+use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::digest::{Digest, Hasher, Salt};
+use patchboard_kernel::id::{Seq, Timestamp};
+use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionError, Request};
+use patchboard_kernel::replay;
+use serde_json::{Value, json};
+
+use played::Played;
+
+const SECRET: &str = "Ada Lovelace, 36";
+
+fn places(places: &[&str]) -> Request {
+    let places = places.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
+    Request { places, ..Request::default() }
+}
+
+fn plan(played: &Played, request: &Request) -> Result<Redaction, RedactionError> {
+    redaction::plan(&played.board, &played.records, &mut |_| None, request)
+}
+
+/// The records with what was erased of them, and the record that says so.
+fn erased(played: &Played, request: &Request) -> Vec<Record> {
+    let planned = plan(played, request).expect("something is erased");
+    let mut board = played.board.clone();
+    let step = board.step(Timestamp(played.now + 1), Input::Redact(planned.body));
+    let mut records: BTreeMap<Seq, Record> = played.records.iter().map(|record| (record.seq, record.clone())).collect();
+    records.extend(planned.records.into_iter().map(|record| (record.seq, record)));
+    records.extend(step.records.into_iter().map(|record| (record.seq, record)));
+    records.into_values().collect()
+}
+
+fn text(records: &[Record]) -> String {
+    records.iter().map(|record| format!("{}\n{}\n", record.header, record.payload)).collect()
+}
+
+/// The chain holds, every value is what a record commits to, and the board can be made and derived again.
+fn sound(records: &[Record]) -> Board {
+    let mut previous = patchboard_kernel::record::GENESIS;
+    let Body::Created(created) = records[0].body().expect("readable") else { panic!("created") };
+    let hasher = Hasher::new(&created.salt);
+    let mut owed: BTreeMap<Seq, Vec<(Seq, Digest)>> = BTreeMap::new();
+    for record in records {
+        record.check_chain(previous).expect("the chain holds");
+        record.check_values(&hasher).expect("the values are those committed to");
+        previous = record.hash;
+        if let Some((by, commitment)) = record.replacement(&hasher).expect("readable") {
+            owed.entry(by).or_default().push((record.seq, commitment));
+        }
+        if let Body::Redacted(redacted) = record.body().expect("readable") {
+            for pair in owed.remove(&record.seq).unwrap_or_default() {
+                assert!(redacted.records.contains(&pair), "{pair:?}");
+            }
+        }
+    }
+    assert!(owed.is_empty(), "{owed:?}");
+    replay::replay(records, None).expect("what can be derived is derived");
+    Board::recover(records).expect("the journal is enough")
+}
+
+fn board() -> Played {
+    let writer = json!({
+        "agent": "script", "role": "r", "reads": ["/list", "/people"],
+        "writes": [
+            {"path": "/list/-", "ops": ["add"]},
+            {"path": "/list/*", "ops": ["insert", "remove", "replace", "move", "copy"]},
+            {"path": "/people/*", "ops": ["add", "replace", "remove", "move"]},
+            {"path": "/people/*/name", "ops": ["replace"]},
+        ],
+    });
+    let other = json!({"agent": "script", "role": "r", "reads": ["/count"], "writes": [{"path": "/count", "ops": ["replace", "add"]}]});
+    let members = json!({
+        "state": {"schema": {}, "initial": {"list": [], "people": {}, "count": 0}},
+        "workers": {"writer": writer, "other": other},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "writer"}, {"name": "count", "trigger": {"signal": "count"}, "run": "other"}],
+    });
+    Played::new(members)
+}
+
+#[test]
+fn a_value_is_erased_wherever_it_stood() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/list/-", "value": {"said": SECRET}}]), None);
+    played.signal();
+    // It moves away, and is copied on the way.
+    played.answer(json!([{"op": "copy", "from": "/list/0", "path": "/list/-"}]), None);
+    played.signal();
+    played.answer(
+        json!([{"op": "test", "path": "/list/1/said", "value": SECRET}, {"op": "remove", "path": "/list/0"}]),
+        None,
+    );
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/list/0"]));
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    let board = sound(&records);
+    assert!(!board.is_exact());
+    let shown = serde_json::to_string(board.state().root()).expect("JSON");
+    assert!(shown.contains("$redacted:") && !shown.contains(SECRET), "{shown}");
+    // Before there was anything to erase, the document is what it was.
+    assert!(replay::board_at(&records, patchboard_kernel::id::Version(0)).expect("version 0").is_exact());
+}
+
+#[test]
+fn what_a_place_took_from_elsewhere_is_erased_there_too() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/people/anyone", "value": {"name": SECRET}}]), None);
+    played.signal();
+    played.answer(json!([{"op": "move", "from": "/people/anyone", "path": "/people/someone"}]), None);
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/people/someone"]));
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn names_of_members_go_with_what_they_name() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/people/Ada Lovelace", "value": {"name": SECRET}}]), None);
+    played.signal();
+    played.answer(json!([{"op": "replace", "path": "/people/Ada Lovelace/name", "value": "A."}]), None);
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/nowhere", "value": "Ada Lovelace"}]), None);
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/people"]));
+    assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn a_board_that_can_go_on_lets_nothing_go_that_it_uses() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
+    let refused = plan(&played, &places(&["/people/x"])).expect_err("it is in use");
+    assert_eq!(refused.code, RedactionCode::StillInUse);
+    assert_eq!(refused.places, ["/people/x/name"]);
+    let amended = played.give(Input::Amend { path: "/people/x".into(), value: json!({"name": "nobody"}) });
+    assert!(matches!(amended.outcome, Some(Outcome::Committed { .. })), "{:?}", amended.outcome);
+    played.holds();
+    let request = Request { keep: true, ..places(&["/people/x"]) };
+    let records = erased(&played, &request);
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    let recovered = sound(&records);
+    assert!(recovered.is_exact());
+    assert_eq!(recovered.state().digest(), played.board.state().digest());
+    // Asked again, there is nothing left.
+    (played.board, played.records) = (recovered, records);
+    let again = played;
+    assert_eq!(plan(&again, &request).expect_err("nothing is left").code, RedactionCode::NothingToErase);
+}
+
+#[test]
+fn what_was_refused_or_failed_is_searched_too() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/elsewhere", "value": format!("it was {SECRET}")}]), None);
+    played.answer(json!([{"op": "test", "path": "/people/x/name", "value": "wrong"}]), None);
+    let (invocation, attempt, _) = played.calls.remove(0);
+    let message = format!("no parser for {SECRET:?}");
+    let code = patchboard_kernel::failure::FailureCode::Protocol;
+    played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None });
+    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), token: None });
+    played.give(Input::Cancel);
+    assert!(text(&played.records).matches(SECRET).count() > 4);
+    let records = erased(&played, &places(&["/people/x"]));
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn a_record_is_erased_with_the_values_it_brought() {
+    let mut played = board();
+    played.give(Input::Signal { name: "go".into(), value: json!({"about": SECRET}), token: None });
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": SECRET}], "intent": "as told"}), None);
+    let commit = played.records.iter().rfind(|record| record.kind == Kind::Committed).expect("a commit").seq;
+    played.give(Input::Cancel);
+    let records = erased(&played, &Request { records: vec![commit], ..Request::default() });
+    assert!(!text(&records).contains(SECRET) && !text(&records).contains("as told"), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn the_same_text_elsewhere_is_told_and_goes_when_asked() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/list/-", "value": format!("{SECRET} called")}]), None);
+    played.give(Input::Cancel);
+    let request = places(&["/people/x"]);
+    let still = plan(&played, &request).expect("something is erased").still;
+    assert_eq!(still.iter().map(|still| still.place.as_str()).collect::<Vec<_>>(), ["/list/0"]);
+    let records = erased(&played, &Request { everywhere: true, ..request });
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn without_its_salt_a_board_has_its_chain() {
+    let mut played = board();
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/list/-", "value": 7}]), None);
+    let salt = Request { forget_salt: true, ..places(&["/list"]) };
+    assert_eq!(plan(&played, &salt).expect_err("it can go on").code, RedactionCode::StillInUse);
+    played.give(Input::Cancel);
+    let records = erased(&played, &salt);
+    let Body::Created(created) = records[0].body().expect("readable") else { panic!("created") };
+    assert_eq!(created.salt, Salt::ZERO);
+    let mut previous = patchboard_kernel::record::GENESIS;
+    for record in &records {
+        record.check_chain(previous).expect("the chain holds");
+        previous = record.hash;
+    }
+    assert!(Board::recover(&records).is_ok());
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused() {
+    let mut played = board();
+    played.signal();
+    let code = |request: &Request| plan(&played, request).expect_err("it is refused").code;
+    assert_eq!(code(&Request::default()), RedactionCode::BadRedaction);
+    assert_eq!(code(&Request { records: vec![Seq(0)], ..Request::default() }), RedactionCode::BadRedaction);
+    assert_eq!(code(&Request { records: vec![Seq(999)], ..Request::default() }), RedactionCode::BadRedaction);
+    assert_eq!(code(&places(&["/nothing/here"])), RedactionCode::NothingToErase);
+    assert_eq!(code(&places(&["/list"; 65])), RedactionCode::BadRedaction);
+}
+
+#[test]
+fn a_board_goes_on_as_it_would_have() {
+    // The same inputs after the redaction give the same records as without it, but for what names the records before.
+    let play = |redact: bool| {
+        let mut played = board();
+        played.signal();
+        played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
+        played.give(Input::Amend { path: "/people/x".into(), value: json!({"name": "nobody"}) });
+        played.give(Input::Pause { token: Some("t".into()) });
+        played.give(Input::Resume { token: None });
+        if redact {
+            let records = erased(&played, &Request { keep: true, ..places(&["/people/x"]) });
+            played.board = Board::recover(&records).expect("the journal is enough");
+            played.records = records;
+            played.now += 1;
+        } else {
+            // One record, of which nothing comes.
+            played.give(Input::Resume { token: Some("u".into()) });
+        }
+        let from = played.records.len();
+        let mut told = Vec::new();
+        played.give(Input::Signal { name: "count".into(), value: Value::Null, token: None });
+        told.push(format!("{:?}", played.answer(json!([{"op": "replace", "path": "/count", "value": 1}]), None)).len());
+        played.signal();
+        played.answer(json!([{"op": "remove", "path": "/people/x"}]), None);
+        let again = played.give(Input::Pause { token: Some("t".into()) });
+        told.push(usize::from(matches!(again.outcome, Some(Outcome::Duplicate(_)))));
+        let state = played.board.state().digest();
+        let kinds: Vec<Kind> = played.records[from..].iter().map(|record| record.kind).collect();
+        let payloads: Vec<String> = played.records[from..].iter().map(|record| record.payload.clone()).collect();
+        (told, state, kinds, payloads)
+    };
+    assert_eq!(play(true), play(false));
+}

@@ -1,0 +1,266 @@
+//! Boards that have ended, taken out of the live journal: into a file of their own from which they come back, or for good.
+//!
+//! An archive is JSON lines: a head with the board's last record, every record as `patchboard export` prints it with what
+//! stands beside its header, every text that they name, and at last the SHA-256 of all lines before. It is written, synced,
+//! read back and compared before a row of the live journal goes. What went leaves a tombstone: id, last record, when.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use patchboard_kernel::board::Blob;
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use patchboard_kernel::record::{Body, Kind, Record};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::journal::{Batch, BoardSummary, Head, Journal, JournalError, Tombstone};
+
+/// The format of archives.
+const FORMAT: u32 = 1;
+
+/// The directory of archives in a data directory.
+pub const DIRECTORY: &str = "archive";
+
+/// How many records are read at once.
+const PAGE: usize = 1024;
+
+/// Why a board cannot be archived, removed or brought back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// It can go on.
+    #[error("board {0} has not ended: cancel it, or wait")]
+    NotEnded(BoardId),
+    /// The archive is not what was written.
+    #[error("{path} is no archive that can be used: {what}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl ArchiveError {
+    /// Stable name; messages may change, codes may not.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotEnded(_) => "board_not_ended",
+            Self::Damaged { .. } => "bad_archive",
+            Self::Io { .. } => "archive_io",
+            Self::Journal(error) => error.code(),
+        }
+    }
+}
+
+/// A line of an archive.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    /// The first.
+    Archive { format: u32, board: BoardId, epoch: u64, seq: Seq, hash: Digest },
+    /// A record.
+    Record { seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest },
+    /// A view or a prompt.
+    Text { hash: Digest, text: String },
+    /// The last: SHA-256 of all lines before.
+    End(Digest),
+}
+
+/// What an archive holds.
+struct Contents {
+    board: BoardId,
+    epoch: u64,
+    records: Vec<Record>,
+    blobs: Vec<Blob>,
+}
+
+/// Where a board's archive is in a directory.
+pub fn path_of(directory: &Path, board: &BoardId) -> PathBuf {
+    directory.join(format!("{board}.jsonl"))
+}
+
+/// Takes a board that has ended out of the journal into a file. The caller holds the claim on it. Blocks.
+///
+/// # Errors
+/// [`ArchiveError`]; the board is where it was then.
+pub fn archive(
+    journal: &dyn Journal,
+    directory: &Path,
+    board: &BoardId,
+    now: Timestamp,
+) -> Result<PathBuf, ArchiveError> {
+    let summary = ended(journal, board)?;
+    let path = path_of(directory, board);
+    let text = written(journal, &summary)?;
+    store(&path, &text).map_err(|source| ArchiveError::Io { path: path.display().to_string(), source })?;
+    // What is on the disk, not what was meant to be.
+    let contents = read(&path)?;
+    let is_whole =
+        contents.records.last().is_some_and(|last| (last.seq, last.hash) == (summary.head.seq, summary.head.hash));
+    if !is_whole || contents.board != *board {
+        return Err(damaged(&path, "it does not hold the board's last record"));
+    }
+    journal.remove(board, summary.head, Some(&path.display().to_string()), now)?;
+    Ok(path)
+}
+
+/// Takes a board that has ended out of the journal for good. The caller holds the claim on it, and lets the file be written
+/// anew afterwards. Blocks.
+///
+/// # Errors
+/// [`ArchiveError`].
+pub fn delete(journal: &dyn Journal, board: &BoardId, now: Timestamp) -> Result<Tombstone, ArchiveError> {
+    let summary = ended(journal, board)?;
+    journal.remove(board, summary.head, None, now)?;
+    Ok(Tombstone { board: board.clone(), name: summary.name, head: summary.head, at: now, archive: None })
+}
+
+/// Brings a board back from its archive, which stays.
+///
+/// # Errors
+/// [`ArchiveError`]; [`JournalError::Fenced`] if the board is there.
+pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId, ArchiveError> {
+    let read = tokio::task::spawn_blocking(move || read(&path)).await;
+    let Contents { board, epoch, records, blobs } =
+        read.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
+    // The append checks the chain, and that there is no such board.
+    journal.append(Batch { board: board.clone(), epoch, expected: None, records, blobs }).await?;
+    Ok(board)
+}
+
+fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
+    let summary = journal.summary(board)?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?;
+    if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
+}
+
+/// The text of an archive.
+fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, ArchiveError> {
+    let BoardSummary { id, epoch, head: Head { seq, hash }, .. } = summary;
+    let mut text = String::new();
+    let mut add = |line: &Line| {
+        text.push_str(&serde_json::to_string(line).expect("texts and numbers are JSON"));
+        text.push('\n');
+    };
+    add(&Line::Archive { format: FORMAT, board: id.clone(), epoch: *epoch, seq: *seq, hash: *hash });
+    let (mut last, mut named) = (None, BTreeSet::new());
+    loop {
+        let page = journal.records(id, last, PAGE)?;
+        let Some(end) = page.last() else { break };
+        last = Some(end.seq);
+        for record in page {
+            match record.body() {
+                Ok(Body::Invoked(invoked)) => named.extend([invoked.view, invoked.prompt]),
+                Ok(Body::Created(created)) => named.extend(created.architect.into_iter().flat_map(|it| it.prompts)),
+                Ok(_) => {}
+                Err(error) => {
+                    let what = error.to_string();
+                    return Err(JournalError::Corrupt { seq: Some(record.seq), what }.into());
+                }
+            }
+            let Record { seq, kind, at, header, payload, hash } = record;
+            add(&Line::Record { seq, kind, at, header, payload, hash });
+        }
+    }
+    for hash in named {
+        // One that was erased is named and not there.
+        if let Some(text) = journal.blob(hash)? {
+            add(&Line::Text { hash, text });
+        }
+    }
+    let end = Line::End(sha256(text.as_bytes()));
+    text.push_str(&serde_json::to_string(&end).expect("a hash is JSON"));
+    text.push('\n');
+    Ok(text)
+}
+
+/// Under its name the file is whole or not there.
+fn store(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)?;
+    let unfinished = path.with_extension("unfinished");
+    let mut file = std::fs::File::create(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)?;
+    if cfg!(unix) {
+        std::fs::File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn damaged(path: &Path, what: impl Into<String>) -> ArchiveError {
+    ArchiveError::Damaged { path: path.display().to_string(), what: what.into() }
+}
+
+/// Reads an archive; everything in it has its hash, and nothing is missing.
+fn read(path: &Path) -> Result<Contents, ArchiveError> {
+    let io = |source| ArchiveError::Io { path: path.display().to_string(), source };
+    let mut lines = BufReader::new(std::fs::File::open(path).map_err(io)?);
+    let (mut text, mut line) = (String::new(), String::new());
+    let (mut contents, mut head) = (None::<Contents>, None);
+    loop {
+        line.clear();
+        if lines.read_line(&mut line).map_err(io)? == 0 {
+            return Err(damaged(path, "its end is missing"));
+        }
+        let read: Line = serde_json::from_str(&line).map_err(|error| damaged(path, error.to_string()))?;
+        match (read, &mut contents) {
+            (Line::Archive { format: FORMAT, board, epoch, seq, hash }, None) => {
+                head = Some((seq, hash));
+                contents = Some(Contents { board, epoch, records: Vec::new(), blobs: Vec::new() });
+            }
+            (Line::Archive { format, .. }, _) => {
+                return Err(damaged(path, format!("it has format {format}, this version reads {FORMAT}")));
+            }
+            (Line::Record { seq, kind, at, header, payload, hash }, Some(contents)) => {
+                contents.records.push(Record { seq, kind, at, header, payload, hash });
+            }
+            (Line::Text { hash, text }, Some(contents)) => {
+                if sha256(text.as_bytes()) != hash {
+                    return Err(damaged(path, format!("the text {hash} was altered")));
+                }
+                contents.blobs.push(Blob { hash, text: text.into() });
+            }
+            (Line::End(hash), Some(_)) => {
+                if sha256(text.as_bytes()) != hash {
+                    return Err(damaged(path, "it was altered"));
+                }
+                break;
+            }
+            (_, None) => return Err(damaged(path, "its beginning is missing")),
+        }
+        text.push_str(&line);
+    }
+    let contents = contents.ok_or_else(|| damaged(path, "it is empty"))?;
+    if contents.records.last().map(|last| (last.seq, last.hash)) != head {
+        return Err(damaged(path, "its last record is not the one that it begins with"));
+    }
+    Ok(contents)
+}
+
+/// As JSON.
+pub fn told(tombstone: &Tombstone) -> Value {
+    let Tombstone { board, name, head, at, archive } = tombstone;
+    serde_json::json!({
+        "board": board, "blueprint": name, "head": {"seq": head.seq, "hash": head.hash}, "removed_at": at, "archive": archive,
+    })
+}

@@ -1,0 +1,197 @@
+//! Takes values out of the file so that no file of the data directory has them.
+//!
+//! What is erased is first replaced in one transaction. SQLite leaves old bytes behind, in free pages, in the gaps of
+//! pages and in its log; so the file is then written anew from what is in it, and the log cut to nothing. A table says that
+//! this is to be done until it is done, so whoever opens the file after a crash does it.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use super::append::append_batch;
+use super::fault::sql_fault;
+use super::{FILE, Files, PATIENCE, format, to_sql_number, unpoisoned};
+use crate::journal::{Erasure, Head, JournalError, Tombstone, Vacuumed};
+
+/// How often it is tried again to cut the log while somebody reads it.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Hashes that records name: those of views and prompts, and of what an architect was told.
+const NAMED_TEXTS: &str = "
+SELECT header ->> '$.view' FROM records WHERE kind = 'invoked'
+UNION SELECT header ->> '$.prompt' FROM records WHERE kind = 'invoked'
+UNION SELECT prompt.value FROM records, json_each(header, '$.architect.prompts') AS prompt WHERE kind = 'created'
+";
+
+impl Files {
+    pub(super) fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
+        let board = &erasure.batch.board;
+        let missing = |what: String| JournalError::BadBatch { board: board.clone(), what };
+        let Some(last) = erasure.batch.records.last() else { return Err(missing("it is empty".to_owned())) };
+        let mut connection = self.writing()?;
+        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
+        // What is freed from now on is overwritten with zeros at once.
+        connection.pragma_update(None, "secure_delete", true).map_err(sql_fault)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+        let head = append_batch(&transaction, &erasure.batch)?;
+        for record in &erasure.records {
+            let changed = transaction
+                .prepare_cached("UPDATE records SET payload = ?4 WHERE board = ?1 AND seq = ?2 AND hash = ?3")
+                .and_then(|mut update| {
+                    let seq = i64::try_from(record.seq.0).unwrap_or(i64::MAX);
+                    update.execute((board.as_str(), seq, record.hash.to_string(), &record.payload))
+                })
+                .map_err(sql_fault)?;
+            if changed != 1 {
+                return Err(missing(format!("record {} is not the one whose values are erased", record.seq)));
+            }
+        }
+        for hash in &erasure.texts {
+            let row = (hash.to_string(), board.as_str(), to_sql_number(last.seq.0)?);
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO erased (hash, board, seq) VALUES (?1, ?2, ?3)")
+                .and_then(|mut insert| insert.execute(row))
+                .map_err(sql_fault)?;
+            transaction
+                .prepare_cached("DELETE FROM blobs WHERE hash = ?1")
+                .and_then(|mut delete| delete.execute([hash.to_string()]))
+                .map_err(sql_fault)?;
+        }
+        for delete in ["DELETE FROM parts WHERE board = ?1", "DELETE FROM snapshots WHERE board = ?1"] {
+            transaction.execute(delete, [board.as_str()]).map_err(sql_fault)?;
+        }
+        transaction
+            .execute("INSERT OR IGNORE INTO unscrubbed (board) VALUES (?1)", [board.as_str()])
+            .map_err(sql_fault)?;
+        transaction.commit().map_err(sql_fault)?;
+        Ok(head)
+    }
+
+    pub(super) fn remove(
+        &self,
+        board: &BoardId,
+        head: Head,
+        archive: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), JournalError> {
+        let mut connection = self.writing()?;
+        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
+        connection.pragma_update(None, "secure_delete", true).map_err(sql_fault)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
+        let row = (board.as_str(), at.0, archive, to_sql_number(head.seq.0)?, head.hash.to_string());
+        let sql = "INSERT OR REPLACE INTO tombstones (board, name, last_seq, last_hash, at, archive) \
+                   SELECT board, name, last_seq, last_hash, ?2, ?3 FROM boards \
+                   WHERE board = ?1 AND last_seq = ?4 AND last_hash = ?5";
+        if transaction.execute(sql, row).map_err(sql_fault)? != 1 {
+            let reason = format!("its last record is not {}", head.seq);
+            return Err(JournalError::Fenced { board: board.clone(), reason });
+        }
+        for table in ["parts", "snapshots", "records", "boards"] {
+            let sql = format!("DELETE FROM {table} WHERE board = ?1");
+            transaction.execute(&sql, [board.as_str()]).map_err(sql_fault)?;
+        }
+        transaction.commit().map_err(sql_fault)
+    }
+
+    pub(super) fn scrub(&self) -> Result<(), JournalError> {
+        let connection = self.writing()?;
+        let left: i64 =
+            connection.query_row("SELECT count(*) FROM unscrubbed", (), |row| row.get(0)).map_err(sql_fault)?;
+        if left == 0 { Ok(()) } else { self.write_anew(&connection) }
+    }
+
+    pub(super) fn vacuum(&self) -> Result<Vacuumed, JournalError> {
+        let connection = self.writing()?;
+        let before = self.bytes();
+        let sql = format!("DELETE FROM blobs WHERE hash NOT IN ({NAMED_TEXTS})");
+        let texts = connection.execute(&sql, ()).map_err(sql_fault)?;
+        self.write_anew(&connection)?;
+        Ok(Vacuumed { before, after: self.bytes(), texts: texts as u64 })
+    }
+
+    fn writing(&self) -> Result<MutexGuard<'_, Connection>, JournalError> {
+        self.writer.as_ref().map(unpoisoned).ok_or(JournalError::ReadOnly)
+    }
+
+    /// Appends of this process wait for the connection, on threads that may; those of others find the file busy.
+    fn write_anew(&self, connection: &Connection) -> Result<(), JournalError> {
+        self.is_written_anew.store(true, Ordering::Release);
+        let written = self.write_all(connection);
+        self.is_written_anew.store(false, Ordering::Release);
+        written
+    }
+
+    fn write_all(&self, connection: &Connection) -> Result<(), JournalError> {
+        connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
+        connection.execute_batch("VACUUM").map_err(sql_fault)?;
+        // Nobody of this process reads what the log would have to keep.
+        let _reading = self.read();
+        let until = Instant::now() + PATIENCE;
+        while is_log_left(connection)? {
+            if Instant::now() >= until {
+                return Err(JournalError::Locked);
+            }
+            std::thread::sleep(AGAIN);
+        }
+        connection.execute("DELETE FROM unscrubbed", ()).map_err(sql_fault)?;
+        Ok(())
+    }
+
+    /// Of the file and its log.
+    fn bytes(&self) -> u64 {
+        let of = |name: String| std::fs::metadata(self.data_dir.join(name)).map_or(0, |file| file.len());
+        of(FILE.to_owned()) + of(format!("{FILE}-wal"))
+    }
+}
+
+/// Folds the log into the file and cuts it to nothing; true if a reader is in the way.
+fn is_log_left(connection: &Connection) -> Result<bool, JournalError> {
+    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).map_err(sql_fault)?;
+    Ok(busy != 0)
+}
+
+/// See [`crate::journal::Journal::erased_text`].
+pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
+    if !format::has_erasures(connection)? {
+        return Ok(None);
+    }
+    let row = connection
+        .prepare_cached("SELECT board, seq FROM erased WHERE hash = ?1")
+        .and_then(|mut statement| {
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
+            statement.query_row([hash.to_string()], read).optional()
+        })
+        .map_err(sql_fault)?;
+    Ok(row.map(|(board, seq)| (board.into(), Seq(seq.unsigned_abs()))))
+}
+
+/// See [`crate::journal::Journal::tombstones`].
+pub(super) fn tombstones(connection: &Connection) -> Result<Vec<Tombstone>, JournalError> {
+    if !format::has_erasures(connection)? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT board, name, last_seq, last_hash, at, archive FROM tombstones \
+               WHERE board NOT IN (SELECT board FROM boards) ORDER BY at, board";
+    let mut statement = connection.prepare_cached(sql).map_err(sql_fault)?;
+    let mut rows = statement.query(()).map_err(sql_fault)?;
+    let mut tombstones = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        let text = |column: usize| row.get::<_, String>(column).map_err(sql_fault);
+        let hash = text(3)?.parse();
+        let what = "the list of boards that were taken out cannot be read".to_owned();
+        let hash = hash.map_err(|_| JournalError::Corrupt { seq: None, what })?;
+        let seq: i64 = row.get(2).map_err(sql_fault)?;
+        tombstones.push(Tombstone {
+            board: text(0)?.into(),
+            name: text(1)?,
+            head: Head { seq: Seq(seq.unsigned_abs()), hash },
+            at: Timestamp(row.get(4).map_err(sql_fault)?),
+            archive: row.get(5).map_err(sql_fault)?,
+        });
+    }
+    Ok(tombstones)
+}
