@@ -1,0 +1,242 @@
+//! The daemon under load, as a process of its own that is reached over HTTP: how fast it takes up boards, how many commits
+//! of remote workers it makes, when readers see them, what an idle board weighs, and whether a kill loses anything.
+//!
+//! ```sh
+//! cargo build --release -p patchboard-daemon
+//! cargo run --release -p patchboard-examples --bin load -- --boards 100 --seconds 60
+//! ```
+
+mod beside;
+mod daemon;
+mod work;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::source::Source;
+use tokio::task::JoinSet;
+
+use crate::daemon::Daemon;
+use crate::work::Done;
+
+/// What the boards are made of.
+const BLUEPRINT: &str = include_str!("blueprint.yaml");
+
+/// Boards that are made at the same time.
+const MADE_AT_ONCE: usize = 16;
+
+/// Put a daemon under load, kill it, and see what is left
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// Boards that are worked on at once
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    boards: u32,
+    /// Remote workers, each at one of the boards
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    workers: u32,
+    /// Unfinished boards that a start takes up, and that lie idle
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    unfinished: u32,
+    /// For how long commits are counted
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// How often the daemon is killed under load
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    kills: u32,
+    /// The daemon [default: `patchboard` beside this program]
+    #[arg(long, value_name = "FILE")]
+    patchboard: Option<PathBuf>,
+    /// Print the figures as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was measured.
+#[derive(Default)]
+struct Figures(Vec<(&'static str, f64, &'static str)>);
+
+impl Figures {
+    fn add(&mut self, name: &'static str, value: f64, unit: &'static str) {
+        self.0.push((name, value, unit));
+    }
+
+    fn print(&self, as_json: bool) {
+        if as_json {
+            let all: HashMap<&str, f64> = self.0.iter().map(|(name, value, _)| (*name, *value)).collect();
+            println!("{}", serde_json::json!(all));
+            return;
+        }
+        for (name, value, unit) in &self.0 {
+            println!("{name:<44} {value:>12.1} {unit}");
+        }
+    }
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let program = match &arguments.patchboard {
+        Some(program) => program.canonicalize()?,
+        None => std::env::current_exe()?.with_file_name("patchboard"),
+    };
+    if !program.is_file() {
+        return Err(format!("{} is not there: build it, or name it with --patchboard", program.display()).into());
+    }
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let directory = tempfile::tempdir()?;
+    threads.block_on(measure(&arguments, &program, directory.path()))
+}
+
+async fn measure(arguments: &Arguments, program: &Path, directory: &Path) -> Result<ExitCode, Box<dyn Error>> {
+    let mut figures = Figures::default();
+    let idle = directory.join("idle");
+    std::fs::create_dir(&idle)?;
+    takes_up(arguments, program, &idle, &mut figures).await?;
+    let busy = directory.join("busy");
+    std::fs::create_dir(&busy)?;
+    let is_whole = works(arguments, program, &busy, &mut figures).await?;
+    figures.print(arguments.json);
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Boards that wait for remote workers: what they weigh, and how fast they are taken up after a kill.
+async fn takes_up(
+    arguments: &Arguments,
+    program: &Path,
+    directory: &Path,
+    figures: &mut Figures,
+) -> Result<(), Box<dyn Error>> {
+    let daemon = Daemon::start(program, directory)?;
+    daemon.is_ready().await?;
+    let count = arguments.unfinished as usize;
+    let before = daemon.memory();
+    let begun = Instant::now();
+    boards(&daemon, count).await?;
+    figures.add("boards made over HTTP", count as f64 / begun.elapsed().as_secs_f64(), "per second");
+    if let (Some(before), Some(after)) = (before, daemon.memory()) {
+        figures.add("memory of an idle board", after.saturating_sub(before) as f64 / count as f64 / 1024.0, "KiB");
+    }
+    let begun = Instant::now();
+    let daemon = daemon.killed_and_started()?;
+    daemon.is_ready().await?;
+    let elapsed = begun.elapsed().as_secs_f64();
+    figures.add("start after a kill until all are taken up", elapsed * 1000.0, "ms");
+    figures.add("boards taken up", count as f64 / elapsed, "per second");
+    let (mut running, mut after) = (0, String::new());
+    loop {
+        let listed = daemon.get(&format!("/v1/boards?status=running&limit=1000{after}")).await?;
+        running += listed["boards"].as_array().map_or(0, Vec::len);
+        match listed["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    if running != count {
+        return Err(format!("{running} of {count} boards run after the start").into());
+    }
+    Ok(())
+}
+
+/// Makes boards; their ids.
+async fn boards(daemon: &Daemon, count: usize) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut made = Vec::with_capacity(count);
+    while made.len() < count {
+        let some = (count - made.len()).min(MADE_AT_ONCE);
+        for board in futures_util::future::join_all((0..some).map(|_| daemon.board(BLUEPRINT))).await {
+            made.push(board?);
+        }
+    }
+    Ok(made)
+}
+
+/// Commits of remote workers, and what is left of them after kills. Whether nothing is lost.
+async fn works(
+    arguments: &Arguments,
+    program: &Path,
+    directory: &Path,
+    figures: &mut Figures,
+) -> Result<bool, Box<dyn Error>> {
+    let lasts = Duration::from_secs(arguments.seconds.into());
+    let short = lasts / 4;
+    let mut daemon = Daemon::start(program, directory)?;
+    daemon.is_ready().await?;
+    let floor = beside::requests(&daemon, arguments.workers as usize, short).await;
+    let boards = boards(&daemon, arguments.boards as usize).await?;
+    let done = Arc::new(Done::default());
+    let begun = Instant::now();
+    let tasks = work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done);
+    tokio::time::sleep(lasts).await;
+    let rate = done.commits() as f64 / begun.elapsed().as_secs_f64();
+    let delays = done.delays();
+    let inside = directory.join("inside");
+    let mut tasks = Some(tasks);
+    for _ in 0..arguments.kills {
+        // In the middle of the work.
+        daemon = daemon.killed_and_started()?;
+        ended(tasks.take()).await;
+        tasks = Some(work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done));
+        tokio::time::sleep(short).await;
+    }
+    done.is_enough();
+    ended(tasks.take()).await;
+    let lost = lost(&daemon, &boards, &done).await?;
+    let commits = done.commits();
+    drop(daemon.killed_and_started()?);
+    let read = Source::read("blueprint.yaml", BLUEPRINT).map_err(|finding| finding.message)?;
+    let blueprint: Blueprint = serde_json::from_value(read.value().clone())?;
+    let alone = beside::commits(&blueprint, arguments.boards as usize, &inside, short).await?;
+    figures.add("requests that do nothing", floor, "per second");
+    figures.add("commits of remote workers over HTTP", rate, "per second");
+    figures.add("commits of as many boards in one process", alone, "per second");
+    figures.add("over HTTP beside in one process", rate / alone * 100.0, "%");
+    figures.add("requests for commits beside those for nothing", rate * 2.0 / floor * 100.0, "%");
+    for (name, part) in [("proposal to event, p50", 0.5), ("proposal to event, p99", 0.99)] {
+        let at = (delays.len() as f64 * part) as usize;
+        figures.add(name, delays.get(at.min(delays.len().saturating_sub(1))).copied().unwrap_or(f64::NAN), "ms");
+    }
+    figures.add("commits acknowledged, kills included", commits as f64, "");
+    figures.add("acknowledged and lost", lost as f64, "");
+    figures.add("answers refused otherwise", done.refused() as f64, "");
+    Ok(lost == 0)
+}
+
+async fn ended(tasks: Option<JoinSet<()>>) {
+    if let Some(mut tasks) = tasks {
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// How many acknowledged commits are not in the journals, which must verify.
+async fn lost(daemon: &Daemon, boards: &[String], done: &Done) -> Result<usize, Box<dyn Error>> {
+    let mut lost = 0;
+    for (at, board) in boards.iter().enumerate() {
+        let mut acknowledged = done.of_board(at);
+        let mut after = None;
+        loop {
+            let from = after.map(|seq: u64| format!("&after={seq}")).unwrap_or_default();
+            let page = daemon.get(&format!("/v1/boards/{board}/journal?kind=committed&limit=1000{from}")).await?;
+            for record in page["records"].as_array().into_iter().flatten() {
+                let (seq, version) = (record["seq"].as_u64(), record["version"].as_u64());
+                if let Some(seq) = seq
+                    && acknowledged.get(&seq).copied() == version
+                {
+                    acknowledged.remove(&seq);
+                }
+            }
+            match page["next"].as_u64() {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        lost += acknowledged.len();
+        if !daemon.verifies(board)? {
+            return Err(format!("the journal of {board} does not verify").into());
+        }
+    }
+    Ok(lost)
+}

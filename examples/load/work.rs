@@ -1,0 +1,147 @@
+//! Remote workers that count, and readers that see every count: what is acknowledged, and when it is seen.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// A commit by its board and record.
+type Commit = (usize, u64);
+
+/// What was done so far.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// Commits that the daemon has acknowledged, with the version it told.
+    acknowledged: Mutex<HashMap<Commit, u64>>,
+    /// When the answer was sent that became a commit.
+    sent: Mutex<HashMap<Commit, Instant>>,
+    /// When a reader saw a commit.
+    seen: Mutex<HashMap<Commit, Instant>>,
+    /// The last record that a reader of a board saw.
+    last_seen: Mutex<HashMap<usize, u64>>,
+    is_over: AtomicBool,
+    refused: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Done {
+    /// How many commits were acknowledged.
+    pub(crate) fn commits(&self) -> usize {
+        lock(&self.acknowledged).len()
+    }
+
+    /// Answers that were neither committed nor lost with the daemon.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The acknowledged commits of a board: their records, and the versions told.
+    pub(crate) fn of_board(&self, board: usize) -> HashMap<u64, u64> {
+        let all = lock(&self.acknowledged);
+        all.iter().filter(|((of, _), _)| *of == board).map(|((_, seq), version)| (*seq, *version)).collect()
+    }
+
+    /// Milliseconds from the sending of a proposal to its event at a reader, in order.
+    pub(crate) fn delays(&self) -> Vec<f64> {
+        let (sent, seen) = (lock(&self.sent), lock(&self.seen));
+        let delay = |(commit, sent): (&Commit, &Instant)| {
+            seen.get(commit).map(|seen| seen.saturating_duration_since(*sent).as_secs_f64() * 1000.0)
+        };
+        let mut delays: Vec<f64> = sent.iter().filter_map(delay).collect();
+        delays.sort_by(f64::total_cmp);
+        delays
+    }
+
+    /// Tells workers and readers to end.
+    pub(crate) fn is_enough(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Acquire)
+    }
+}
+
+/// Seats workers and readers at boards; they work until it is enough or the daemon is gone.
+pub(crate) fn begin(http: &Client, url: &str, boards: &[String], workers: usize, done: &Arc<Done>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for number in 0..workers {
+        let at = number % boards.len();
+        let path = format!("{url}/v1/boards/{}/leases", boards[at]);
+        tasks.spawn(count(http.clone(), path, at, Arc::clone(done)));
+    }
+    for (at, board) in boards.iter().enumerate() {
+        let path = format!("{url}/v1/boards/{board}/events");
+        tasks.spawn(read(http.clone(), path, at, Arc::clone(done)));
+    }
+    tasks
+}
+
+/// Leases and answers, one call after the other.
+async fn count(http: Client, path: String, board: usize, done: Arc<Done>) {
+    let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
+    while done.goes_on() {
+        let Ok(answer) = http.post(&path).json(&wanted).send().await else { return };
+        if answer.status() == StatusCode::NO_CONTENT {
+            continue;
+        }
+        let Ok(lease) = answer.json::<Value>().await else { return };
+        let (Some(named), Some(now)) = (lease["lease"].as_str(), lease["shown"]["/count"].as_u64()) else {
+            done.refused.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let patch = json!([
+            {"op": "replace", "path": "/count", "value": now + 1},
+            {"op": "replace", "path": "/label", "value": format!("the count of {named}")},
+        ]);
+        let sent = Instant::now();
+        let body = json!({"worker": "counter", "patch": patch});
+        let Ok(answer) = http.post(format!("{path}/{named}/answer")).json(&body).send().await else { return };
+        let Ok(told) = answer.json::<Value>().await else { return };
+        match (told["outcome"].as_str(), told["seq"].as_u64(), told["version"].as_u64()) {
+            (Some("committed"), Some(seq), Some(version)) => {
+                lock(&done.acknowledged).insert((board, seq), version);
+                lock(&done.sent).insert((board, seq), sent);
+            }
+            _ => drop(done.refused.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Reads the events of a board, from where it was left.
+async fn read(http: Client, path: String, board: usize, done: Arc<Done>) {
+    let last = lock(&done.last_seen).get(&board).copied();
+    let mut request = http.get(&path);
+    if let Some(last) = last {
+        request = request.header("last-event-id", last.to_string());
+    }
+    let Ok(mut stream) = request.send().await else { return };
+    let mut text = String::new();
+    while done.goes_on() {
+        let Ok(more) = tokio::time::timeout(Duration::from_millis(200), chunk(&mut stream)).await else { continue };
+        let Some(more) = more else { return };
+        let now = Instant::now();
+        text.push_str(&more);
+        while let Some(end) = text.find("\n\n") {
+            let event: String = text.drain(..end + 2).collect();
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            let Some(seq) = field("id:").and_then(|id| id.parse().ok()) else { continue };
+            lock(&done.last_seen).insert(board, seq);
+            if field("event:") == Some("committed") {
+                lock(&done.seen).insert((board, seq), now);
+            }
+        }
+    }
+}
+
+async fn chunk(stream: &mut Response) -> Option<String> {
+    stream.chunk().await.ok().flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
