@@ -12,8 +12,8 @@ use patchboard_kernel::id::Timestamp;
 use serde::Serialize;
 
 use self::observe::{Bound, DataDir, Found, Journaled, Placed};
-use crate::archive::moment;
 use crate::blueprint_file::plural;
+use crate::reader::moment;
 
 /// What is looked at, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -16,22 +16,22 @@ use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
 
-use crate::archive::moment;
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::grouped;
 use crate::output::{Output, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
+use crate::reader::moment;
 use crate::seating::Seating;
 
 /// Finds out before anything is paid for whether boards can be kept in a data directory.
 pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
-    SqliteJournal::open(data_dir).map(drop).map_err(crate::archive::storage)
+    SqliteJournal::open(data_dir).map(drop).map_err(crate::reader::storage)
 }
 
 /// Starts a runtime on the journal of a data directory.
 pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime, Failure> {
-    let journal = SqliteJournal::open(data_dir).map_err(crate::archive::storage)?;
+    let journal = SqliteJournal::open(data_dir).map_err(crate::reader::storage)?;
     let mut options = Options::new(seating.agent.clone());
     // Two runs of one recording give the same records: then the place of those that name snapshots counts, too.
     options.snapshots.waits = seating.is_played();
@@ -215,7 +215,7 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
                         return Ok(Stop::Paused);
                     }
                 }
-                Some(Err(error)) => return Err(crate::archive::storage(error)),
+                Some(Err(error)) => return Err(crate::reader::storage(error)),
                 // The board was closed under us; `ended` says why.
                 None => return (&mut ended).await.map(Stop::Ended).map_err(failure),
             },

@@ -8,9 +8,8 @@
 //! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
 //! * [`serve`]: the daemon; [`doctor`]: what is wrong with a set-up.
-//! * [`archive`], [`narrative`], [`provenance`]: reading what has happened.
+//! * [`reader`], [`narrative`], [`provenance`]: reading what has happened.
 
-mod archive;
 mod blueprint_file;
 mod cli;
 mod client;
@@ -28,6 +27,7 @@ mod otlp;
 mod output;
 mod progress;
 mod provenance;
+mod reader;
 mod seating;
 mod serve;
 
@@ -91,7 +91,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
         Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
         Command::Redact(arguments) => block_on(commands::redact::run(arguments, data_dir, output)),
-        Command::Archive(arguments) => arguments.run(data_dir, output),
+        Command::Reader(arguments) => arguments.run(data_dir, output),
         Command::Restore(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Delete(arguments) => arguments.run(data_dir, output),
         Command::Vacuum(arguments) => commands::vacuum::run(arguments, data_dir, output),

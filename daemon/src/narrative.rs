@@ -9,8 +9,8 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Author, Body, Record, Resource, Trigger};
 use serde_json::Value;
 
-use crate::archive::moment;
 use crate::output::{clean, one_line, short};
+use crate::reader::moment;
 
 /// How many characters of a foreign text are shown.
 const SHOWN: usize = 100;

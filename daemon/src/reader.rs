@@ -22,11 +22,11 @@ const PAGE: usize = 1024;
 const LAST: &str = "last";
 
 /// A journal, opened for reading.
-pub(crate) struct Archive {
+pub(crate) struct Reader {
     pub(crate) journal: SqliteJournal,
 }
 
-impl Archive {
+impl Reader {
     /// Opens the journal of a data directory; a run may go on in it meanwhile.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let journal = SqliteJournal::open_read_only(data_dir).map_err(|error| match error {
@@ -88,7 +88,7 @@ impl Archive {
     }
 }
 
-/// See [`Archive::find`].
+/// See [`Reader::find`].
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = journal.boards().map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {

@@ -14,6 +14,8 @@ const LAYERS: &[&str] = &["patchboard-daemon", "patchboard-agents", "patchboard-
 /// here.
 const KERNEL_MAY_USE: &[&str] = &[
     "cel",
+    "croner",
+    "jiff",
     "json-patch",
     "jsonptr",
     "jsonschema",

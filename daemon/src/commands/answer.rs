@@ -9,12 +9,12 @@ use patchboard_kernel::record::Answer;
 use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
 
-use crate::archive::{Archive, moment, storage};
 use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument};
 use crate::drive::{self, TakeUp, question_json, question_text};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
+use crate::reader::{Reader, moment, storage};
 use crate::seating::SeatArguments;
 
 /// Characters of a patch in a list.
@@ -158,10 +158,10 @@ async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
 
 /// What the boards of a data directory ask.
 fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
-    let archive = Archive::open(data_dir)?;
+    let reader = Reader::open(data_dir)?;
     let mut questions = Vec::new();
-    for summary in archive.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
-        let board = archive.board(summary, None)?;
+    for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
+        let board = reader.board(summary, None)?;
         questions.extend(board.pending().iter().map(|(seq, question)| {
             let mut told = question_json(*seq, question);
             told["board"] = summary.id.as_str().into();
@@ -253,13 +253,13 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     if let Some(daemon) = asked.daemon.client()? {
         return over_http(&daemon, asked, &said, output).await;
     }
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&asked.board.board)?;
-    let records = archive.records_to_go_on(&summary)?;
-    let recovered = archive.board(&summary, None)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&asked.board.board)?;
+    let records = reader.records_to_go_on(&summary)?;
+    let recovered = reader.board(&summary, None)?;
     let (seq, question) = chosen(&recovered, asked.seq, output)?;
     let blueprint = recovered.blueprint().as_ref().clone();
-    drop(archive);
+    drop(reader);
     output.note(&question_text(seq, &question, recovered.state()));
     let seating = asked.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);

@@ -10,9 +10,9 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
 use serde_json::{Value, json};
 
-use crate::archive::{moment, storage};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, short, table};
+use crate::reader::{moment, storage};
 
 /// How many records are read at once.
 const PAGE: usize = 1024;

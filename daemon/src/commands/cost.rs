@@ -13,12 +13,12 @@ use patchboard_kernel::view::{Prompt, PromptParts};
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde_json::{Value, json};
 
-use crate::archive::{Archive, storage};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::{self, grouped};
 use crate::output::{Output, one_line, table};
 use crate::progress::author;
+use crate::reader::{Reader, storage};
 
 /// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
 ///
@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
     if output.is_json() {
-        output.json(&json(&archive, &summary)?)?;
+        output.json(&json(&reader, &summary)?)?;
         return Ok(Exit::Done);
     }
-    let board = archive.board(&summary, None)?;
-    let details = Details::of(&archive, &archive.records(&summary.id)?)?;
+    let board = reader.board(&summary, None)?;
+    let details = Details::of(&reader, &reader.records(&summary.id)?)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
     output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), blueprint.limits.tokens))?;
     for line in details.lines(ledger) {
@@ -61,9 +61,9 @@ fn limit_of(blueprint: &Blueprint, worker: &WorkerName) -> Option<u64> {
 }
 
 /// As JSON, what a board has cost.
-pub(crate) fn json(archive: &Archive, summary: &BoardSummary) -> Result<Value, Failure> {
-    let board = archive.board(summary, None)?;
-    let details = Details::of(archive, &archive.records(&summary.id)?)?;
+pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Failure> {
+    let board = reader.board(summary, None)?;
+    let details = Details::of(reader, &reader.records(&summary.id)?)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
     let workers: BTreeMap<&WorkerName, Value> = board
         .ledger()
@@ -152,7 +152,7 @@ impl Parts {
 }
 
 impl Details {
-    fn of(archive: &Archive, records: &[Record]) -> Result<Self, Failure> {
+    fn of(reader: &Reader, records: &[Record]) -> Result<Self, Failure> {
         let mut details = Self::default();
         let mut asked: BTreeMap<(InvocationId, u32), Asked> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
@@ -196,7 +196,7 @@ impl Details {
             let parts = match known.get(&prompt) {
                 Some(parts) => *parts,
                 None => {
-                    let text = archive.journal.blob(prompt).map_err(storage)?;
+                    let text = reader.journal.blob(prompt).map_err(storage)?;
                     let read = text.and_then(|text| serde_json::from_str::<Prompt>(&text).ok());
                     let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
                     *known.entry(prompt).or_insert(parts)

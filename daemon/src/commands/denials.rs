@@ -6,10 +6,10 @@ use clap::Args;
 use patchboard_kernel::denials::{Denial, Denials};
 use serde_json::json;
 
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, table};
+use crate::reader::Reader;
 
 /// Count what was refused on a board, by worker, stage and code
 ///
@@ -27,9 +27,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let denials = Denials::of(&archive.records(&summary.id)?);
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let denials = Denials::of(&reader.records(&summary.id)?);
     if output.is_json() {
         output.json(&json!(denials.iter().collect::<Vec<_>>()))?;
         return Ok(Exit::Done);

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
+use crate::reader::Reader;
 
 /// Print a board's journal as JSON lines: the exact header, the payload and the hash of each record
 ///
@@ -24,9 +24,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    for record in archive.records(&summary.id)? {
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    for record in reader.records(&summary.id)? {
         output.json(&record.to_json())?;
     }
     Ok(Exit::Done)

@@ -10,11 +10,11 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::record::{self, Kind, Record};
 use patchboard_runtime::journal::Journal as _;
 
-use crate::archive::{Archive, moment, storage};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative;
 use crate::output::Output;
+use crate::reader::{Reader, moment, storage};
 
 /// How often a followed journal is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -52,12 +52,12 @@ fn kinds() -> PossibleValuesParser {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let board = archive.find(&arguments.board.board)?;
+    let reader = Reader::open(data_dir)?;
+    let board = reader.find(&arguments.board.board)?;
     let mut after = None;
     let mut has_ended = false;
     loop {
-        let records = archive.journal.records(&board.id, after, PAGE).map_err(storage)?;
+        let records = reader.journal.records(&board.id, after, PAGE).map_err(storage)?;
         for record in &records {
             has_ended = match record.kind {
                 Kind::Ended => true,

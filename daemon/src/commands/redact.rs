@@ -14,12 +14,12 @@ use patchboard_runtime::redaction::{self, Redaction, Refusal};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
-use crate::archive::{Archive, storage};
 use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
-use crate::serve::alone_on;
+use crate::reader::{Reader, storage};
+use crate::serve::alone::alone_on;
 
 /// Erase values of a board from every file: everything that ever stood at a place, or that a record brought
 ///
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     request.keep = arguments.keep;
     request.everywhere = arguments.everywhere;
     request.forget_salt = arguments.forget_salt;
-    let board = Archive::open(data_dir)?.find(&arguments.board.board)?.id;
+    let board = Reader::open(data_dir)?.find(&arguments.board.board)?.id;
     let has_targets = !arguments.targets.is_empty() || arguments.forget_salt;
     if !has_targets && arguments.cassette.is_empty() {
         return Err(Failure::refused("bad_redaction", "name what to erase: a place like /request/name, or a record"));
@@ -83,8 +83,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     }
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
-        let archive = Archive::open(data_dir)?;
-        let erased = cassette::erase(path, &archive.records(&board)?);
+        let reader = Reader::open(data_dir)?;
+        let erased = cassette::erase(path, &reader.records(&board)?);
         let erased = erased.map_err(|error| Failure::failed("cassette", error))?;
         cassettes.push(json!({"cassette": path, "views": erased.views, "answers": erased.answers}));
         if !output.is_json() {

@@ -7,11 +7,11 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::replay;
 use serde_json::json;
 
-use crate::archive::Archive;
 use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::reader::Reader;
 
 /// Derive a run again from its journal, and name the first record that differs
 ///
@@ -33,9 +33,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let records = archive.records(&summary.id).map_err(|error| error.told_as_result(&summary.id, output))?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let records = reader.records(&summary.id).map_err(|error| error.told_as_result(&summary.id, output))?;
     if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
         && to > last
     {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::drive::{self, CameTo, TakeUp};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::progress::Totals;
+use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
 /// Go on with a board that was paused, interrupted or left behind by a crash
@@ -33,10 +33,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let records = archive.records_to_go_on(&summary)?;
-    let recovered = archive.board(&summary, None)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let records = reader.records_to_go_on(&summary)?;
+    let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
         // There is nothing to go on with, so nothing is taken over.
         let (version, totals) = (recovered.version(), Totals::of(&records));
@@ -55,7 +55,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         .tell(output);
     }
     let blueprint = recovered.blueprint().as_ref().clone();
-    drop(archive);
+    drop(reader);
     let seating = arguments.seats.seat(&blueprint, config)?;
     seating.goes_on(&records);
     let how = if arguments.force_takeover { TakeUp::Forced } else { TakeUp::Plainly };

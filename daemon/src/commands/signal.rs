@@ -8,11 +8,11 @@ use patchboard_kernel::blueprint::{Blueprint, Trigger};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::drive::{self, TakeUp};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
+use crate::reader::Reader;
 use crate::seating::SeatArguments;
 
 /// Send a signal to a board, or ask for a manual rule by its name, and let the board work until it ends again
@@ -55,16 +55,16 @@ fn heard(blueprint: &Blueprint) -> BTreeSet<&str> {
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let value = arguments.value.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let records = archive.records_to_go_on(&summary)?;
-    let recovered = archive.board(&summary, None)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let records = reader.records_to_go_on(&summary)?;
+    let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
         let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);
         return Err(Failure::refused("board_over", message).help("`patchboard run` makes a new board"));
     }
     let blueprint = recovered.blueprint().as_ref().clone();
-    drop(archive);
+    drop(reader);
     let heard = heard(&blueprint);
     if !heard.contains(arguments.name.as_str()) {
         let names: Vec<String> = heard.iter().map(|name| short(name, 40)).collect();

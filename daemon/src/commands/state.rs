@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, json_pretty};
+use crate::reader::Reader;
 
 /// Print the document of a board, as it is now or as it was at a version
 #[derive(Args, Debug)]
@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let board = archive.board(&summary, arguments.at)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let board = reader.board(&summary, arguments.at)?;
     if output.is_json() {
         output.json(&json!({
             "board": summary.id,

@@ -9,11 +9,11 @@ use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::Journal as _;
 use serde_json::json;
 
-use crate::archive::{Archive, moment, storage};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
-use crate::serve::alone_on;
+use crate::reader::{Reader, moment, storage};
+use crate::serve::alone::alone_on;
 
 /// Take boards that have ended out of the live journal, each into a file from which it comes back; without BOARD, list
 /// those that were taken out
@@ -61,7 +61,7 @@ pub(crate) struct Delete {
 
 impl ToArchive {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let reading = Archive::open(data_dir)?;
+        let reading = Reader::open(data_dir)?;
         if self.boards.is_empty() {
             let tombstones = reading.journal.tombstones().map_err(storage)?;
             if output.is_json() {
@@ -108,7 +108,7 @@ impl Restore {
 
 impl Delete {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let board = Archive::open(data_dir)?.find(&self.board.board)?;
+        let board = Reader::open(data_dir)?.find(&self.board.board)?;
         if !self.yes {
             return Err(Failure::refused("not_confirmed", format!("board {} would be gone for good", board.id))
                 .help("say so with --yes; `patchboard archive` takes it out and keeps it"));

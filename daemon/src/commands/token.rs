@@ -7,9 +7,9 @@ use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use serde_json::json;
 
-use crate::archive::{moment, storage};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, short, table};
+use crate::reader::{moment, storage};
 use crate::serve::access::Scope;
 use crate::serve::tokens::Tokens;
 

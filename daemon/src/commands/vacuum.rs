@@ -6,10 +6,10 @@ use clap::Args;
 use patchboard_runtime::journal::{Journal as _, Vacuumed};
 use serde_json::{Value, json};
 
-use crate::archive::storage;
 use crate::failure::{Exit, Outcome};
 use crate::output::Output;
-use crate::serve::alone_on;
+use crate::reader::storage;
+use crate::serve::alone::alone_on;
 
 /// Give back the space that boards do not need any more
 ///

@@ -7,11 +7,11 @@ use patchboard_kernel::digest::Digest;
 use patchboard_runtime::audit::{self, Fault};
 use serde_json::json;
 
-use crate::archive::{Archive, storage};
 use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::reader::{Reader, storage};
 
 /// Check every record, value and text of a board against the hashes that chain them, and print the head
 ///
@@ -35,9 +35,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let verified = audit::verify(&archive.journal, &summary.id, arguments.head)
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let verified = audit::verify(&reader.journal, &summary.id, arguments.head)
         .map_err(|fault| told(fault).told_as_result(&summary.id, output))?;
     if output.is_json() {
         output.json(&json!({

@@ -9,10 +9,10 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::view::{Item, View};
 use serde_json::{Value, json};
 
-use crate::archive::Archive;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean, one_line, short, table};
+use crate::reader::Reader;
 
 /// Print what a worker would be shown now, or at a version: never more than its budget, never what it may not read
 ///
@@ -51,9 +51,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
-    let board = archive.board(&summary, arguments.at)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let board = reader.board(&summary, arguments.at)?;
     let view = preview(&board, &arguments.worker, &arguments.expand)?;
     if arguments.schema {
         output.json(&reply_schema(&board, &arguments.worker, &view)?)?;

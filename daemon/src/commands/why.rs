@@ -10,12 +10,12 @@ use patchboard_kernel::tree::Node;
 use patchboard_runtime::journal::BoardSummary;
 use serde_json::{Value, json};
 
-use crate::archive::{Archive, moment};
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative;
 use crate::output::{Output, one_line, short};
 use crate::provenance::{self, Writer};
+use crate::reader::{Reader, moment};
 
 /// How many characters of a foreign text are shown.
 const SHOWN: usize = 200;
@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let archive = Archive::open(data_dir)?;
-    let summary = archive.find(&arguments.board.board)?;
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
     let form = if output.is_json() { Form::Json } else { Form::Text };
-    match why(&archive, &summary, &arguments.pointer, form)? {
+    match why(&reader, &summary, &arguments.pointer, form)? {
         Told::Json(value) => output.json(&value)?,
         Told::Text(text) => output.text(&text)?,
     }
@@ -50,8 +50,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 }
 
 /// As JSON, who wrote a place of a board's document, and why.
-pub(crate) fn json(archive: &Archive, summary: &BoardSummary, pointer: &str) -> Result<Value, Failure> {
-    match why(archive, summary, pointer, Form::Json)? {
+pub(crate) fn json(reader: &Reader, summary: &BoardSummary, pointer: &str) -> Result<Value, Failure> {
+    match why(reader, summary, pointer, Form::Json)? {
         Told::Json(value) => Ok(value),
         Told::Text(text) => Ok(text.into()),
     }
@@ -70,20 +70,20 @@ enum Told {
     Text(String),
 }
 
-fn why(archive: &Archive, summary: &BoardSummary, pointer: &str, form: Form) -> Result<Told, Failure> {
+fn why(reader: &Reader, summary: &BoardSummary, pointer: &str, form: Form) -> Result<Told, Failure> {
     let pointer = jsonptr::PointerBuf::parse(pointer.to_owned()).map_err(|_| {
         Failure::refused("bad_pointer", format!("{pointer} is no JSON Pointer"))
             .help("a pointer is empty or begins with /; ~ is written ~0, and / within a name ~1")
     })?;
-    let board = archive.board(summary, None)?;
-    let records = archive.records(&summary.id)?;
+    let board = reader.board(summary, None)?;
+    let records = reader.records(&summary.id)?;
     let value = board.state().get(&pointer);
     // The state knows when what is there last changed; only of what is gone the whole journal must be asked.
     let since = board.state().root().last_changed(&pointer);
     if since == Some(0) {
         return Ok(untouched(&records, pointer.as_str(), value, form));
     }
-    let before = archive.board(summary, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
+    let before = reader.board(summary, Some(since.map_or(0, |version| u64::from(version) - 1)))?;
     let first = records.iter().position(|record| record.seq > before.head().0).unwrap_or(records.len());
     let writer = provenance::last_writer(before.state(), &records[first..], pointer.as_str());
     let writer = writer.map(|found| found.map(|writer| Writer { record: writer.record + first, ..writer }));

@@ -14,7 +14,7 @@ use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
 use patchboard_runtime::journal::{Journal as _, JournalError};
 
 use crate::commands::boards::is_claimed;
-use crate::serve::service::LOCK;
+use crate::serve::alone::LOCK;
 
 /// A data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -20,8 +20,8 @@ use patchboard_kernel::tree::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::archive::moment;
 use crate::drive::question_json;
+use crate::reader::moment;
 
 /// The version of the protocol.
 const PROTOCOL: &str = "1.0";

@@ -7,11 +7,13 @@
 //! * [`agui`]: what a board does, in the events of AG-UI.
 //! * `tls`: a feature.
 //! * [`retention`]: how long boards are kept that have ended.
+//! * [`alone`]: one daemon on a data directory.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
 
 pub(crate) mod access;
 mod agui;
+pub(crate) mod alone;
 mod http;
 mod limits;
 mod metrics;
@@ -38,9 +40,6 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use clap::Args;
 use patchboard_agents::seats::Inline;
-use patchboard_kernel::id::BoardId;
-use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{Claim, Journal as _, JournalError};
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -50,7 +49,6 @@ use self::problem::{Code, Problem};
 use self::retention::Retention;
 use self::service::Daemon;
 use self::settings::{Flags, Settings};
-use crate::archive::{Archive, storage};
 use crate::drive::Interrupts;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -170,27 +168,6 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::failed("listen_failed", format!("{address} cannot be listened on: {error}"))
         .help("name another address with --listen, or end the process that has this one")
-}
-
-/// The name of the claim that a daemon has on its data directory. No board has it: their names are made, and longer.
-const CLAIM: &str = "serve";
-
-/// A data directory for a command that writes the file anew: not beside a daemon, whose boards would stand still without
-/// knowing why. `instead`: the request that does the same there.
-pub(crate) fn alone_on(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, Claim), Failure> {
-    // Nothing is made where there is nothing.
-    drop(Archive::open(data_dir)?);
-    let journal = SqliteJournal::open(data_dir).map_err(storage)?;
-    let claim = claim(&journal).map_err(|failure| failure.help(format!("ask the daemon: {instead}")))?;
-    Ok((journal, claim))
-}
-
-/// The right to be the daemon of a data directory.
-fn claim(journal: &SqliteJournal) -> Result<Claim, Failure> {
-    journal.claim(&BoardId::from(CLAIM), false).map_err(|error| match error {
-        JournalError::Owned { .. } => Failure::refused("daemon_running", "a daemon runs on this data directory"),
-        other => storage(other),
-    })
 }
 
 /// All that is served.

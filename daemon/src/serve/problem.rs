@@ -168,7 +168,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
+        // Who is told to come again later will.
+        if self.status.is_server_error() && self.status != StatusCode::SERVICE_UNAVAILABLE {
             tracing::error!(code = self.code, detail = %self.detail, "a request failed");
         }
         let body = axum::Json(self.json());

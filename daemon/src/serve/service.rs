@@ -1,6 +1,6 @@
 //! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Claim, Journal as _, Tombstone, Vacuumed};
+use patchboard_runtime::journal::{BoardSummary, Journal as _, Tombstone, Vacuumed};
 use patchboard_runtime::redaction::{self, Redaction};
 use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
@@ -25,17 +25,15 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::alone::only_one;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
 use super::tokens::Tokens;
-use crate::archive::{Archive, storage};
 use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
-
-/// The file in the data directory that a daemon holds a lock on as long as it lives.
-pub(crate) const LOCK: &str = "daemon.lock";
+use crate::reader::{Reader, storage};
 
 /// Boards that are recovered at the same time.
 const RECOVERED_AT_ONCE: usize = 8;
@@ -46,7 +44,7 @@ const READS_AT_ONCE: usize = 8;
 /// The daemon.
 pub(crate) struct Daemon {
     runtime: Runtime,
-    archive: Archive,
+    reader: Reader,
     /// Where archives go.
     archives: PathBuf,
     seats: Arc<Seats>,
@@ -59,6 +57,7 @@ pub(crate) struct Daemon {
     /// How much one caller may take.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
+    /// No other daemon runs on the directory, and nobody writes its file anew.
     _lock: File,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
@@ -66,8 +65,6 @@ pub(crate) struct Daemon {
     reads: Semaphore,
     /// Boards that are being opened or made, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
-    /// No other daemon runs on the directory, and nobody writes its file anew.
-    _claim: Claim,
     /// Counts boards that were taken up; gone once the daemon stops.
     taken_up: std::sync::Mutex<Option<watch::Sender<u64>>>,
 }
@@ -93,14 +90,13 @@ impl Daemon {
         let seats = Arc::new(seats.with_leases(leases.clone()));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = only_one(data_dir)?;
-        let claim = super::claim(&journal)?;
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(seats.clone());
         options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
-            archive: Archive { journal },
+            reader: Reader { journal },
             archives: data_dir.join(archive::DIRECTORY),
             seats,
             leases,
@@ -113,14 +109,13 @@ impl Daemon {
             clock: Arc::new(SystemClock),
             reads: Semaphore::new(READS_AT_ONCE),
             opening: DashMap::new(),
-            _claim: claim,
             taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
         })
     }
 
     /// Takes up every board that has not ended, and lets it go on where it was.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
-        let boards = self.archive.journal.boards().map_err(storage)?;
+        let boards = self.reader.journal.boards().map_err(storage)?;
         let mut left = boards.into_iter().filter(|board| board.ended.is_none()).map(|board| board.id);
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
         loop {
@@ -163,12 +158,12 @@ impl Daemon {
 
     /// All boards, the oldest first.
     pub(crate) fn boards(&self) -> Answered<Vec<BoardSummary>> {
-        Ok(self.archive.journal.boards()?)
+        Ok(self.reader.journal.boards()?)
     }
 
     /// What is known of a board without reading its journal.
     pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
-        self.archive.journal.summary(board)?.ok_or_else(|| no_such_board(board))
+        self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))
     }
 
     /// A board that runs here now.
@@ -244,7 +239,7 @@ impl Daemon {
         request: Request,
         replacement: Option<Value>,
     ) -> Answered<Redaction> {
-        let journal = self.archive.journal.clone();
+        let journal = self.reader.journal.clone();
         let _claim = journal.claim(board, false)?;
         let now = self.clock.now();
         let redacted = redaction::redact(Arc::new(journal), board.clone(), request, replacement, now).await;
@@ -275,18 +270,18 @@ impl Daemon {
                 return Err(storage_command::failure(ArchiveError::NotEnded(board.clone())).into());
             }
             self.runtime.close(board).await;
-            let _claim = self.archive.journal.claim(board, false)?;
-            self.ask(move |archive| take(&archive.journal).map_err(storage_command::failure)).await
+            let _claim = self.reader.journal.claim(board, false)?;
+            self.ask(move |reader| take(&reader.journal).map_err(storage_command::failure)).await
         };
         self.alone(board, taken).await
     }
 
-    /// Brings a board back from its archive.
+    /// Brings a board back from its reader.
     pub(crate) async fn restore(&self, board: &BoardId) -> Answered<()> {
         let restored = async {
-            let known = self.archive.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
+            let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
             let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
-            let journal = Arc::new(self.archive.journal.clone());
+            let journal = Arc::new(self.reader.journal.clone());
             archive::restore(journal, path.into()).await.map_err(storage_command::failure)?;
             Ok(())
         };
@@ -295,7 +290,7 @@ impl Daemon {
 
     /// Writes the journal's file anew. Boards wait meanwhile, readers do not.
     pub(crate) async fn vacuum(self: &Arc<Self>) -> Answered<Vacuumed> {
-        self.ask(|archive| archive.journal.vacuum().map_err(storage)).await
+        self.ask(|reader| reader.journal.vacuum().map_err(storage)).await
     }
 
     /// Whether all boards are taken up, and the journal can be read.
@@ -304,7 +299,7 @@ impl Daemon {
             let detail = "boards are still being taken up";
             return Err(Problem::of(Code::NotReady, detail));
         }
-        self.archive.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
+        self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
     }
 
     /// Makes a board, and says whether it is new: with an `id` that is taken it is the board of that id if that was made
@@ -327,7 +322,7 @@ impl Daemon {
             return Ok((board.id().clone(), true));
         };
         let made = async {
-            if self.archive.journal.summary(&id)?.is_some() {
+            if self.reader.journal.summary(&id)?.is_some() {
                 return self.same(&id, &blueprint, &request).await.map(|()| false);
             }
             let founding = Founding { id: Some(id.clone()), ..Founding::default() };
@@ -341,7 +336,7 @@ impl Daemon {
     /// Refuses unless a board was made of this.
     async fn same(self: &Arc<Self>, board: &BoardId, blueprint: &Blueprint, request: &Value) -> Answered<()> {
         let id = board.clone();
-        let first = self.ask(move |archive| archive.journal.records(&id, None, 1).map_err(storage)).await?;
+        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
         let created = first.first().and_then(|record| record.body().ok());
         let Some(Body::Created(created)) = created else { return Err(no_such_board(board)) };
         if json!(blueprint) == created.blueprint && *request == created.request {
@@ -374,12 +369,12 @@ impl Daemon {
     /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
-        question: impl FnOnce(&Archive) -> Result<T, Failure> + Send + 'static,
+        question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
     ) -> Answered<T> {
         let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
         let _place = self.reads.acquire().await.map_err(gone)?;
         let daemon = Arc::clone(self);
-        let asked = tokio::task::spawn_blocking(move || question(&daemon.archive)).await;
+        let asked = tokio::task::spawn_blocking(move || question(&daemon.reader)).await;
         match asked {
             Ok(answer) => Ok(answer?),
             Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
@@ -394,22 +389,7 @@ impl Daemon {
         question: impl FnOnce(&Board) -> Result<T, Failure> + Send + 'static,
     ) -> Answered<T> {
         let summary = self.summary(board)?;
-        self.ask(move |archive| question(&archive.board(&summary, version)?)).await
-    }
-}
-
-/// Makes sure that one daemon runs on a data directory: two would take boards from each other at every start.
-fn only_one(data_dir: &Path) -> Result<File, Failure> {
-    let path = data_dir.join(LOCK);
-    let fault = |error| Failure::failed("journal_io", format!("{} cannot be locked: {error}", path.display()));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let message = format!("a daemon is running on {} already", data_dir.display());
-            Err(Failure::failed("already_served", message).help("stop that one, or name another place with --data-dir"))
-        }
-        Err(TryLockError::Error(error)) => Err(fault(error)),
+        self.ask(move |reader| question(&reader.board(&summary, version)?)).await
     }
 }
 

@@ -100,7 +100,7 @@ async fn commands_that_write_the_file_anew_leave_a_daemon_alone() {
         let refused = daemon.command(arguments).output().expect("the binary can be run");
         assert_eq!(refused.status.code(), Some(2));
         let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
-        assert_eq!(told["error"]["code"], "daemon_running");
+        assert_eq!(told["error"]["code"], "already_served");
     }
     let vacuumed = daemon.post("/v1/vacuum", &json!(null)).await.is(200);
     assert!(vacuumed["bytes_after"].as_u64() > Some(0), "{vacuumed}");

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use super::history::{Follow, HEARTBEAT, last_event};
 use super::people;
-use crate::archive::storage;
+use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::agui::{Event, Reader, Rest, Run, interrupted, resumption};
 use crate::serve::http::{BoardPath, Body, Caller};
@@ -160,9 +160,9 @@ async fn begin(daemon: &Arc<Daemon>, board: &BoardId, last: Option<Seq>, has: Op
         let (id, head) = (board.clone(), now.head);
         let before = head.0.checked_sub(BEHIND_MAX).map(Seq);
         let mut recent = daemon
-            .ask(move |archive| {
+            .ask(move |reader| {
                 let most = usize::try_from(BEHIND_MAX).unwrap_or(usize::MAX).saturating_add(1);
-                archive.journal.records(&id, before, most).map_err(storage)
+                reader.journal.records(&id, before, most).map_err(storage)
             })
             .await?;
         recent.retain(|record| record.seq <= head);

@@ -24,10 +24,10 @@ use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
-use crate::archive::storage;
 use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
 use crate::failure::Failure;
+use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Caller, Segments, page_size};
 use crate::serve::limits::StreamPlace;
@@ -159,10 +159,10 @@ pub(crate) async fn journal(
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
     }
-    let page = daemon.ask(move |archive| {
+    let page = daemon.ask(move |reader| {
         let (mut after, mut page, mut looked_at) = (paging.after.map(Seq), Vec::new(), 0);
         loop {
-            let records = archive.journal.records(&board, after, READ_AT_ONCE).map_err(storage)?;
+            let records = reader.journal.records(&board, after, READ_AT_ONCE).map_err(storage)?;
             if records.is_empty() {
                 return Ok(RecordPage { records: page, next: None });
             }
@@ -328,7 +328,7 @@ pub(crate) async fn why(
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::See(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.ask(move |archive| reasons::json(archive, &summary, &place.pointer)).await?))
+    Ok(Json(daemon.ask(move |reader| reasons::json(reader, &summary, &place.pointer)).await?))
 }
 
 /// What a board has cost, by worker, retry and part of the prompt
@@ -341,7 +341,7 @@ pub(crate) async fn cost(
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::See(board.clone()))?;
     let summary = daemon.summary(&board)?;
-    Ok(Json(daemon.ask(move |archive| costs::json(archive, &summary)).await?))
+    Ok(Json(daemon.ask(move |reader| costs::json(reader, &summary)).await?))
 }
 
 /// What was refused on a board, counted by worker, stage and code
@@ -355,6 +355,6 @@ pub(crate) async fn denials(
     caller.needs(&Need::See(board.clone()))?;
     daemon.summary(&board)?;
     let id = board.clone();
-    let denials = daemon.ask(move |archive| Ok(Denials::of(&archive.records(&id)?))).await?;
+    let denials = daemon.ask(move |reader| Ok(Denials::of(&reader.records(&id)?))).await?;
     Ok(Json(json!({"board": board, "denials": denials.iter().collect::<Vec<_>>()})))
 }

@@ -13,7 +13,7 @@ use patchboard_runtime::snapshot::Snapshot;
 
 use super::ProblemDocument;
 use super::boards::status;
-use crate::archive::storage;
+use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::http::Caller;
 use crate::serve::metrics::{MEDIA_TYPE, Picture};
@@ -25,7 +25,7 @@ use crate::serve::service::Daemon;
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<impl IntoResponse> {
     caller.needs(&Need::SeeAll)?;
-    let boards = daemon.ask(|archive| archive.journal.boards().map_err(storage)).await?;
+    let boards = daemon.ask(|reader| reader.journal.boards().map_err(storage)).await?;
     let running: BTreeMap<BoardId, Arc<Snapshot>> =
         daemon.running_boards().map(|board| (board.id().clone(), board.snapshot())).collect();
     let picture = Picture { journal_queue: daemon.journal_queue(), ..picture(&boards, &running) };

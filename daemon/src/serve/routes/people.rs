@@ -18,8 +18,8 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use super::proposals::told;
-use crate::archive::storage;
 use crate::drive::question_json;
+use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::http::{Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -102,7 +102,7 @@ pub(crate) async fn give(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
 /// Whom a record asks.
 pub(crate) async fn asked(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
     let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
-    let found = daemon.ask(move |archive| archive.journal.records(&board, before, 1).map_err(storage)).await?;
+    let found = daemon.ask(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
     match found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()) {
         Some(Said::Approval(approval)) => Ok(approval.approver),
         _ => {
@@ -116,10 +116,10 @@ pub(crate) async fn asked(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> An
 async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Option<Value>> {
     let board = board.clone();
     daemon
-        .ask(move |archive| {
+        .ask(move |reader| {
             let mut after = Some(answer.of);
             loop {
-                let records = archive.journal.records(&board, after, 1000).map_err(storage)?;
+                let records = reader.journal.records(&board, after, 1000).map_err(storage)?;
                 let Some(last) = records.last() else { return Ok(None) };
                 after = Some(last.seq);
                 for record in &records {
@@ -128,7 +128,7 @@ async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                             return Ok(Some(json!({"outcome": "answered", "seq": record.seq})));
                         }
                         // What came of it stands right behind it.
-                        let next = archive.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
+                        let next = reader.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
                         let came = next.first();
                         return Ok(came.map(|came| json!({"outcome": came.kind.as_str(), "seq": came.seq})));
                     }

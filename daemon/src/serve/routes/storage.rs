@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use super::boards::replayed;
-use crate::archive::storage;
 use crate::commands::{redact, vacuum};
+use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::http::{BoardPath, Body, Caller, Key};
 use crate::serve::problem::Answered;
@@ -152,7 +152,7 @@ pub(crate) async fn delete(
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn archived(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
     caller.needs(&Need::SeeAll)?;
-    let tombstones = daemon.ask(|archive| archive.journal.tombstones().map_err(storage)).await?;
+    let tombstones = daemon.ask(|reader| reader.journal.tombstones().map_err(storage)).await?;
     let told: Vec<Value> = tombstones.iter().map(archive::told).collect();
     Ok(Json(json!({"boards": told})))
 }
