@@ -29,6 +29,25 @@ fn boards_under_random_faults_end_verify_and_are_right() {
 }
 
 #[test]
+fn a_daemon_under_load_that_is_killed_loses_nothing() {
+    let load = Path::new(env!("CARGO_BIN_EXE_load"));
+    let daemon = load.with_file_name("patchboard");
+    if !daemon.is_file() {
+        println!("SKIPPED: the daemon is not built; `cargo build -p patchboard-daemon` builds it");
+        return;
+    }
+    let few = ["--boards", "4", "--workers", "4", "--unfinished", "6", "--seconds", "2", "--kills", "1", "--json"];
+    let output = Command::new(load).arg("--patchboard").arg(daemon).args(few).output().expect("the example was built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let figures: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(figures["acknowledged and lost"], 0.0, "{figures}");
+    assert_eq!(figures["answers refused otherwise"], 0.0, "{figures}");
+    assert!(figures["commits acknowledged, kills included"].as_f64() > Some(10.0), "{figures}");
+    assert!(figures["proposal to event, p99"].as_f64() > Some(0.0), "{figures}");
+}
+
+#[test]
 fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_is() {
     let Some(python) = game::python() else { return };
     let directory = tempfile::tempdir().expect("a directory can be made");

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::codes;
 use crate::failure::Failure;
+use crate::seating::quoted;
 
 /// Time to reach a daemon, and to have its answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +55,11 @@ impl Client {
         }
         let http = builder.build().map_err(|error| Failure::failed("no_client", error))?;
         Ok(Self { http, base, token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) })
+    }
+
+    /// The flags that a later command needs to reach the same daemon, after a space; none where the environment names it.
+    pub(crate) fn repeated(&self) -> String {
+        if std::env::var("PATCHBOARD_URL").is_ok() { String::new() } else { format!(" --url {}", quoted(&self.base)) }
     }
 
     /// What the daemon answers.

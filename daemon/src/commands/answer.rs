@@ -132,9 +132,9 @@ impl Tell {
 
 impl Inbox {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let questions = match self.daemon.client()? {
-            Some(daemon) => listed(&daemon).await?,
-            None => standing(data_dir)?,
+        let (questions, again) = match self.daemon.client()? {
+            Some(daemon) => (listed(&daemon).await?, daemon.repeated()),
+            None => (standing(data_dir)?, String::new()),
         };
         if output.is_json() {
             output.json(&json!({ "questions": questions }))?;
@@ -143,7 +143,7 @@ impl Inbox {
         }
         if !output.is_json() {
             for question in &questions {
-                output.text(&told(question))?;
+                output.text(&told(question, &again))?;
             }
         }
         Ok(Exit::Done)
@@ -171,8 +171,8 @@ fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
     Ok(questions)
 }
 
-/// A question of a list, and how to answer it.
-fn told(question: &Value) -> String {
+/// A question of a list, and how to answer it. `again`: the flags that reach it once more.
+fn told(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
     let until = question["expires"].as_i64().map(|at| moment(Timestamp(at))).unwrap_or_default();
@@ -183,14 +183,14 @@ fn told(question: &Value) -> String {
         let choices = if choices.is_empty() { String::new() } else { format!(" ({})", choices.join(", ")) };
         let asks = one_line(asks);
         return format!(
-            "{board} {seq}  {worker} asks {approver}, until {until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT\n"
+            "{board} {seq}  {worker} asks {approver}, until {until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT{again}\n"
         );
     }
     let intent =
         question["intent"].as_str().map(|intent| format!(", because: {}", one_line(intent))).unwrap_or_default();
     let patch = short(&json_line(&question["patch"]), PATCH_MAX);
     format!(
-        "{board} {seq}  {worker} asks {approver} to agree, until {until}{intent}\n  {patch}\n  patchboard approve {board} {seq}, or: patchboard deny {board} {seq} --reason TEXT\n"
+        "{board} {seq}  {worker} asks {approver} to agree, until {until}{intent}\n  {patch}\n  patchboard approve {board} {seq}{again}, or: patchboard deny {board} {seq} --reason TEXT{again}\n"
     )
 }
 
@@ -202,7 +202,7 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
     let found: Vec<&&Value> = of_board.iter().filter(|question| question["seq"].as_u64() == asked.seq).collect();
     let [question] = found.as_slice() else {
         for question in &of_board {
-            output.note(&told(question));
+            output.note(&told(question, &daemon.repeated()));
         }
         let numbers: Vec<String> = of_board.iter().map(|question| question["seq"].to_string()).collect();
         let failure = match (asked.seq, numbers.is_empty()) {

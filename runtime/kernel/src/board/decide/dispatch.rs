@@ -1,0 +1,299 @@
+//! What happens next: what is queued and called, what a budget allows, and how a board ends that nothing moves.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Draft;
+use crate::blueprint::{Action, AgentKind, Freshness, Unit};
+use crate::board::{Blob, Effect, object};
+use crate::breaker::{Branch, Reason};
+use crate::id::{InvocationId, Seq};
+use crate::invariant;
+use crate::planted::{self, Bug};
+use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
+use crate::scheduler::{self, Next, Occasion, Open, Wish};
+use crate::shown::Shown;
+use crate::tree::{At, Node, Since};
+use crate::view::{self, Prompt};
+
+/// More commits than that have no stamp of their own, whatever the blueprint allows.
+const COMMITS_MAX: u64 = At::MAX as u64 - 1;
+
+impl Draft<'_> {
+    /// Queues what an occasion gives rise to.
+    pub(super) fn schedule(&mut self, occasion: &Occasion<'_>) {
+        if self.ending.is_some() {
+            return;
+        }
+        let board = &*self.board;
+        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        for wish in wishes {
+            match wish {
+                Wish::Invoke { rule, worker, trigger } => {
+                    self.enqueue(Branch { rule: Some(rule), worker }, trigger);
+                }
+                Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
+                Wish::Skip { rule, message } => drop(self.push(Body::Skipped(Skipped { rule: Some(rule), message }))),
+            }
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, branch: Branch, trigger: Trigger) {
+        let limit = match self.board.plan.seats.get(&branch.worker) {
+            Some(seat) => seat.worker.limits.invocations,
+            None => 0,
+        };
+        if self.board.scheduler.scheduled_for(&branch.worker) < limit {
+            let invocation = self.board.scheduler.next_id();
+            let Branch { rule, worker } = branch;
+            self.push(Body::Scheduled(Scheduled {
+                invocation,
+                rule,
+                worker,
+                follows: None,
+                trigger,
+                expand: Vec::new(),
+            }));
+        } else if !self.board.exhausted.contains(&branch.worker) {
+            // Said once for each worker. What it was scheduled for before, it still does.
+            self.run_short(&branch, None, Resource::Invocations, 1, 0);
+        }
+    }
+
+    /// What is queued as an open invocation now, which is about to ask to be shown more.
+    pub(super) fn asking(&self, invocation: Option<InvocationId>) -> Option<scheduler::Queued> {
+        Some(self.board.scheduler.open().get(&invocation?)?.queued.clone())
+    }
+
+    /// Queues what an invocation goes on in, with what it asked to be shown.
+    pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[String]) {
+        let Some(asked) = asked.filter(|_| self.ending.is_none()) else { return };
+        let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
+        let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
+        self.push(Body::Scheduled(Scheduled { invocation, rule, worker, follows: Some(follows), trigger, expand }));
+    }
+
+    pub(super) fn run_short(
+        &mut self,
+        branch: &Branch,
+        invocation: Option<InvocationId>,
+        resource: Resource,
+        needed: u64,
+        left: u64,
+    ) {
+        let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
+        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left }));
+        let action = match &self.board.plan.blueprint.circuit.budget.then {
+            // A worker whose own budget is used up cannot be what is woken about it.
+            Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
+            action => action.clone(),
+        };
+        let stops_nothing_under_way = matches!(action, Action::StopBranch | Action::ReduceView);
+        if resource == Resource::Invocations && stops_nothing_under_way {
+            // The limit itself keeps further invocations out.
+            return;
+        }
+        let due = self.board.breaker.move_for(branch, Reason::Budget, action);
+        self.trip(branch, due);
+    }
+
+    /// Whether the board is done, by its own condition.
+    /// It was not at version `since`, if there was one before.
+    pub(super) fn consider_done(&mut self, since: Option<At>) {
+        let plan = Arc::clone(&self.board.plan);
+        let Some(done) = &plan.done else { return };
+        let state = self.board.state.clone();
+        let root = state.root();
+        let now = since.map_or(Since::anew(root), |since| Since::new(root, 0, since));
+        if !invariant::may_be_done(done, &now) {
+            return;
+        }
+        let request = root.child("request").unwrap_or(&Node::Null);
+        let variables = [("request", request.into()), ("state", root.into())];
+        match done.evaluate(&variables.into_iter().collect()) {
+            Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
+            Ok(false) => {}
+            Err(error) => drop(self.push(Body::Skipped(Skipped { rule: None, message: error.to_string() }))),
+        }
+    }
+
+    /// What follows every input that changed something: limits, dispatches, the end, the next alarm.
+    pub(super) fn go_on(&mut self) {
+        // What has ended does not end again, unless it stands still and somebody ends it for good.
+        if self.board.ended.is_some() && self.ending.is_none() {
+            return;
+        }
+        let limits = &self.board.plan.blueprint.limits;
+        if self.ending.is_none() && self.board.version().0 >= limits.commits.min(COMMITS_MAX) {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
+        }
+        if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
+        }
+        while self.ending.is_none() && !self.board.paused {
+            let board = &*self.board;
+            let concurrency = board.plan.blueprint.concurrency;
+            let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let waits = |open: &Open| is_held_up(open) && !planted::is(Bug::Haste);
+            let next = board.scheduler.next(concurrency, waits, |branch| board.breaker.admits(branch));
+            let Some(next) = next else { break };
+            if !self.dispatch(next) {
+                break;
+            }
+        }
+        if let Some(ended) = self.ending.or_else(|| self.standstill()) {
+            for (invocation, open) in self.board.scheduler.open().clone() {
+                let worker = open.queued.branch.worker;
+                self.step.effects.push(Effect::Cancel { invocation, worker });
+            }
+            self.push(Body::Ended(ended));
+            self.step.effects.push(Effect::Ended(ended));
+        }
+        if let Some(at) = self.board.wake_at() {
+            self.step.effects.push(Effect::WakeAt(at));
+        }
+    }
+
+    /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
+    /// neither does one that a schedule will wake.
+    pub(super) fn standstill(&self) -> Option<Ended> {
+        let board = &*self.board;
+        let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
+        let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
+        let idle = board.ended.is_none() && !board.paused && is_idle;
+        if !idle || board.plan.rules.is_empty() || board.scheduler.due(&board.plan).next().is_some() {
+            return None;
+        }
+        // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.
+        let stopped = board.breaker.any_open() || !board.scheduler.queue().is_empty();
+        Some(if board.short {
+            Ended { end: End::Stopped, cause: Cause::Exhausted }
+        } else if stopped {
+            Ended { end: End::Stopped, cause: Cause::Breaker }
+        } else {
+            let cause = if board.gave_up { Cause::GaveUp } else { Cause::NothingToDo };
+            Ended { end: End::Quiescent, cause }
+        })
+    }
+
+    /// Starts an attempt; false if it has to wait for what calls under way will leave of the budgets.
+    pub(super) fn dispatch(&mut self, next: Next) -> bool {
+        let Next { queued, attempt } = next;
+        let branch = queued.branch.clone();
+        let board = &*self.board;
+        let seat = &board.plan.seats[&branch.worker];
+        let worker = Arc::clone(&seat.worker);
+        let budget = match board.breaker.is_reduced(&branch) {
+            true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
+            false => worker.view.budget,
+        };
+        let feedback = board.feedback_of(&branch.worker);
+        let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
+        let view = view::compile(&view::Inputs {
+            worker: &worker,
+            contract: &seat.contract,
+            fixed: &seat.fixed,
+            state: &board.state,
+            trigger: &self.shown_trigger(&queued),
+            feedback: &shown,
+            expand: &queued.expansion.places,
+            may_expand: queued.expansion.left() > 0,
+            commits: &board.commits,
+            budget,
+        });
+        let prompt = Prompt::new(&worker, &view);
+        let reserved = match worker.agent {
+            AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
+            _ => 0,
+        };
+        match board.ledger.afford(&board.plan.blueprint, &branch, reserved) {
+            Ok(()) => {}
+            // Once the calls under way are settled there may be enough: nothing is decided before.
+            Err(short) if short.may_be_freed => return false,
+            Err(short) => {
+                let invocation = Some(queued.invocation);
+                self.run_short(&branch, invocation, short.resource, short.needed, short.left);
+                return true;
+            }
+        }
+        let occurrence = board.scheduler.attempts_of(&branch.worker);
+        let timeout_ms = worker.limits.timeout.as_ms();
+        let invoked = Invoked {
+            invocation: queued.invocation,
+            attempt,
+            worker: branch.worker.clone(),
+            cause: queued.cause,
+            base: board.version(),
+            budget,
+            unit: worker.view.unit,
+            tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
+            compiler: view::COMPILER,
+            feedback,
+            view: view.hash(),
+            prompt: prompt.hash(),
+            reserved,
+            deadline: self.at.plus_ms(timeout_ms),
+            reads: view.reads.clone(),
+            members: match worker.freshness {
+                Freshness::Members => view.members.clone(),
+                Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
+            },
+        };
+        self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
+        self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
+        let hash = invoked.view;
+        self.push(Body::Invoked(invoked));
+        let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
+        let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
+        let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
+        let shown = shown.map(|shown| shown.with_question(may_clarify));
+        self.step.effects.push(Effect::Call {
+            invocation: queued.invocation,
+            attempt,
+            worker: branch.worker,
+            view: hash,
+            prompt: Arc::new(prompt),
+            shown: Arc::new(shown.expect("a seat was invoked")),
+            timeout_ms,
+            occurrence,
+        });
+        true
+    }
+
+    /// What woke a worker, as it may be shown: no place that it may not read.
+    pub(super) fn shown_trigger(&self, queued: &scheduler::Queued) -> Value {
+        let mut shown = match &queued.trigger {
+            Trigger::Start => object([("kind", json!("start"))]),
+            Trigger::After => object([("kind", json!("after"))]),
+            // What is shown depends on no time.
+            Trigger::Every { .. } => object([("kind", json!("every"))]),
+            Trigger::Signal { name, .. } => {
+                let value = queued.value.clone().unwrap_or(Value::Null);
+                object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])
+            }
+            Trigger::Event { op, path, .. } => {
+                let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
+                let readable = jsonptr::PointerBuf::parse(path.as_str())
+                    .is_ok_and(|place| self.board.plan.seats[&queued.branch.worker].contract.may_read(&place));
+                if readable {
+                    shown.insert("path".to_owned(), json!(path));
+                }
+                shown
+            }
+            Trigger::Breaker { rule, worker, reason } => object([
+                ("kind", json!("breaker")),
+                ("stopped_rule", json!(rule)),
+                ("stopped_worker", json!(worker)),
+                ("reason", json!(reason)),
+            ]),
+        };
+        if let Some(rule) = &queued.branch.rule {
+            shown.insert("rule".to_owned(), json!(rule));
+        }
+        if !queued.expansion.answers.is_empty() {
+            shown.insert("answers".to_owned(), json!(queued.expansion.answers));
+        }
+        Value::Object(shown)
+    }
+}

@@ -1,0 +1,159 @@
+//! What comes from outside: time, signals, steering, an administrator's hand, another owner.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Draft, author};
+use crate::blueprint::{AgentKind, Restart};
+use crate::board::apply::{request_digest, request_token};
+use crate::board::tokens::Known;
+use crate::board::{Effect, Outcome};
+use crate::digest::Digest;
+use crate::failure::FailureCode;
+use crate::id::{RuleName, Seq, Timestamp, WorkerName};
+use crate::pipeline;
+use crate::planted::{self, Bug};
+use crate::record::{ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, Signal, Snapshot};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::scheduler::Occasion;
+use crate::snapshot::LAYOUT;
+
+/// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
+const LOST_MAX: u32 = 8;
+
+impl Draft<'_> {
+    pub(super) fn tick(&mut self) {
+        let overdue = self.board.scheduler.overdue(self.at);
+        let expired = self.board.expired(self.at);
+        let running = self.board.running_ms.saturating_add(self.at.ms_since(self.board.last_at));
+        let wall_is_over = self.board.is_at_work() && running >= self.board.plan.blueprint.limits.wall.as_ms();
+        let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
+        let due: BTreeMap<RuleName, Timestamp> = match self.board.paused {
+            true => BTreeMap::new(),
+            false => {
+                let due = self.board.scheduler.due(&self.board.plan).filter(|(_, due)| *due <= self.at);
+                due.map(|(rule, due)| (rule.name.clone(), due)).collect()
+            }
+        };
+        let is_due = !overdue.is_empty() || !expired.is_empty() || !due.is_empty() || wall_is_over || is_freed;
+        if self.board.ended.is_some() || !is_due {
+            return;
+        }
+        self.push(Body::Tick(Empty {}));
+        for invocation in overdue {
+            let Some(open) = self.board.scheduler.open().get(&invocation) else { continue };
+            let branch = open.queued.branch.clone();
+            let is_final = self.is_last(invocation);
+            let by = author(open, None);
+            let seconds = self.board.plan.seats[&branch.worker].worker.limits.timeout;
+            let message = format!("no answer within {seconds}");
+            self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
+            self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, message }));
+            self.move_breakers(Some(&branch));
+        }
+        for question in expired {
+            self.expire(question);
+        }
+        if !due.is_empty() {
+            self.schedule(&Occasion::Due(&due));
+        }
+        self.go_on();
+    }
+
+    pub(super) fn signal(&mut self, signal: Signal) {
+        let body = Body::Signal(signal.clone());
+        if self.is_repeated(&body) || self.is_over() {
+            return;
+        }
+        let seq = self.push(body);
+        self.schedule(&Occasion::Signal { name: &signal.name, value: &signal.value, seq });
+        self.go_on();
+    }
+
+    /// A pause or its end. One with a token is recorded even if it changes nothing, or its repetition would be a new one.
+    pub(super) fn steer(&mut self, body: Body, changes: bool) {
+        if !self.is_repeated(&body) && !self.is_over() && (changes || request_token(&body).is_some()) {
+            self.push(body);
+            self.go_on();
+        }
+    }
+
+    /// Whether a request with the token of this one was heard before; then its outcome is that one's, or a refusal.
+    pub(super) fn is_repeated(&mut self, body: &Body) -> bool {
+        let Some(token) = request_token(body) else { return false };
+        let request = || request_digest(&self.board.hasher, body);
+        self.step.outcome = match self.board.tokens.look_up(&token, request, self.at) {
+            Known::New => return false,
+            Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
+            Known::Other => {
+                let message = "the token was used before, for another request";
+                let violation = Violation::new(Code::TokenConflict, "", message);
+                Some(Outcome::Refused(Rejection::new(Stage::Authorization, vec![violation])))
+            }
+        };
+        true
+    }
+
+    /// Nothing follows from it. A board that has ended grows no more, and needs none.
+    pub(super) fn snapshot(&mut self, of: Seq, digest: Digest) {
+        if self.board.ended.is_none() && of <= self.board.head.0 {
+            self.push(Body::Snapshot(Snapshot { of, layout: LAYOUT, digest }));
+        }
+    }
+
+    /// What an administrator writes. What it wakes is queued and not called: the board may be at rest.
+    pub(super) fn amend(&mut self, path: String, value: Value) {
+        let patch = json!([{"op": "replace", "path": path, "value": value}]);
+        let accepted = match self.is_over() {
+            true => {
+                let violation = Violation::new(Code::BoardNotRunning, "", "the board has ended");
+                Err(Rejection::new(Stage::Authorization, vec![violation]))
+            }
+            false => pipeline::amend(&self.board.plan, &self.board.state, patch),
+        };
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(rejection) => {
+                self.step.outcome = Some(Outcome::Refused(rejection));
+                return;
+            }
+        };
+        let worker = WorkerName::from(ADMINISTRATOR);
+        let base = self.board.version();
+        let by = Author { worker, attempt: None, token: None, base, usage: None, approval: None };
+        let body = accepted.reply.to_body();
+        self.commit(by, None, accepted, &body);
+        if self.ending.is_some() {
+            self.go_on();
+        }
+    }
+
+    pub(super) fn end_from_outside(&mut self, end: End, cause: Cause) {
+        self.ending = Some(Ended { end, cause });
+        self.go_on();
+    }
+
+    pub(super) fn take_over(&mut self, epoch: u64, writer: String) {
+        if epoch <= self.board.epoch {
+            return;
+        }
+        self.push(Body::Epoch(Epoch { epoch, writer }));
+        let mut lost: Vec<_> = self.board.scheduler.open().values().filter(|open| open.calling).cloned().collect();
+        if planted::is(Bug::LossOverlooked) && lost.len() > 1 {
+            lost.pop();
+        }
+        for open in lost {
+            let worker = &open.queued.branch.worker;
+            let seat = &self.board.plan.seats[worker].worker;
+            let keeps_state = seat.agent == AgentKind::Command && seat.restart == Some(Restart::Fail);
+            // A process outside cannot have ended this one, and may wait through many restarts.
+            let is_final = keeps_state || (open.lost >= LOST_MAX && seat.agent != AgentKind::Remote);
+            let message = "the process ended while the call was under way".to_owned();
+            let by = author(&open, None);
+            self.push(Body::Failed(Failed { by, code: FailureCode::Lost, is_final, message }));
+            self.move_breakers(Some(&open.queued.branch));
+        }
+        self.go_on();
+    }
+}
