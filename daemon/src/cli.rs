@@ -102,7 +102,7 @@ pub(crate) enum Command {
     Export(export::Arguments),
     Redact(redact::Arguments),
     Vacuum(vacuum::Arguments),
-    Reader(storage::ToArchive),
+    Archive(storage::ToArchive),
     Restore(storage::Restore),
     Delete(storage::Delete),
     Faults(faults::Arguments),

@@ -91,7 +91,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
         Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
         Command::Redact(arguments) => block_on(commands::redact::run(arguments, data_dir, output)),
-        Command::Reader(arguments) => arguments.run(data_dir, output),
+        Command::Archive(arguments) => arguments.run(data_dir, output),
         Command::Restore(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Delete(arguments) => arguments.run(data_dir, output),
         Command::Vacuum(arguments) => commands::vacuum::run(arguments, data_dir, output),

@@ -26,7 +26,18 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
         .copied()
         .filter(|kind| {
             use Kind as K;
-            !matches!(kind, K::Created | K::Epoch | K::Paused | K::Resumed | K::Tick | K::Signal | K::Answer | K::Late)
+            !matches!(
+                kind,
+                K::Created
+                    | K::Epoch
+                    | K::Paused
+                    | K::Resumed
+                    | K::Tick
+                    | K::Signal
+                    | K::Answer
+                    | K::Late
+                    | K::Redacted
+            )
         })
         .collect();
     let mut forged = BTreeSet::new();

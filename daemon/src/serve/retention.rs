@@ -33,7 +33,7 @@ const AT_ONCE: usize = 64;
 pub(crate) enum Then {
     /// It goes into a file from which it comes back.
     #[default]
-    Reader,
+    Archive,
     /// It goes for good.
     Delete,
 }
@@ -102,7 +102,7 @@ async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
     let mut is_any_deleted = false;
     for (board, then) in due {
         let done = match then {
-            Then::Reader => daemon.archive(&board).await.map(drop),
+            Then::Archive => daemon.archive(&board).await.map(drop),
             Then::Delete => daemon.delete(&board).await.map(drop),
         };
         is_any_deleted |= done.is_ok() && then == Then::Delete;
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_has_ended_and_was_kept_long_enough_is_due() {
         let day = 86_400_000;
-        let text = "ended = \"2d\"\n[blueprints.drafts]\nended = \"1d\"\nthen = \"delete\"\n[blueprints.kept]\n";
+        let text = "ended = \"2d\"\nthen = \"archive\"\n[blueprints.drafts]\nended = \"1d\"\nthen = \"delete\"\n[blueprints.kept]\n";
         let retention = Retention::read(toml::from_str(text).expect("TOML")).expect("settings");
         let boards = [
             board("any", Some(End::Done), 0),
@@ -151,7 +151,7 @@ mod tests {
             board("kept", Some(End::Done), 0),
         ];
         let due = retention.due(&boards, Timestamp(2 * day));
-        assert_eq!(due, [("any-0".into(), Then::Reader), (format!("drafts-{day}").as_str().into(), Then::Delete)]);
+        assert_eq!(due, [("any-0".into(), Then::Archive), (format!("drafts-{day}").as_str().into(), Then::Delete)]);
         assert_eq!(Retention::default().due(&boards, Timestamp(i64::MAX)), []);
         assert!(Retention::read(toml::from_str("endet = \"2d\"").expect("TOML")).is_err());
     }

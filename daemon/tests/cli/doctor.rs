@@ -242,7 +242,7 @@ fn a_daemon_that_runs_is_seen_asked_and_kept_alone() {
     assert!(finding(&ran, "daemon", "ok").contains("one is running"));
     assert!(finding(&ran, "address", "ok").contains("by the daemon"));
     // A second one would take its boards away.
-    let second = sandbox.run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", "d"]).exits(1);
+    let second = sandbox.run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", "d"]).exits(2);
     assert!(second.stderr.contains("already_served"), "{}", second.stderr);
 }
 
