@@ -155,38 +155,38 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
 
 /// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first.
 pub(super) fn feedback(refusals: &[Value], limit: usize) -> String {
-    let mut left = limit.saturating_sub(text::chars(REFUSED_HEADING));
-    let mut kept = Vec::new();
-    for refusal in refusals.iter().rev() {
+    newest(REFUSED_HEADING, refusals.iter(), limit, |entry, left| {
         // Under a tight budget at least what it was refused for.
-        let forms = [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| self::refusal(refusal, max));
-        let Some(text) = forms.into_iter().find(|form| text::chars(form) <= left) else { break };
+        [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, max)).to_vec()
+    })
+}
+
+/// What persons have answered, a line each, the newest for sure; shorter where there is little room.
+pub(super) fn answers(trigger: &Value, limit: usize) -> String {
+    let answers = trigger.get("answers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    newest(ANSWERED_HEADING, answers.iter(), limit, |entry, left| {
+        [ANSWER_MAX, SHORT_ANSWER_MAX].map(|max| answer(entry, max.min(left))).to_vec()
+    })
+}
+
+/// A heading and what stands under it, the newest for sure: each entry in the first of its forms that fits what is left.
+fn newest<'a>(
+    heading: &str,
+    entries: impl DoubleEndedIterator<Item = &'a Value>,
+    limit: usize,
+    forms: impl Fn(&Value, usize) -> Vec<String>,
+) -> String {
+    let mut left = limit.saturating_sub(text::chars(heading));
+    let mut kept = Vec::new();
+    for entry in entries.rev() {
+        let Some(text) = forms(entry, left).into_iter().find(|form| text::chars(form) <= left) else { break };
         left -= text::chars(&text);
         kept.push(text);
     }
     if kept.is_empty() {
         return String::new();
     }
-    kept.push(REFUSED_HEADING.to_owned());
-    kept.reverse();
-    kept.concat()
-}
-
-/// What persons have answered, a line each, the newest for sure; shorter where there is little room.
-pub(super) fn answers(trigger: &Value, limit: usize) -> String {
-    let answers: Vec<&Value> = trigger.get("answers").and_then(Value::as_array).into_iter().flatten().collect();
-    let mut left = limit.saturating_sub(text::chars(ANSWERED_HEADING));
-    let mut kept = Vec::new();
-    for answer in answers.iter().rev() {
-        let forms = [ANSWER_MAX, SHORT_ANSWER_MAX].map(|max| self::answer(answer, max.min(left)));
-        let Some(line) = forms.into_iter().find(|line| text::chars(line) <= left) else { break };
-        left -= text::chars(&line);
-        kept.push(line);
-    }
-    if kept.is_empty() {
-        return String::new();
-    }
-    kept.push(ANSWERED_HEADING.to_owned());
+    kept.push(heading.to_owned());
     kept.reverse();
     kept.concat()
 }
