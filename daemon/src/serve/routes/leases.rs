@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use patchboard_agents::lease::{LEASE_SECONDS, Lease, UnderWay};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{From, Proposal, ReplyBody};
+use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
@@ -32,7 +32,7 @@ use crate::serve::service::Daemon;
 const SECONDS: u64 = 60;
 
 /// The longest that a request for a lease may wait.
-const WAIT_MAX: u64 = 60;
+pub(crate) const WAIT_MAX: u64 = 60;
 
 /// Characters of what is said of a failure.
 const MESSAGE_MAX: usize = 2000;
@@ -157,18 +157,32 @@ pub(crate) async fn lease(
     if wanted.wait > WAIT_MAX {
         return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
     }
-    let handle = remote(&daemon, &board, &worker).await?;
     let key = key.token(&caller).map(|key| key.to_string());
+    match take(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), key).await? {
+        Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+/// Leases the oldest call that waits, or the one that is leased under this key, or waits for one.
+pub(crate) async fn take(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    worker: &WorkerName,
+    lasts: Duration,
+    patience: Duration,
+    key: Option<String>,
+) -> Answered<Option<Lease>> {
+    let handle = remote(daemon, board, worker).await?;
     let leased = tokio::select! {
-        leased = daemon.leases.lease(&board, &worker, lasts, Duration::from_secs(wanted.wait), key) => leased,
+        leased = daemon.leases.lease(board, worker, lasts, patience, key) => leased,
         // What has ended makes no calls, and who stops waits for nobody.
         () = until_over(&handle) => None,
         () = daemon.stopping() => None,
     };
     match leased {
-        Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
-        None if is_over(&handle) => Err(RuntimeError::Over(board).into()),
-        None => Ok(StatusCode::NO_CONTENT.into_response()),
+        None if is_over(&handle) => Err(RuntimeError::Over(board.clone()).into()),
+        leased => Ok(leased),
     }
 }
 
@@ -212,17 +226,25 @@ pub(crate) async fn answer(
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    let (invocation, attempt) = attempt_of(&lease)?;
-    let handle = remote(&daemon, &board, &worker).await?;
-    let proposal = Proposal {
-        from: From::Attempt { invocation, attempt },
-        worker: worker.clone(),
-        reply: ReplyBody::Json(answer.patch),
-        usage: answer.usage.map(Spent::usage),
-    };
+    told(put(&daemon, &board, &worker, &lease, answer.patch, answer.usage.map(Spent::usage)).await?)
+}
+
+/// Answers the call that a lease is for.
+pub(crate) async fn put(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    worker: &WorkerName,
+    lease: &str,
+    reply: Value,
+    usage: Option<Usage>,
+) -> Answered<Outcome> {
+    let (invocation, attempt) = attempt_of(lease)?;
+    let handle = remote(daemon, board, worker).await?;
+    let from = From::Attempt { invocation, attempt };
+    let proposal = Proposal { from, worker: worker.clone(), reply: ReplyBody::Json(reply), usage };
     let outcome = handle.propose(proposal).await?;
-    daemon.leases.close(&board, &worker, invocation, attempt);
-    told(outcome)
+    daemon.leases.close(board, worker, invocation, attempt);
+    Ok(outcome)
 }
 
 /// Say that a call cannot be answered
@@ -295,7 +317,7 @@ fn over(lease: &str) -> Problem {
         .help("ask for another one; an answer may still be sent, and is recorded")
 }
 
-fn seconds(given: Option<u64>) -> Answered<Duration> {
+pub(crate) fn seconds(given: Option<u64>) -> Answered<Duration> {
     let seconds = given.unwrap_or(SECONDS);
     if LEASE_SECONDS.contains(&seconds) {
         return Ok(Duration::from_secs(seconds));
@@ -327,7 +349,7 @@ fn told_of(call: &Call) -> Map<String, Value> {
 }
 
 /// All that is needed to answer a call.
-fn document(lease: &Lease, now: Timestamp) -> Value {
+pub(crate) fn document(lease: &Lease, now: Timestamp) -> Value {
     let call = &lease.call;
     let shown: Map<String, Value> =
         call.shown.values().map(|(place, value)| (place.to_string(), value.to_value())).collect();

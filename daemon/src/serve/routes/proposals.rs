@@ -62,7 +62,13 @@ pub(crate) async fn propose(
 
 /// An outcome as an answer.
 pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
-    let (is_repeated, value) = match outcome {
+    let (is_repeated, value) = came_of(outcome)?;
+    Ok((StatusCode::OK, replayed(is_repeated), Json(value)))
+}
+
+/// What came of a proposal, and whether that was said before.
+pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
+    Ok(match outcome {
         Outcome::Committed { seq, version, state } => {
             (false, json!({"outcome": "committed", "seq": seq, "version": version, "state": state}))
         }
@@ -80,8 +86,7 @@ pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
             return Err(refused(&rejection).detail("seq", json!(seq)));
         }
         Outcome::Refused(rejection) => return Err(refused(&rejection)),
-    };
-    Ok((StatusCode::OK, replayed(is_repeated), Json(value)))
+    })
 }
 
 /// A rejection as a problem.
