@@ -47,6 +47,16 @@ impl Events {
     }
 }
 
+impl Events {
+    /// What is left of it.
+    async fn rest(mut self) -> Vec<Event> {
+        while let Some(chunk) = self.response.chunk().await.expect("the stream goes on") {
+            self.text.push_str(std::str::from_utf8(&chunk).expect("events are text"));
+        }
+        self.text.split("\n\n").filter(|event| !event.is_empty() && !event.starts_with(':')).map(Event::read).collect()
+    }
+}
+
 impl Event {
     fn read(text: &str) -> Self {
         let field = |name: &str| {
@@ -103,5 +113,22 @@ async fn a_reader_that_comes_back_misses_nothing() {
             (event.id, &event.kind, &event.data),
             (number, &record["kind"].as_str().expect("a text").to_owned(), record)
         );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_board_while_it_is_followed_and_after() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let mut followed = Events::of(&daemon, &board, None).await;
+    assert_eq!(followed.next().await.kind, "created");
+    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
+    let head = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["head"]["seq"].as_u64();
+    // Whoever comes later, while the daemon still knows the board, hears all and no more, too.
+    let after = Events::of(&daemon, &board, Some(0)).await;
+    for events in [followed, after] {
+        let rest = tokio::time::timeout(std::time::Duration::from_secs(30), events.rest()).await.expect("it ends");
+        assert_eq!(rest.last().map(|event| (event.kind.as_str(), Some(event.id))), Some(("ended", head)));
     }
 }

@@ -15,8 +15,9 @@ use futures_util::stream;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
-use patchboard_kernel::record::{self, End, Kind, Record};
+use patchboard_kernel::record::{self, End, Ended, Kind, Record};
 use patchboard_runtime::journal::{Journal as _, JournalError};
+use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -253,11 +254,22 @@ impl Follow {
     /// The next record; none once nothing can come any more, or the daemon stops.
     pub(crate) async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
+            let running = self.daemon.running(&self.board);
             let takings_up = self.takings_up.as_mut()?;
             let next = tokio::select! {
                 biased;
-                next = self.subscription.next() => next,
+                next = self.subscription.next() => Some(next),
                 () = closed(takings_up) => return None,
+                // One that has ended may be kept, to answer who repeats a request.
+                () = over(running) => None,
+            };
+            let Some(next) = next else {
+                let head = self.daemon.summary(&self.board).ok()?.head.seq;
+                if self.last >= Some(head) {
+                    return None;
+                }
+                self.subscription = self.daemon.watch(&self.board, self.last);
+                continue;
             };
             match next {
                 Some(Ok(record)) => {
@@ -291,6 +303,17 @@ impl Follow {
                 }
             }
         })
+    }
+}
+
+/// Waits until a board that runs here has ended for good.
+async fn over(running: Option<BoardHandle>) {
+    let ended = match running {
+        Some(board) => board.ended().await.is_ok_and(Ended::is_final),
+        None => false,
+    };
+    if !ended {
+        std::future::pending::<()>().await;
     }
 }
 
