@@ -27,11 +27,14 @@ pub(crate) struct Level {
 impl Level {
     fn directives(self) -> &'static str {
         match (self.is_daemon, self.quiet, self.verbose) {
-            // What gives a board up is told by the command itself, with what to do about it.
-            (false, _, 0) => "warn,patchboard_runtime::actors::board=off",
-            (true, true, _) => "warn",
-            (false, _, 1) | (true, _, 0) => "warn,patchboard=info,patchboard_runtime=info,patchboard_agents=info",
-            _ => "info,patchboard=debug,patchboard_runtime=debug,patchboard_agents=debug",
+            // What gives a board up is told by the command itself, with what to do about it; what a client of MCP has wrong
+            // is told to the client.
+            (false, _, 0) => "warn,rmcp=error,patchboard_runtime::actors::board=off",
+            (true, true, _) => "warn,rmcp=error",
+            (false, _, 1) | (true, _, 0) => {
+                "warn,rmcp=error,patchboard=info,patchboard_runtime=info,patchboard_agents=info"
+            }
+            _ => "info,rmcp=error,patchboard=debug,patchboard_runtime=debug,patchboard_agents=debug",
         }
     }
 }

@@ -24,8 +24,8 @@ use super::service::{Daemon, no_such_board};
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// How deep a body may be nested: a document of a board may be 64 deep, and is a member of a body's member.
-const BODY_DEPTH_MAX: usize = 68;
+/// How deep a body may be nested: a document of a board may be 64 deep, and a patch of it is deepest in a call of MCP.
+const BODY_DEPTH_MAX: usize = 72;
 
 /// Characters of an `Idempotency-Key`.
 const KEY_MAX: usize = 128;

@@ -4,7 +4,7 @@
 //! runtime understands. Decides nothing about a board.
 //!
 //! * [`service`]: boards that run and boards at rest, apart from how they are reached.
-//! * [`agui`]: what a board does, in the events of AG-UI.
+//! * [`agui`]: what a board does, in the events of AG-UI; [`mcp`]: a worker's seat in MCP.
 //! * `tls`: a feature.
 //! * [`retention`]: how long boards are kept that have ended.
 //! * [`alone`]: one daemon on a data directory.
@@ -16,6 +16,7 @@ mod agui;
 pub(crate) mod alone;
 mod http;
 mod limits;
+mod mcp;
 mod metrics;
 mod problem;
 mod requests;

@@ -90,7 +90,15 @@ coded! {
         TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS,
         /// The request took longer than any may; what it asked for may have happened.
         TimedOut = "timed_out", SERVICE_UNAVAILABLE,
-        /// Boards are still being taken up.
+        /// There is no tool of this name.
+        NoSuchTool = "no_such_tool", NOT_FOUND,
+        /// There is no resource under this URI.
+        NoSuchResource = "no_such_resource", NOT_FOUND,
+        /// Nothing of the worker was refused lately, or not with this code or number.
+        NoRejection = "no_rejection", NOT_FOUND,
+        /// No code has this name.
+        NoMeaning = "unknown_code", NOT_FOUND,
+        /// Boards are still being taken up, or what was asked for is not there yet.
         NotReady = "not_ready", SERVICE_UNAVAILABLE,
         /// A fault of the daemon.
         Internal = "internal", INTERNAL_SERVER_ERROR,

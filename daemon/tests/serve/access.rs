@@ -43,6 +43,8 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/redactions", r#"{"places":["/nowhere"]}"#, ADMINISTER),
     ("POST", "/v1/vacuum", "", ADMINISTER),
     ("GET", "/v1/archive", "", SEE_ALL),
+    ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, KNOWN),
+    ("POST", "/mcp/{board}/{worker}", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, SIT),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
     ("GET", "/metrics", "", SEE_ALL),

@@ -12,6 +12,7 @@ mod leases;
 mod lifecycle;
 mod limits;
 mod logs;
+mod mcp;
 mod metrics;
 mod people;
 mod requests;

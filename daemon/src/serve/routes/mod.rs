@@ -19,6 +19,7 @@ pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod history;
 pub(crate) mod leases;
+pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod people;
 pub(crate) mod proposals;
@@ -59,6 +60,7 @@ pub(crate) struct ProblemDocument {
         (name = "history", description = "What a board is, was, and why"),
         (name = "proposals", description = "Patches and signals from outside"),
         (name = "leases", description = "Calls of remote workers, answered from outside"),
+        (name = "mcp", description = "Workers' seats for agents that speak MCP"),
         (name = "people", description = "Questions to persons"),
         (name = "storage", description = "What is kept, and what is not"),
         (name = "tokens", description = "Who may come in"),
@@ -101,6 +103,8 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(leases::renew))
         .routes(routes!(leases::answer))
         .routes(routes!(leases::fail))
+        .routes(routes!(mcp::own_seat))
+        .routes(routes!(mcp::seat))
         .routes(routes!(people::inbox))
         .routes(routes!(people::answer))
         .routes(routes!(storage::redact))

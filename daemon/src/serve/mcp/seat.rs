@@ -1,0 +1,376 @@
+//! What can be done from a worker's seat: each answer is a document, or a problem with its code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonptr::{Pointer, PointerBuf};
+use patchboard_agents::llm::schema::{self, Level};
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
+use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::view::Prompt;
+use patchboard_runtime::journal::Journal as _;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::codes;
+use crate::commands::view as views;
+use crate::failure::Failure;
+use crate::output::short;
+use crate::reader::{Reader, storage};
+use crate::serve::limits::Counted;
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::routes::history;
+use crate::serve::routes::leases::{self, WAIT_MAX};
+use crate::serve::routes::proposals::came_of;
+use crate::serve::service::Daemon;
+
+/// How long a lease lasts where nobody says: models think.
+const SECONDS: u64 = 300;
+
+/// How long it is waited for the call that follows a request to be shown more; the kernel makes it at once.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Places in the state that is shown; of more, those of the first patterns.
+const PLACES_MAX: usize = 10_000;
+
+/// Characters of a name that is told back.
+pub(super) const NAME_MAX: usize = 80;
+
+/// Entries of the log.
+const LOG_MAX: usize = 100;
+
+/// Records that are looked at for the log, from the newest, and how many of them at once.
+const LOOKED_AT_MAX: u64 = 10_000;
+const READ_AT_ONCE: u64 = 500;
+
+/// What of a record its own worker is told: nothing that others wrote, nor the reply as it came.
+const TOLD: &[&str] = &[
+    "seq",
+    "at",
+    "kind",
+    "invocation",
+    "attempt",
+    "by",
+    "base",
+    "version",
+    "stage",
+    "code",
+    "final",
+    "rejection",
+    "patch",
+    "intent",
+    "expand",
+    "message",
+    "approver",
+    "expires",
+    "clarify",
+    "end",
+];
+
+/// A worker's seat on a board, and who sits in it.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    /// What runs the board.
+    pub(crate) daemon: Arc<Daemon>,
+    /// The board.
+    pub(crate) board: BoardId,
+    /// The worker.
+    pub(crate) worker: WorkerName,
+    /// Who calls: whoever asks again with the same token goes on with the lease that it has.
+    pub(crate) counted: Counted,
+}
+
+/// Arguments of `read_view`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadView {
+    #[serde(default)]
+    wait: u64,
+    seconds: Option<u64>,
+}
+
+/// Arguments of `propose_patch`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProposePatch {
+    patch: Value,
+    intent: Option<String>,
+    lease: Option<String>,
+    base: Option<u64>,
+}
+
+/// Arguments of `expand`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expand {
+    paths: Vec<String>,
+    lease: Option<String>,
+}
+
+/// Arguments of `clarify`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clarify {
+    question: String,
+    choices: Option<Vec<String>>,
+    lease: String,
+}
+
+/// Arguments of `explain_rejection`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainRejection {
+    code: Option<String>,
+    seq: Option<u64>,
+}
+
+impl Seat {
+    /// Leases the oldest call that waits, and shows its view; where none does, what the worker would be shown.
+    pub(crate) async fn read_view(&self, wanted: ReadView) -> Answered<Value> {
+        let lasts = leases::seconds(Some(wanted.seconds.unwrap_or(SECONDS)))?;
+        if wanted.wait > WAIT_MAX {
+            return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
+        }
+        if self.is_remote().await?
+            && let Some(view) = self.lease(lasts, Duration::from_secs(wanted.wait)).await?
+        {
+            return Ok(view);
+        }
+        self.preview(Vec::new()).await
+    }
+
+    /// Answers the call of a lease, or proposes what nobody asked for.
+    pub(crate) async fn propose_patch(&self, proposed: ProposePatch) -> Answered<Value> {
+        let reply = match proposed.intent {
+            Some(intent) => json!({"patch": proposed.patch, "intent": intent}),
+            None => proposed.patch,
+        };
+        let outcome = match (&proposed.lease, proposed.base) {
+            (Some(lease), None) => leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?,
+            (None, Some(base)) => {
+                let from = From::Direct { token: None, base: Some(Version(base)) };
+                let worker = self.worker.clone();
+                let proposal = Proposal { from, worker, reply: ReplyBody::Json(reply), usage: None };
+                self.daemon.open(&self.board).await?.propose(proposal).await?
+            }
+            _ => {
+                let detail = "a proposal names what it rests on: lease or base, as read_view gave it, and not both";
+                return Err(Problem::of(Code::BadBody, detail));
+            }
+        };
+        came_of(outcome).map(|(_, told)| told).map_err(again)
+    }
+
+    /// Asks to be shown places, and shows the view that follows.
+    pub(crate) async fn expand(&self, wanted: Expand) -> Answered<Value> {
+        if wanted.paths.is_empty() {
+            return Err(Problem::of(Code::BadBody, "paths names at least one place"));
+        }
+        let Some(lease) = &wanted.lease else { return self.preview(wanted.paths).await };
+        let reply = json!({"expand": wanted.paths});
+        let outcome = leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?;
+        let is_expanded = matches!(outcome, Outcome::Expanded { .. });
+        let (_, told) = came_of(outcome).map_err(again)?;
+        if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOWS_WITHIN).await? {
+            return Ok(view);
+        }
+        // It was asked before, or the call that follows has to wait for its turn.
+        let detail = format!("what was asked for is not there yet ({})", told["outcome"]);
+        Err(Problem::of(Code::NotReady, detail).help("call read_view: it leases the call that shows it"))
+    }
+
+    /// Asks a person something. The answer comes with another call.
+    pub(crate) async fn clarify(&self, asked: Clarify) -> Answered<Value> {
+        let question = match asked.choices {
+            Some(choices) => json!({"question": asked.question, "choices": choices}),
+            None => json!({"question": asked.question}),
+        };
+        let reply = json!({ "clarify": question });
+        let outcome = leases::put(&self.daemon, &self.board, &self.worker, &asked.lease, reply, None).await?;
+        came_of(outcome).map(|(_, told)| told).map_err(again)
+    }
+
+    /// What codes mean, and what the worker was told when it was refused.
+    pub(crate) async fn explain_rejection(&self, wanted: ExplainRejection) -> Answered<Value> {
+        let (code, seq) = (wanted.code.clone(), wanted.seq);
+        let is_wanted = move |entry: &Map<String, Value>| {
+            matches!(entry.get("kind").and_then(Value::as_str), Some("rejected" | "late"))
+                && seq.is_none_or(|seq| entry.get("seq") == Some(&json!(seq)))
+                && code.as_ref().is_none_or(|code| entry.get("code") == Some(&json!(code)))
+        };
+        let last = self.own(1, is_wanted).await?.pop();
+        let code = wanted.code.or_else(|| last.as_ref()?.get("code")?.as_str().map(str::to_owned));
+        let Some(code) = code else {
+            let nothing = "nothing of this worker was refused lately";
+            return Err(Problem::of(Code::NoRejection, nothing).help("name a code to hear what it means"));
+        };
+        let meanings: Vec<Value> = codes::entries()
+            .filter(|entry| entry.code == code)
+            .map(|entry| json!({"section": entry.section, "meaning": entry.meaning}))
+            .collect();
+        if meanings.is_empty() {
+            return Err(Problem::of(Code::NoMeaning, format!("there is no code {}", short(&code, NAME_MAX))));
+        }
+        Ok(json!({"code": code, "meanings": meanings, "rejection": last}))
+    }
+
+    /// What the worker may read of the document.
+    pub(crate) async fn state(&self) -> Answered<Value> {
+        let worker = self.worker.clone();
+        self.ask(move |board| {
+            let reads = seat_of(board, &worker)?.contract.reads();
+            let document = board.state().root().to_value();
+            let mut places = BTreeSet::new();
+            for pattern in reads {
+                let left = (PLACES_MAX + 1).saturating_sub(places.len());
+                places.extend(pattern.instances_of_value(&document, left));
+            }
+            let is_whole = places.len() <= PLACES_MAX;
+            // What lies below a place is shown with it.
+            let is_below = |place: &Pointer| {
+                std::iter::successors(place.parent(), |above| above.parent()).any(|above| places.contains(above))
+            };
+            let shown = places.iter().filter(|place| !is_below(place)).take(PLACES_MAX);
+            let values: BTreeMap<String, &Value> =
+                shown.filter_map(|place| Some((place.to_string(), document.pointer(place.as_str())?))).collect();
+            let version = board.version();
+            Ok(json!({"board": board.id(), "worker": worker, "version": version, "values": values, "whole": is_whole}))
+        })
+        .await
+    }
+
+    /// What the worker has done, the newest first.
+    pub(crate) async fn log(&self) -> Answered<Value> {
+        let entries = self.own(LOG_MAX, |_| true).await?;
+        Ok(json!({"board": self.board, "worker": self.worker, "entries": entries}))
+    }
+
+    async fn is_remote(&self) -> Answered<bool> {
+        let handle = self.daemon.open(&self.board).await?;
+        Ok(handle.snapshot().blueprint.workers.get(&self.worker).is_some_and(|seat| seat.agent == AgentKind::Remote))
+    }
+
+    async fn lease(&self, lasts: Duration, patience: Duration) -> Answered<Option<Value>> {
+        let holder = match self.counted {
+            Counted::Token(hash) => format!("mcp/{hash}"),
+            // Whoever needs no token is one and the same.
+            Counted::Address(_) => "mcp/".to_owned(),
+        };
+        let leased = leases::take(&self.daemon, &self.board, &self.worker, lasts, patience, Some(holder)).await?;
+        let Some(lease) = leased else { return Ok(None) };
+        // One that was leased before lasts from now on, too.
+        let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
+        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, lasts);
+        let mut told = leases::document(&renewed.unwrap_or(lease), self.daemon.clock.now());
+        if let Value::Object(told) = &mut told {
+            // They are in the text of the view.
+            told.remove("shown");
+            told.insert("asked".to_owned(), true.into());
+        }
+        Ok(Some(told))
+    }
+
+    async fn preview(&self, expand: Vec<String>) -> Answered<Value> {
+        let worker = self.worker.clone();
+        self.ask(move |board| {
+            let seat = seat_of(board, &worker)?;
+            for place in &expand {
+                // Before it is looked whether there is such a place, which may be more than the worker is to know.
+                let reads = seat.contract.reads();
+                let is_readable = PointerBuf::parse(place.as_str())
+                    .is_ok_and(|place| reads.iter().any(|read| read.covers(&place) || read.reaches_below(&place)));
+                if !is_readable {
+                    return Err(Failure::refused(
+                        "path_not_granted",
+                        "what is asked for must be what the worker may read",
+                    )
+                    .detail("pointer", json!(place)));
+                }
+            }
+            let view = views::preview(board, worker.as_str(), &expand)?;
+            let shown = board.previewed_values(&worker, &view);
+            let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived));
+            let prompt = Prompt::new(&seat.worker, &view);
+            Ok(json!({
+                "asked": false,
+                "board": board.id(),
+                "worker": worker,
+                "base": board.version(),
+                "system": prompt.system,
+                "view": prompt.user,
+                "schema": schema.map(|(_, schema)| schema),
+            }))
+        })
+        .await
+    }
+
+    async fn ask(&self, question: impl FnOnce(&Board) -> Result<Value, Failure> + Send + 'static) -> Answered<Value> {
+        self.daemon.ask_board(&self.board, None, question).await
+    }
+
+    /// The newest of the worker's own records that are wanted, the newest first.
+    async fn own(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&Map<String, Value>) -> bool + Send + 'static,
+    ) -> Answered<Vec<Map<String, Value>>> {
+        let (board, worker) = (self.board.clone(), self.worker.clone());
+        let head = self.daemon.summary(&board)?.head.seq;
+        self.daemon.ask(move |reader| own(reader, &board, &worker, head, most, is_wanted)).await
+    }
+}
+
+fn own(
+    reader: &Reader,
+    board: &BoardId,
+    worker: &WorkerName,
+    head: Seq,
+    most: usize,
+    is_wanted: impl Fn(&Map<String, Value>) -> bool,
+) -> Result<Vec<Map<String, Value>>, Failure> {
+    let (mut found, mut end) = (Vec::new(), head.0 + 1);
+    let oldest = end.saturating_sub(LOOKED_AT_MAX);
+    while end > oldest && found.len() < most {
+        let begin = end.saturating_sub(READ_AT_ONCE).max(oldest);
+        let after = begin.checked_sub(1).map(Seq);
+        let count = usize::try_from(end - begin).unwrap_or(usize::MAX);
+        let records = reader.journal.records(board, after, count).map_err(storage)?;
+        for record in records.iter().rev() {
+            if let Some(entry) = own_entry(record, worker)?
+                && is_wanted(&entry)
+                && found.len() < most
+            {
+                found.push(entry);
+            }
+        }
+        end = begin;
+    }
+    Ok(found)
+}
+
+/// What a worker is told of a record that is its own, or of the board's end.
+pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<Map<String, Value>>, Failure> {
+    let mut told = history::told(record)?;
+    let author = told.get("by").and_then(|by| by.get("worker")).or_else(|| told.get("worker"));
+    let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
+    // What wakes a worker may come from places that it may not read, and a breaker counts what others did.
+    let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
+    told.retain(|name, _| TOLD.contains(&name.as_str()));
+    Ok((is_own && !is_about_others).then_some(told))
+}
+
+fn seat_of<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::Seat, Failure> {
+    board
+        .plan()
+        .seats
+        .get(worker)
+        .ok_or_else(|| Failure::refused("no_such_worker", format!("the blueprint has no worker {worker}")))
+}
+
+/// What to do about a refusal.
+fn again(problem: Problem) -> Problem {
+    problem.help("nothing was applied: call read_view, which shows what was refused, and propose again")
+}

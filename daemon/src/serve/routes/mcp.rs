@@ -1,0 +1,67 @@
+//! The way into a worker's seat for agents that speak MCP, over streamable HTTP.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use patchboard_kernel::id::{BoardId, WorkerName};
+use serde_json::Value;
+
+use super::ProblemDocument;
+use crate::serve::access::{Need, Scope};
+use crate::serve::http::{Body, Caller, Segments};
+use crate::serve::mcp;
+use crate::serve::mcp::seat::Seat;
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// Speak MCP in the seat that the token opens
+///
+/// One message of JSON-RPC is answered with one, or with a stream where there are several. docs/mcp.md has the tools.
+#[utoipa::path(post, path = "/mcp", tag = "mcp", request_body = Object,
+    responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+pub(crate) async fn own_seat(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    headers: HeaderMap,
+    message: Body<Value>,
+) -> Answered<Response> {
+    let Scope::Seat(board, worker) = caller.scope.clone() else {
+        let problem = Problem::of(Code::BadPath, "the token does not say whose seat it is");
+        return Err(problem.help("call /mcp/BOARD/WORKER, or have a token for seat:BOARD/WORKER"));
+    };
+    speak(daemon, &caller, board, worker, &headers, message).await
+}
+
+/// Speak MCP in a worker's seat
+///
+/// The same for a token that opens more than one seat.
+#[utoipa::path(post, path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Object,
+    params(("board" = String, Path), ("worker" = String, Path)),
+    responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),
+        (status = "default", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
+pub(crate) async fn seat(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, worker)): Segments<(BoardId, WorkerName)>,
+    headers: HeaderMap,
+    message: Body<Value>,
+) -> Answered<Response> {
+    speak(daemon, &caller, board, worker, &headers, message).await
+}
+
+async fn speak(
+    daemon: Arc<Daemon>,
+    caller: &Caller,
+    board: BoardId,
+    worker: WorkerName,
+    headers: &HeaderMap,
+    Body(message): Body<Value>,
+) -> Answered<Response> {
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    daemon.summary(&board)?;
+    let seat = Seat { daemon, board, worker, counted: caller.counted };
+    Ok(mcp::answer(seat, headers, &message).await)
+}

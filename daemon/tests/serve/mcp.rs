@@ -1,0 +1,243 @@
+//! The way into a worker's seat for agents that speak MCP: whose seat it is, what is refused, what is given up, and the
+//! program that passes it on. The whole of it with a client that is not ours: `clients/mcp.rs`.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::daemon::{Answer, Daemon, STEPS};
+
+/// A daemon with tokens, and a board whose walker is a process outside.
+async fn board(settings: &str) -> (Daemon, String, String) {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    std::fs::write(daemon.path().join("patchboard.toml"), settings).expect("a file can be written");
+    let admin = daemon.token("admin");
+    daemon.start();
+    let remote = STEPS.replace(
+        "agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]",
+        "agent: remote\n    limits: {timeout: 1h, attempts: 3}\n    clarify: {by: owner}",
+    );
+    assert_ne!(remote, STEPS);
+    let remote = remote.replace("  other:", "  owner: {agent: human}\n  other:");
+    let bearer = format!("Bearer {admin}");
+    let made =
+        daemon.post_with("/v1/boards", &json!({ "source": remote }), &[("authorization", &bearer)]).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    (daemon, board, admin)
+}
+
+async fn send(daemon: &Daemon, token: &str, path: &str, body: String, headers: &[(&str, &str)]) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let mut all = vec![("authorization", bearer.as_str())];
+    if !headers.iter().any(|(name, _)| *name == "content-type") {
+        all.push(("content-type", "application/json"));
+    }
+    all.extend_from_slice(headers);
+    daemon.request(Method::POST, path, &all, Some(body)).await
+}
+
+fn message(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+}
+
+fn call(tool: &str, arguments: &Value) -> String {
+    message("tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+/// What a tool answered in the seat of the token, and whether it is an error.
+async fn calls(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> (Value, bool) {
+    let answer = send(daemon, token, "/mcp", call(tool, &arguments), &[]).await.is(200);
+    let result = &answer["result"];
+    (result["structuredContent"].clone(), result["isError"].as_bool().unwrap_or_else(|| panic!("{answer}")))
+}
+
+async fn does(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> Value {
+    let (told, is_error) = calls(daemon, token, tool, arguments).await;
+    assert!(!is_error, "{tool}: {told}");
+    told
+}
+
+async fn refuses(daemon: &Daemon, token: &str, tool: &str, arguments: Value, code: &str) {
+    let (told, is_error) = calls(daemon, token, tool, arguments).await;
+    assert!(is_error && told["code"] == code, "{tool}: {told}");
+}
+
+fn step(value: u32) -> Value {
+    json!([{"op": "add", "path": "/steps/-", "value": value}])
+}
+
+#[tokio::test]
+async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
+    let (daemon, board, admin) = board("").await;
+    let walker = daemon.token(&format!("seat:{board}/walker"));
+    let read = daemon.token("read");
+    let seat = format!("/mcp/{board}/walker");
+    let hello = message(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+    );
+    for (token, path) in [(&walker, "/mcp"), (&walker, seat.as_str()), (&admin, seat.as_str())] {
+        let told = send(&daemon, token, path, hello.clone(), &[]).await;
+        assert!(!told.headers.contains_key("mcp-session-id"), "there are no sessions");
+        let told = told.is(200);
+        assert_eq!(told["result"]["serverInfo"]["name"], "patchboard", "{told}");
+        assert_eq!(told["result"]["protocolVersion"], "2025-06-18");
+        assert!(told["result"]["capabilities"]["resources"].get("subscribe").is_none(), "{told}");
+    }
+    for token in [&admin, &read] {
+        send(&daemon, token, "/mcp", hello.clone(), &[]).await.refuses(400, "bad_path");
+    }
+    send(&daemon, &read, &seat, hello.clone(), &[]).await.refuses(403, "forbidden");
+    send(&daemon, &walker, &format!("/mcp/{board}/other"), hello.clone(), &[]).await.refuses(403, "forbidden");
+    send(&daemon, &walker, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
+    send(&daemon, &admin, "/mcp/another/walker", hello.clone(), &[]).await.refuses(404, "no_such_board");
+    send(&daemon, "pb_wrong", "/mcp", hello.clone(), &[]).await.refuses(401, "unauthorized");
+    // A seat that the blueprint has not.
+    let told = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[]).await.is(200);
+    assert_eq!(told["result"]["structuredContent"]["code"], "no_such_worker", "{told}");
+    // One whose agent is in the daemon has nothing to lease.
+    let other = daemon.token(&format!("seat:{board}/other"));
+    assert_eq!(does(&daemon, &other, "read_view", json!({})).await["asked"], false);
+    refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "base": 0}), "path_not_granted").await;
+    refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "lease": "1:1"}), "not_remote").await;
+    // From the moment that it is revoked a token opens nothing.
+    let as_admin = [("authorization", format!("Bearer {admin}"))];
+    let as_admin = [(as_admin[0].0, as_admin[0].1.as_str())];
+    let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.is(200);
+    let scope = format!("seat:{board}/walker");
+    let tokens = listed["tokens"].as_array().expect("a list");
+    let id = &tokens.iter().find(|token| token["scope"] == scope).expect("it is listed")["id"];
+    daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await;
+    send(&daemon, &walker, "/mcp", call("read_view", &json!({})), &[]).await.refuses(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused_with_a_code() {
+    let (daemon, board, _) = board("").await;
+    let token = daemon.token(&format!("seat:{board}/walker"));
+    let ping = message("ping", &json!({}));
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let large = call("read_view", &json!({"x": "x".repeat(9 << 20)}));
+    let twice = r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#;
+    let none: &[(&str, &str)] = &[];
+    for (body, headers, status, code) in [
+        ("", none, 400, "invalid_json"),
+        (twice, none, 400, "duplicate_key"),
+        (deep.as_str(), none, 400, "too_deep"),
+        (large.as_str(), none, 413, "body_too_large"),
+        ("[]", none, 422, "bad_body"),
+        ("{}", none, 422, "bad_body"),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, none, 422, "bad_body"),
+        (&ping, &[("content-type", "text/plain")], 415, "not_json"),
+        (&ping, &[("mcp-protocol-version", "1999-01-01")], 400, "bad_body"),
+        (&ping, &[("origin", "https://evil.example")], 403, "unknown_origin"),
+        (&ping, &[("host", "evil.example")], 421, "unknown_host"),
+    ] {
+        send(&daemon, &token, "/mcp", body.to_owned(), headers).await.refuses(status, code);
+    }
+    let bearer = format!("Bearer {token}");
+    for method in [Method::GET, Method::DELETE] {
+        daemon.request(method, "/mcp", &[("authorization", &bearer)], None).await.refuses(405, "no_such_method");
+    }
+    let error = |body| async { send(&daemon, &token, "/mcp", body, &[]).await.is(200)["error"]["code"].clone() };
+    assert_eq!(error(message("no/such", &json!({}))).await, -32601);
+    assert_eq!(error(message("prompts/get", &json!({"name": "x"}))).await, -32601);
+    assert_eq!(error(message("resources/subscribe", &json!({"uri": "patchboard://board/log"}))).await, -32601);
+    // Arguments are read strictly, and one that is refused changes nothing.
+    for (tool, arguments) in [
+        ("read_view", json!({"seconds": 0})),
+        ("read_view", json!({"seconds": 3601})),
+        ("read_view", json!({"wait": -1})),
+        ("read_view", json!({"wait": 61})),
+        ("propose_patch", json!({"base": 0})),
+        ("propose_patch", json!({"patch": [], "base": 0, "lease": "1:1"})),
+        ("propose_patch", json!({"patch": [], "base": "0"})),
+        ("expand", json!({"paths": []})),
+        ("expand", json!({"paths": [7]})),
+        ("clarify", json!({"question": "?"})),
+    ] {
+        refuses(&daemon, &token, tool, arguments, "bad_body").await;
+    }
+    refuses(&daemon, &token, "expand", json!({"paths": ["steps"]}), "path_not_granted").await;
+    refuses(&daemon, &token, "explain_rejection", json!({"code": "x".repeat(1 << 20)}), "unknown_code").await;
+    let log = send(&daemon, &token, "/mcp", message("resources/read", &json!({"uri": "patchboard://board/log"})), &[])
+        .await
+        .is(200);
+    let log = log["result"]["contents"][0]["text"].as_str().expect("a text");
+    let log: Value = serde_json::from_str(log).expect("JSON");
+    let kinds: Vec<&Value> = log["entries"].as_array().expect("a list").iter().map(|entry| &entry["kind"]).collect();
+    assert_eq!(kinds, ["invoked"], "{log}");
+}
+
+#[tokio::test]
+async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
+    let (mut daemon, board, admin) = board("").await;
+    let scope = format!("seat:{board}/walker");
+    let (one, other) = (daemon.token(&scope), daemon.token(&scope));
+    assert_eq!(does(&daemon, &one, "read_view", json!({"wait": 30})).await["lease"], "1:1");
+    assert_eq!(does(&daemon, &other, "read_view", json!({})).await["asked"], false);
+    assert_eq!(does(&daemon, &one, "read_view", json!({})).await["lease"], "1:1");
+    daemon.kill();
+    daemon.start();
+    assert_eq!(does(&daemon, &other, "read_view", json!({"wait": 30})).await["lease"], "1:2");
+    refuses(&daemon, &one, "propose_patch", json!({"patch": step(1), "lease": "1:1"}), "invocation_closed").await;
+    // A question to a person is an answer to the call, and the person's reply another call.
+    let asked =
+        does(&daemon, &other, "clarify", json!({"question": "which?", "choices": ["3", "4"], "lease": "1:2"})).await;
+    assert_eq!(asked["outcome"], "awaiting_approval", "{asked}");
+    let bearer = format!("Bearer {admin}");
+    let as_admin = [("authorization", bearer.as_str())];
+    let inbox = daemon.request(Method::GET, "/v1/inbox", &as_admin, None).await.is(200);
+    let question = &inbox.as_object().and_then(|inbox| inbox.values().find_map(Value::as_array)).expect("a list")[0];
+    let reply = json!({"agrees": true, "text": "4", "digest": question["digest"], "by": "owner"});
+    let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
+    daemon.post_with(&path, &reply, &as_admin).await.is(200);
+    let view = does(&daemon, &other, "read_view", json!({"wait": 30})).await;
+    assert!(view["view"].as_str().is_some_and(|view| view.contains("which?")), "{view}");
+    let answer = json!({"patch": step(4), "lease": view["lease"]});
+    let committed = does(&daemon, &other, "propose_patch", answer.clone()).await;
+    assert_eq!(committed["outcome"], "committed");
+    // The same answer once more is the same.
+    assert_eq!(does(&daemon, &other, "propose_patch", answer).await["seq"], committed["seq"]);
+
+    // Who has hung up is given nothing.
+    let waiting = send(&daemon, &one, "/mcp", call("read_view", &json!({"wait": 60})), &[]);
+    assert!(tokio::time::timeout(Duration::from_millis(500), waiting).await.is_err(), "nobody asks");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    daemon.post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"}), &as_admin).await.is(202);
+    assert_eq!(does(&daemon, &other, "read_view", json!({"wait": 30})).await["asked"], true);
+    daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &as_admin).await.is(200);
+    refuses(&daemon, &other, "read_view", json!({}), "board_over").await;
+    refuses(&daemon, &other, "propose_patch", json!({"patch": step(1), "base": 1}), "board_not_running").await;
+}
+
+#[tokio::test]
+async fn streams_are_counted_and_end_with_the_board() {
+    let (daemon, board, admin) = board("[serve.limits]\nstreams = 1").await;
+    let token = daemon.token(&format!("seat:{board}/walker"));
+    let listen = message(
+        "subscriptions/listen",
+        &json!({
+            "notifications": {"resourceSubscriptions": ["patchboard://board/log"]},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        }),
+    );
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let bearer = format!("Bearer {token}");
+    let mut all = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
+    all.extend(headers);
+    let mut first = daemon.send(Method::POST, "/mcp", &all, Some(listen.clone())).await;
+    let begun = first.chunk().await.expect("it is open").expect("an event");
+    assert!(String::from_utf8_lossy(&begun).contains("notifications/subscriptions/acknowledged"), "{begun:?}");
+    let second = send(&daemon, &token, "/mcp", listen, &headers).await;
+    assert!(second.text.contains("too_many_streams"), "{}", second.text);
+    let as_admin = format!("Bearer {admin}");
+    daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &[("authorization", &as_admin)]).await.is(200);
+    let rest = tokio::time::timeout(Duration::from_secs(30), first.text()).await.expect("it ends").expect("a text");
+    assert!(rest.contains("notifications/resources/updated") && rest.contains("\"result\""), "{rest}");
+}
