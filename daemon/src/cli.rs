@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, redact, replay, resume, run,
-    signal, state, storage, token, vacuum, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, mcp, redact, replay, resume,
+    run, signal, state, storage, token, vacuum, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Signal(signal::Arguments),
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
+    Mcp(mcp::Arguments),
     Token(token::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),

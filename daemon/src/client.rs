@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::llm::transport::install_tls_provider;
-use reqwest::{Client as Http, Method, redirect};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Client as Http, Method, RequestBuilder, Response, redirect};
 use serde_json::Value;
 
 use crate::codes;
@@ -72,23 +73,43 @@ impl Client {
         self.ask(Method::POST, path, Some(body)).await
     }
 
+    /// The answer to a JSON text, as it comes, within this time.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+        text: String,
+        within: Duration,
+    ) -> Result<Response, Failure> {
+        let request = self.request(Method::POST, path).headers(headers).timeout(within);
+        let request = request.header(CONTENT_TYPE, "application/json").body(text);
+        request.send().await.map_err(|error| self.unreachable(path, error))
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let url = format!("{}{path}", self.base);
-        let unreachable = |error: reqwest::Error| {
-            Failure::failed("daemon_unreachable", format!("{url} does not answer: {}", error.without_url()))
-                .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
-        };
-        let mut request = self.http.request(method, &url);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
+        let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(|error| self.unreachable(path, error))?;
         let status = response.status();
-        let answer: Value = response.json().await.map_err(unreachable)?;
+        let answer: Value = response.json().await.map_err(|error| self.unreachable(path, error))?;
         if status.is_success() { Ok(answer) } else { Err(refused(&answer, status.is_server_error())) }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    /// That no answer came, or not all of it.
+    pub(crate) fn unreachable(&self, path: &str, error: reqwest::Error) -> Failure {
+        let url = format!("{}{path}", self.base);
+        Failure::failed("daemon_unreachable", format!("{url} does not answer: {}", error.without_url()))
+            .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod log;
+pub(crate) mod mcp;
 pub(crate) mod redact;
 pub(crate) mod replay;
 pub(crate) mod resume;

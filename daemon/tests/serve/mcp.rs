@@ -1,6 +1,8 @@
 //! The way into a worker's seat for agents that speak MCP: whose seat it is, what is refused, what is given up, and the
 //! program that passes it on. The whole of it with a client that is not ours: `clients/mcp.rs`.
 
+use std::io::Write as _;
+use std::process::Stdio;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -240,4 +242,53 @@ async fn streams_are_counted_and_end_with_the_board() {
     daemon.post_with(&format!("/v1/boards/{board}/cancel"), &json!({}), &[("authorization", &as_admin)]).await.is(200);
     let rest = tokio::time::timeout(Duration::from_secs(30), first.text()).await.expect("it ends").expect("a text");
     assert!(rest.contains("notifications/resources/updated") && rest.contains("\"result\""), "{rest}");
+}
+
+/// What the program writes for these lines.
+fn passes_on(daemon: &Daemon, arguments: &[&str], token: &str, lines: &[u8]) -> Vec<Value> {
+    let mut command = daemon.command(&[&["mcp"], arguments].concat());
+    command.env("PATCHBOARD_TOKEN", token).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().expect("the binary can be run");
+    child.stdin.take().expect("it is piped").write_all(lines).expect("it reads");
+    let done = child.wait_with_output().expect("it ends");
+    assert!(done.status.success(), "{}", done.status);
+    let text = String::from_utf8(done.stdout).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_writes_messages_and_nothing_else() {
+    let (mut daemon, board, _) = board("").await;
+    let token = daemon.token(&format!("seat:{board}/walker"));
+    let url = format!("http://{}", daemon.address());
+    let ping = message("ping", &json!({}));
+    let lines = format!("\nnot JSON\n{}\n{ping}\n", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let told = passes_on(&daemon, &["--url", &url], &token, lines.as_bytes());
+    assert_eq!(
+        (told.len(), &told[0]["error"]["code"], &told[1]["result"]),
+        (2, &json!(-32700), &json!({})),
+        "{told:?}"
+    );
+    let told = passes_on(&daemon, &["--url", &url], &token, b"\xff\n");
+    assert_eq!(told[0]["error"]["data"]["code"], "not_json", "{told:?}");
+    // The last line may end where the input does.
+    assert_eq!(passes_on(&daemon, &["--url", &url], &token, ping.as_bytes())[0]["result"], json!({}));
+    let code = |told: Vec<Value>| told[0]["error"]["data"]["code"].as_str().expect("a code").to_owned();
+    assert_eq!(code(passes_on(&daemon, &["--url", &url], "pb_wrong", ping.as_bytes())), "unauthorized");
+    let other = ["--url", url.as_str(), "--board", board.as_str(), "--worker", "other"];
+    assert_eq!(code(passes_on(&daemon, &other, &token, ping.as_bytes())), "forbidden");
+    // A request that is given up is answered by nobody, and holds nobody up.
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    does(&daemon, &token, "read_view", json!({"wait": 30})).await;
+    does(&daemon, &token, "propose_patch", json!({"patch": step(1), "lease": "1:1"})).await;
+    let waits = call("read_view", &json!({"wait": 60}));
+    assert_eq!(
+        passes_on(&daemon, &["--url", &url], &token, format!("{waits}\n{cancel}\n").as_bytes()),
+        [json!(null); 0]
+    );
+    daemon.kill();
+    assert_eq!(code(passes_on(&daemon, &["--url", &url], &token, ping.as_bytes())), "daemon_unreachable");
+    let refused = daemon.command(&["mcp"]).env_remove("PATCHBOARD_URL").output().expect("the binary can be run");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stdout.is_empty() && String::from_utf8_lossy(&refused.stderr).contains("no_daemon"));
 }

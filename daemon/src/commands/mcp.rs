@@ -1,0 +1,346 @@
+//! `patchboard mcp`: a seat for clients of MCP that start a program and speak to it over stdin and stdout.
+//!
+//! Each line is a message; it is sent to the daemon's endpoint, and what comes back is written as lines. Nothing is
+//! decided here, so that both ways in are one. Stdout has nothing but messages.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::timeout;
+
+use crate::client::{Client, DaemonArgument};
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Bytes of a message, as the daemon takes them.
+const MESSAGE_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes of what the daemon says in one event: a view and its schema may be larger than any proposal.
+const EVENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Messages that wait for their answers; further ones are read when there is room.
+const UNDER_WAY_MAX: usize = 64;
+
+/// Answers that wait to be written.
+const UNWRITTEN_MAX: usize = 64;
+
+/// How long an answer may take, and a stream.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long what is under way may take once the client has gone.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Where a request says which version of the protocol it speaks.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// Take a worker's seat on a board of a daemon, for a client of MCP
+///
+/// Speaks the Model Context Protocol over stdin and stdout: a client starts this command and finds the tools read_view,
+/// propose_patch, expand, clarify and explain_rejection. The token in PATCHBOARD_TOKEN must open the seat; one for
+/// seat:BOARD/WORKER names it by itself.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard mcp --url http://127.0.0.1:7733 --board 01990b5e-… --worker writer
+  PATCHBOARD_TOKEN=pb_… patchboard mcp --url https://boards.example")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    daemon: DaemonArgument,
+    /// The board, by its whole id; that of the token if absent
+    #[arg(long, value_name = "BOARD", requires = "worker")]
+    board: Option<String>,
+    /// The worker, by its name in the blueprint; that of the token if absent
+    #[arg(long, value_name = "WORKER", requires = "board")]
+    worker: Option<String>,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    let client = arguments.daemon.client()?.ok_or_else(|| {
+        Failure::refused("no_daemon", "no daemon is named").help("name it with --url, like http://127.0.0.1:7733")
+    })?;
+    let path = match (&arguments.board, &arguments.worker) {
+        (Some(board), Some(worker)) => format!("/mcp/{}/{}", segment(board), segment(worker)),
+        _ => "/mcp".to_owned(),
+    };
+    let (answers, unwritten) = mpsc::channel(UNWRITTEN_MAX);
+    let mut writing = tokio::spawn(write(unwritten));
+    let endpoint = Arc::new(Endpoint { client, path, answers, version: Mutex::default(), asked: Mutex::default() });
+    let mut under_way = JoinSet::new();
+    let read = tokio::select! {
+        read = read(&endpoint, BufReader::new(tokio::io::stdin()), &mut under_way) => read,
+        // Nobody reads any more.
+        written = &mut writing => return written_all(written),
+    };
+    drop(endpoint);
+    // What is asked last is answered, too, by one who only writes and then reads.
+    let _ = timeout(DRAIN, async { while under_way.join_next().await.is_some() {} }).await;
+    under_way.shutdown().await;
+    read.map_err(|error| Failure::failed("input_failed", format!("stdin cannot be read: {error}")))?;
+    written_all(writing.await)
+}
+
+fn written_all(written: Result<io::Result<()>, JoinError>) -> Outcome {
+    let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+    written.map(|()| Exit::Done).map_err(|error| Failure::writing(&error))
+}
+
+async fn write(mut unwritten: mpsc::Receiver<Value>) -> io::Result<()> {
+    let mut stdout = tokio::io::stdout();
+    while let Some(message) = unwritten.recv().await {
+        // A message is one line: JSON escapes what would break it.
+        stdout.write_all(format!("{message}\n").as_bytes()).await?;
+        stdout.flush().await?;
+    }
+    Ok(())
+}
+
+/// Sends on every line, without waiting for what comes of those before.
+async fn read(
+    endpoint: &Arc<Endpoint>,
+    mut from: impl AsyncBufRead + Unpin,
+    under_way: &mut JoinSet<()>,
+) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut from).take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line).await?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if !line.ends_with(b"\n") && line.len() as u64 == MESSAGE_BYTES_MAX {
+            endpoint.tell(error(&Value::Null, -32600, "message_too_large", "a message is too large")).await;
+            return Ok(());
+        }
+        let Ok(text) = str::from_utf8(&line) else {
+            endpoint.tell(error(&Value::Null, -32700, "not_json", "a message is JSON, in UTF-8")).await;
+            continue;
+        };
+        if text.trim().is_empty() {
+            continue;
+        }
+        let Ok(message) = serde_json::from_str::<Value>(text) else {
+            endpoint.tell(error(&Value::Null, -32700, "not_json", "a message is one line of JSON")).await;
+            continue;
+        };
+        if message["method"] == "notifications/cancelled" {
+            endpoint.cancel(&message["params"]["requestId"]);
+            continue;
+        }
+        while under_way.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+        let (to, text) = (Arc::clone(endpoint), text.to_owned());
+        let id = message.get("id").map(ToString::to_string);
+        // Held until it is known how to end the request, so that it cannot be over before.
+        let mut asked = locked(&endpoint.asked);
+        let own = id.clone();
+        let request = under_way.spawn(async move {
+            let _place = place;
+            to.pass_on(&message, text).await;
+            if let Some(id) = own {
+                locked(&to.asked).remove(&id);
+            }
+        });
+        if let Some(id) = id {
+            asked.insert(id, request);
+        }
+    }
+}
+
+/// The daemon's endpoint.
+struct Endpoint {
+    client: Client,
+    path: String,
+    answers: mpsc::Sender<Value>,
+    /// The version of the protocol that was agreed on at the beginning, where one was.
+    version: Mutex<Option<String>>,
+    /// What is under way, by the text of its id.
+    asked: Mutex<BTreeMap<String, AbortHandle>>,
+}
+
+impl Endpoint {
+    /// Writes a message, if somebody reads them.
+    async fn tell(&self, message: Value) {
+        let _ = self.answers.send(message).await;
+    }
+
+    /// Ends a request: the daemon notices that nobody waits for it.
+    fn cancel(&self, id: &Value) {
+        if let Some(request) = locked(&self.asked).remove(&id.to_string()) {
+            request.abort();
+        }
+    }
+
+    /// Sends a message to the daemon, and writes what it says.
+    async fn pass_on(&self, message: &Value, text: String) {
+        if let Err(Failure::Told(told)) = self.exchange(message, text).await
+            && let Some(id) = message.get("id")
+        {
+            self.tell(error(id, -32603, told.code, &told.message)).await;
+        }
+    }
+
+    async fn exchange(&self, message: &Value, text: String) -> Result<(), Failure> {
+        let agreed = locked(&self.version).clone();
+        let headers = headers_of(message, agreed.as_deref());
+        let within = if message["method"] == "subscriptions/listen" { STREAM_TIMEOUT } else { ANSWER_TIMEOUT };
+        let mut response = self.client.send(&self.path, headers, text, within).await?;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            let mut events = Events::default();
+            while let Some(bytes) =
+                response.chunk().await.map_err(|error| self.client.unreachable(&self.path, error))?
+            {
+                for event in events.read(&bytes)? {
+                    self.tell(event).await;
+                }
+            }
+            return Ok(());
+        }
+        let status = response.status();
+        let body = response.bytes().await.map_err(|error| self.client.unreachable(&self.path, error))?;
+        let Some(id) = message.get("id") else { return Ok(()) };
+        let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
+            return Err(Failure::failed("daemon_unreachable", format!("what answers there speaks no MCP: {status}")));
+        };
+        if answer.get("jsonrpc").is_some() {
+            if message["method"] == "initialize" {
+                *locked(&self.version) = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
+            }
+            self.tell(answer).await;
+        } else {
+            // A problem document: the daemon did not come to look at the message.
+            let code = if status.is_server_error() { -32603 } else { -32600 };
+            let detail = answer["detail"].as_str().unwrap_or("the daemon refuses it and does not say why");
+            let told = json!({"code": code, "message": detail, "data": answer});
+            self.tell(json!({"jsonrpc": "2.0", "id": id, "error": told})).await;
+        }
+        Ok(())
+    }
+}
+
+/// An error that the daemon has no part in.
+fn error(id: &Value, number: i32, code: &str, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": number, "message": message, "data": {"code": code}}})
+}
+
+/// What streamable HTTP wants to have said outside of the message.
+fn headers_of(message: &Value, agreed: Option<&str>) -> HeaderMap {
+    let params = &message["params"];
+    let own = params["_meta"][VERSION].as_str();
+    let is_beginning = message["method"] == "initialize";
+    let name = match message["method"].as_str() {
+        Some("tools/call" | "prompts/get") => params["name"].as_str(),
+        Some("resources/read") => params["uri"].as_str(),
+        _ => None,
+    };
+    let said = [
+        ("mcp-protocol-version", own.or(agreed).filter(|_| !is_beginning)),
+        ("mcp-method", message["method"].as_str()),
+        ("mcp-name", name),
+    ];
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    for (header, value) in said {
+        // What fits into no header is missed by the daemon, which says so.
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(HeaderName::from_static(header), value);
+        }
+    }
+    headers
+}
+
+/// Reads a stream of server-sent events, each of which is a message.
+#[derive(Default)]
+struct Events {
+    unread: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Events {
+    /// The messages that are whole with these bytes.
+    fn read(&mut self, bytes: &[u8]) -> Result<Vec<Value>, Failure> {
+        let mut messages = Vec::new();
+        for byte in bytes {
+            if *byte != b'\n' {
+                self.unread.push(*byte);
+                continue;
+            }
+            let line = std::mem::take(&mut self.unread);
+            let line = line.strip_suffix(b"\r").unwrap_or(&line);
+            if let Some(data) = line.strip_prefix(b"data:") {
+                self.data.extend_from_slice(data);
+            } else if line.is_empty() && !self.data.is_empty() {
+                let data = std::mem::take(&mut self.data);
+                messages.extend(serde_json::from_slice::<Value>(&data).ok());
+            }
+        }
+        let kept = self.unread.len().saturating_add(self.data.len()) as u64;
+        if kept > EVENT_BYTES_MAX {
+            return Err(Failure::failed("message_too_large", "the daemon's message is too large"));
+        }
+        Ok(messages)
+    }
+}
+
+/// A text as a segment of a path.
+fn segment(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn locked<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is done while it is held that could leave it half done.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Events, headers_of, segment};
+
+    #[test]
+    fn events_are_read_wherever_the_stream_is_cut() {
+        let stream = b": ping\r\n\r\nid: 1\ndata: {\"a\":\ndata: 1}\n\ndata:\n\nevent: message\ndata:{\"b\":\"\xc3\xa4\"}\r\n\r\n";
+        for cut in 0..stream.len() {
+            let mut events = Events::default();
+            let mut read = events.read(&stream[..cut]).expect("small");
+            read.extend(events.read(&stream[cut..]).expect("small"));
+            assert_eq!(read, [json!({"a": 1}), json!({"b": "ä"})], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_request_says_outside_what_it_says_inside() {
+        let said = |message: &Value, agreed| {
+            let headers = headers_of(message, agreed);
+            ["mcp-protocol-version", "mcp-method", "mcp-name"].map(|name| {
+                headers.get(name).map(|value| value.to_str().expect("ASCII").to_owned()).unwrap_or_default()
+            })
+        };
+        let call = json!({"method": "tools/call", "params": {"name": "expand"}});
+        assert_eq!(said(&call, Some("2025-11-25")), ["2025-11-25", "tools/call", "expand"]);
+        let read = json!({"method": "resources/read", "params": {"uri": "patchboard://board/log",
+            "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}});
+        assert_eq!(said(&read, Some("2025-11-25")), ["2026-07-28", "resources/read", "patchboard://board/log"]);
+        let hello = json!({"method": "initialize", "params": {"protocolVersion": "2025-11-25"}});
+        assert_eq!(said(&hello, Some("2025-06-18")), ["", "initialize", ""]);
+        assert_eq!(said(&json!({"method": "a\nb: c"}), None), ["", "", ""]);
+    }
+
+    #[test]
+    fn a_name_cannot_lead_to_another_path() {
+        assert_eq!(segment("0199-a/../b?c#é"), "0199-a%2F..%2Fb%3Fc%23%C3%A9");
+    }
+}
