@@ -6,6 +6,7 @@
 //! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
 
 mod agui;
+mod mcp;
 mod openapi;
 
 use std::fs::{self, File};
@@ -82,8 +83,22 @@ impl Client {
     /// # Panics
     /// If it fails, or takes too long.
     pub(crate) fn run(&self, script: &str, arguments: &[&str], limit: Duration) -> String {
+        self.run_with(script, arguments, &[], limit)
+    }
+
+    /// The same with variables in its environment.
+    ///
+    /// # Panics
+    /// If it fails, or takes too long.
+    pub(crate) fn run_with(
+        &self,
+        script: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        limit: Duration,
+    ) -> String {
         let mut command = Command::new(&self.interpreter);
-        command.arg(script).args(arguments).current_dir(&self.home);
+        command.arg(script).args(arguments).envs(variables.iter().copied()).current_dir(&self.home);
         let ran = run(&mut command, limit).unwrap_or_else(|why| panic!("{script}: {why}"));
         assert!(ran.status.success(), "{script} failed: {}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
         ran.stdout
