@@ -70,24 +70,30 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 
 /// What a worker would be shown of a board as it is.
 pub(crate) fn preview(board: &Board, worker: &str, expand: &[String]) -> Result<View, Failure> {
+    let Some(seat) = board.plan().seats.get(worker) else {
+        let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
+        return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
+            .help(format!("its workers are {}", workers.join(", ")))
+            .detail("workers", json!(workers)));
+    };
     for place in expand {
-        let there = PointerBuf::parse(place.as_str()).map(|pointer| board.state().root().get(&pointer).is_some());
         let refuse = |code, message: &str| {
             Failure::refused(code, format!("{message}: {}", one_line(place)))
                 .help("name a place as `state` shows it, like /claims/3")
+                .detail("pointer", json!(place))
         };
-        match there {
-            Ok(true) => {}
-            Ok(false) => return Err(refuse("path_not_found", "there is nothing to be shown")),
-            Err(_) => return Err(refuse("bad_pointer", "this is no JSON Pointer")),
+        let Ok(pointer) = PointerBuf::parse(place.as_str()) else {
+            return Err(refuse("bad_pointer", "this is no JSON Pointer"));
+        };
+        // Before it is looked whether there is such a place, which may be more than the worker is to know.
+        if !seat.contract.may_ask_for(&pointer) {
+            return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
+        }
+        if board.state().root().get(&pointer).is_none() {
+            return Err(refuse("path_not_found", "there is nothing to be shown"));
         }
     }
-    board.explained_preview(&worker.into(), expand).ok_or_else(|| {
-        let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-        Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
-            .help(format!("its workers are {}", workers.join(", ")))
-            .detail("workers", json!(workers))
-    })
+    Ok(board.explained_preview(&worker.into(), expand).expect("the worker is there"))
 }
 
 /// The JSON Schema that a language model's reply to a view is held to.

@@ -77,7 +77,7 @@ fn a_view_shows_what_the_worker_may_read_and_nothing_else() {
 #[test]
 fn a_view_is_asked_for_places_that_are_there() {
     let sandbox = finished();
-    for (place, code) in [("x", "bad_pointer"), ("/zzz", "path_not_found")] {
+    for (place, code) in [("x", "bad_pointer"), ("/zzz", "path_not_granted"), ("/notes/9", "path_not_found")] {
         let refused = sandbox.run(&["view", "last", "checker", "--expand", place, "--output", "json"]).exits(2);
         assert_eq!(refused.error()["code"], code);
     }

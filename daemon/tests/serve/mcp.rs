@@ -161,7 +161,7 @@ async fn what_is_no_message_is_refused_with_a_code() {
     ] {
         refuses(&daemon, &token, tool, arguments, "bad_body").await;
     }
-    refuses(&daemon, &token, "expand", json!({"paths": ["steps"]}), "path_not_granted").await;
+    refuses(&daemon, &token, "expand", json!({"paths": ["steps"]}), "bad_pointer").await;
     refuses(&daemon, &token, "explain_rejection", json!({"code": "x".repeat(1 << 20)}), "unknown_code").await;
     let log = send(&daemon, &token, "/mcp", message("resources/read", &json!({"uri": "patchboard://board/log"})), &[])
         .await

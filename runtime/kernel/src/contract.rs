@@ -176,6 +176,11 @@ impl Contract {
         self.reads.iter().any(|pattern| pattern.covers(pointer))
     }
 
+    /// Whether the worker may ask to be shown the place: it may read it, or something in it.
+    pub fn may_ask_for(&self, pointer: &Pointer) -> bool {
+        self.reads().iter().any(|read| read.covers(pointer) || read.reaches_below(pointer))
+    }
+
     /// Judges one operation against the candidate it meets (SPEC section 3); `index` is its place in the patch.
     ///
     /// Returns every violation, each at the path of the operation (or its `from`): `path_not_granted` where no grant

@@ -430,11 +430,8 @@ fn judge_expansion(seat: &Seat, expand: &[String], context: &Context<'_>) -> Vec
         };
         return vec![Violation::new(Code::ExpansionLimit, "/expand", message)];
     }
-    let reads = seat.contract.reads();
-    let is_readable = |place: &&String| {
-        let place = PointerBuf::parse(place.as_str()).ok();
-        place.is_some_and(|place| reads.iter().any(|read| read.covers(&place) || read.reaches_below(&place)))
-    };
+    let is_readable =
+        |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| seat.contract.may_ask_for(&place));
     let refuse = |place: &String| {
         let message = "what is asked for must be what the worker may read";
         Violation::new(Code::PathNotGranted, place, message).expecting(seat.contract.told_reads())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::Pointer;
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
@@ -277,19 +277,6 @@ impl Seat {
         let worker = self.worker.clone();
         self.ask(move |board| {
             let seat = seat_of(board, &worker)?;
-            for place in &expand {
-                // Before it is looked whether there is such a place, which may be more than the worker is to know.
-                let reads = seat.contract.reads();
-                let is_readable = PointerBuf::parse(place.as_str())
-                    .is_ok_and(|place| reads.iter().any(|read| read.covers(&place) || read.reaches_below(&place)));
-                if !is_readable {
-                    return Err(Failure::refused(
-                        "path_not_granted",
-                        "what is asked for must be what the worker may read",
-                    )
-                    .detail("pointer", json!(place)));
-                }
-            }
             let view = views::preview(board, worker.as_str(), &expand)?;
             let shown = board.previewed_values(&worker, &view);
             let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived));
