@@ -9,6 +9,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Author, Body, Record, Resource, Trigger};
 use serde_json::Value;
 
+use crate::blueprint_file::plural;
 use crate::output::{clean, one_line, short};
 use crate::reader::moment;
 
@@ -149,7 +150,9 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Redacted(redacted) => {
             let (erased, records) = (redacted.erased, redacted.records.len());
             let salt = if redacted.salt { "; the salt is destroyed, and only the chain can be verified" } else { "" };
-            format!("{} erased: {erased} values in {records} records{salt}", listed(&redacted.targets))
+            let values = plural(usize::try_from(erased).unwrap_or(usize::MAX), "value");
+            let records = plural(records, "record");
+            format!("{} erased: {values} in {records}{salt}", listed(&redacted.targets))
         }
         Body::Signal(signal) => format!("{} {}", name(&signal.name), short(&signal.value.to_string(), SHOWN)),
         Body::Ended(ended) => format!("{} ({})", ended.end, ended.cause),

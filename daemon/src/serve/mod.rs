@@ -140,7 +140,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         if recovered.boards + recovered.failed > 0 {
             tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
         }
-        retention::keep(Arc::clone(&daemon), retention).await;
+        tokio::join!(retention::keep(Arc::clone(&daemon), retention), daemon.lets_rest(settings.rest_after));
         Ok::<_, Failure>(())
     };
     tokio::select! {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
@@ -37,6 +38,10 @@ use crate::reader::{Reader, storage};
 
 /// Boards that are recovered at the same time.
 const RECOVERED_AT_ONCE: usize = 8;
+
+/// How often it is looked for boards that may rest.
+const REST_LOOK_MIN: Duration = Duration::from_millis(100);
+const REST_LOOK_MAX: Duration = Duration::from_secs(15);
 
 /// Questions to the journal that are answered at the same time; further ones wait.
 const READS_AT_ONCE: usize = 8;
@@ -276,7 +281,7 @@ impl Daemon {
         self.alone(board, taken).await
     }
 
-    /// Brings a board back from its reader.
+    /// Brings a board back from its archive.
     pub(crate) async fn restore(&self, board: &BoardId) -> Answered<()> {
         let restored = async {
             let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
@@ -291,6 +296,24 @@ impl Daemon {
     /// Writes the journal's file anew. Boards wait meanwhile, readers do not.
     pub(crate) async fn vacuum(self: &Arc<Self>) -> Answered<Vacuumed> {
         self.ask(|reader| reader.journal.vacuum().map_err(storage)).await
+    }
+
+    /// Lets go of boards that have ended, or stand still, and of which nobody has wanted anything for so long: whoever does
+    /// has them taken up again.
+    pub(crate) async fn lets_rest(&self, after: Duration) {
+        let every = (after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX);
+        loop {
+            tokio::time::sleep(every).await;
+            let now = self.clock.now();
+            let is_at_rest = |board: &BoardHandle| {
+                let snapshot = board.snapshot();
+                snapshot.ended.is_some() && u128::from(now.ms_since(snapshot.at)) >= after.as_millis()
+            };
+            let resting: Vec<BoardHandle> = self.running_boards().filter(is_at_rest).collect();
+            for board in resting {
+                self.alone(board.id(), self.runtime.close(board.id())).await;
+            }
+        }
     }
 
     /// Whether all boards are taken up, and the journal can be read.

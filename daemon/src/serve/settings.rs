@@ -1,8 +1,10 @@
 //! The daemon's settings: the table `[serve]` of the operator's configuration, the environment, and flags.
 
 use std::net::SocketAddr;
+use std::time::Duration as Time;
 
 use clap::Args;
+use patchboard_kernel::blueprint::Duration;
 use serde::Deserialize;
 
 use super::http::{Door, names_of};
@@ -13,6 +15,9 @@ use crate::failure::Failure;
 
 /// Where it listens if nobody says otherwise.
 const LISTEN: &str = "127.0.0.1:7733";
+
+/// How long a board that has ended stays in memory if nobody says otherwise.
+const REST_AFTER: Time = Time::from_secs(60);
 
 /// What the command line and the environment say.
 #[derive(Args, Debug, Clone, Default)]
@@ -37,6 +42,7 @@ struct Table {
     require_tokens: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
+    rest_after: Option<Duration>,
     limits: LimitSettings,
     #[cfg(feature = "tls")]
     tls: Option<Files>,
@@ -52,6 +58,8 @@ pub(crate) struct Settings {
     require_tokens: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// How long a board that has ended, or stands still, stays in memory.
+    pub(crate) rest_after: Time,
     /// How much one caller may take.
     pub(crate) limits: LimitSettings,
     /// Where certificate and key are, if it speaks TLS.
@@ -81,6 +89,7 @@ impl Settings {
             require_tokens: flags.require_tokens || table.require_tokens,
             hosts: table.hosts,
             origins: table.origins,
+            rest_after: table.rest_after.map_or(REST_AFTER, |after| Time::from_millis(after.as_ms())),
             limits,
             #[cfg(feature = "tls")]
             tls: table.tls,

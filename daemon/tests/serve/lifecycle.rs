@@ -58,3 +58,31 @@ async fn a_board_that_was_cancelled_stays_so() {
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.refuses(409, "board_over");
     daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.refuses(409, "board_over");
 }
+
+#[tokio::test]
+async fn a_board_that_has_ended_is_let_go_and_comes_back_when_it_is_wanted() {
+    let mut daemon = Daemon::at_rest(&[]);
+    std::fs::write(daemon.path().join("patchboard.toml"), "[serve]\nrest_after = \"300ms\"\n").expect("a file");
+    daemon.start();
+    let (board, key) = (daemon.board().await, "once");
+    daemon.until(&board, "quiescent").await;
+    let signals = format!("/v1/boards/{board}/signals");
+    let rests = async || {
+        for _ in 0..500 {
+            let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+            if shown.get("live").is_none() {
+                return shown;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("it never rested");
+    };
+    assert_eq!(rests().await["version"], 1);
+    // What is wanted of it is done, once, and it rests again.
+    let signal = json!({"name": "more"});
+    daemon.post_once(&signals, &signal, key).await.is(202);
+    daemon.until(&board, "quiescent").await;
+    assert_eq!(rests().await["version"], 2);
+    assert!(daemon.post_once(&signals, &signal, key).await.is_replayed());
+    assert_eq!(rests().await["version"], 2);
+}
