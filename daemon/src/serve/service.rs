@@ -13,7 +13,7 @@ use patchboard_agents::seats::Seats;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::Body;
+use patchboard_kernel::record::{Body, End, Ended};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
@@ -38,6 +38,9 @@ use crate::reader::{Reader, storage};
 
 /// Boards that are recovered at the same time.
 const RECOVERED_AT_ONCE: usize = 8;
+
+/// How many records are looked at for the end of a board: owners that came after it are few.
+const LAST_RECORDS: u64 = 256;
 
 /// How often it is looked for boards that may rest.
 const REST_LOOK_MIN: Duration = Duration::from_millis(100);
@@ -67,7 +70,7 @@ pub(crate) struct Daemon {
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<dyn Clock>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
     /// Boards that are being opened or made, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
     /// Counts boards that were taken up; gone once the daemon stops.
@@ -112,7 +115,7 @@ impl Daemon {
             _lock: lock,
             metrics,
             clock: Arc::new(SystemClock),
-            reads: Semaphore::new(READS_AT_ONCE),
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             opening: DashMap::new(),
             taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
         })
@@ -197,13 +200,62 @@ impl Daemon {
                 return Ok(running);
             }
             self.summary(board)?;
-            let board = self.runtime.resume(board).await?;
-            if let Some(taken_up) = &*self.taken_up() {
-                taken_up.send_modify(|count| *count += 1);
-            }
-            Ok(board)
+            self.take_up(board).await
         };
         self.alone(board, opened).await
+    }
+
+    /// Takes up a board that does not run, and tells those who wait for it.
+    async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
+        let board = self.runtime.resume(board).await?;
+        if let Some(taken_up) = &*self.taken_up() {
+            taken_up.send_modify(|count| *count += 1);
+        }
+        Ok(board)
+    }
+
+    /// Does something with a board that does not run meanwhile, to its end, whoever stops waiting for it. `may` says whether
+    /// it is closed for that at all. If the board can go on afterwards, it does.
+    async fn at_rest<T: Send + 'static, F: Future<Output = Answered<T>> + Send>(
+        self: &Arc<Self>,
+        board: &BoardId,
+        may: impl FnOnce(&Self) -> Answered<()> + Send + 'static,
+        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Answered<T> {
+        let (daemon, board) = (Arc::clone(self), board.clone());
+        let done = tokio::spawn(async move {
+            let work = async {
+                may(&daemon)?;
+                daemon.runtime.close(&board).await;
+                let done = work(Arc::clone(&daemon)).await;
+                // Somebody may have woken it in the last moment, or what was done has.
+                if daemon.reader.journal.summary(&board)?.is_some_and(|board| board.ended.is_none()) {
+                    daemon.take_up(&board).await?;
+                }
+                done
+            };
+            daemon.alone(&board, work).await
+        });
+        done.await.unwrap_or_else(|error| {
+            Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
+        })
+    }
+
+    /// Whether a board has ended for good.
+    pub(crate) fn is_over(&self, board: &BoardId) -> Answered<bool> {
+        let summary = self.summary(board)?;
+        match summary.ended {
+            None | Some(End::Quiescent) => Ok(false),
+            Some(End::Done | End::Failed | End::Cancelled) => Ok(true),
+            // It depends on what stopped it. Only owners can have come after that.
+            Some(End::Stopped) => {
+                let after = summary.head.seq.0.checked_sub(LAST_RECORDS).map(Seq);
+                let last = self.reader.journal.records(board, after, LAST_RECORDS as usize)?;
+                let bodies = last.iter().rev().filter_map(|record| record.body().ok());
+                let ended = bodies.filter_map(|body| if let Body::Ended(ended) = body { Some(ended) } else { None });
+                Ok(ended.take(1).any(Ended::is_final))
+            }
+        }
     }
 
     /// Does something with a board that nobody else does at the same time.
@@ -220,35 +272,21 @@ impl Daemon {
 
     /// Erases values of a board. One that runs stands still for it, and goes on afterwards.
     pub(crate) async fn redact(
-        &self,
+        self: &Arc<Self>,
         board: &BoardId,
         request: Request,
         replacement: Option<Value>,
     ) -> Answered<Redaction> {
-        let redacted = async {
-            self.summary(board)?;
-            let was_running = self.runtime.board(board).is_some();
-            self.runtime.close(board).await;
-            let redacted = self.redact_closed(board, request, replacement).await;
-            if was_running {
-                self.runtime.resume(board).await?;
-            }
-            redacted
+        let (id, asked) = (board.clone(), board.clone());
+        let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
+        let work = async move |daemon: Arc<Self>| {
+            let journal = daemon.reader.journal.clone();
+            let _claim = journal.claim(&id, false)?;
+            let now = daemon.clock.now();
+            let redacted = redaction::redact(Arc::new(journal), id, request, replacement, now).await;
+            Ok(redacted.map_err(redact::failure)?)
         };
-        self.alone(board, redacted).await
-    }
-
-    async fn redact_closed(
-        &self,
-        board: &BoardId,
-        request: Request,
-        replacement: Option<Value>,
-    ) -> Answered<Redaction> {
-        let journal = self.reader.journal.clone();
-        let _claim = journal.claim(board, false)?;
-        let now = self.clock.now();
-        let redacted = redaction::redact(Arc::new(journal), board.clone(), request, replacement, now).await;
-        Ok(redacted.map_err(redact::failure)?)
+        self.at_rest(board, may, work).await
     }
 
     /// Takes a board that has ended out of the journal into a file.
@@ -269,16 +307,17 @@ impl Daemon {
         board: &BoardId,
         take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
     ) -> Answered<T> {
-        let taken = async {
-            // One that goes on is not even closed.
-            if self.summary(board)?.ended.is_none() {
-                return Err(storage_command::failure(ArchiveError::NotEnded(board.clone())).into());
-            }
-            self.runtime.close(board).await;
-            let _claim = self.reader.journal.claim(board, false)?;
-            self.ask(move |reader| take(&reader.journal).map_err(storage_command::failure)).await
+        let (id, asked) = (board.clone(), board.clone());
+        // One that goes on is not even closed.
+        let may = move |daemon: &Self| match daemon.summary(&asked)?.ended {
+            Some(_) => Ok(()),
+            None => Err(storage_command::failure(ArchiveError::NotEnded(asked)).into()),
         };
-        self.alone(board, taken).await
+        let work = async move |daemon: Arc<Self>| {
+            let _claim = daemon.reader.journal.claim(&id, false)?;
+            daemon.ask(move |reader| take(&reader.journal).map_err(storage_command::failure)).await
+        };
+        self.at_rest(board, may, work).await
     }
 
     /// Brings a board back from its archive.
@@ -300,18 +339,25 @@ impl Daemon {
 
     /// Lets go of boards that have ended, or stand still, and of which nobody has wanted anything for so long: whoever does
     /// has them taken up again.
-    pub(crate) async fn lets_rest(&self, after: Duration) {
+    pub(crate) async fn lets_rest(self: &Arc<Self>, after: Duration) {
         let every = (after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX);
         loop {
             tokio::time::sleep(every).await;
             let now = self.clock.now();
-            let is_at_rest = |board: &BoardHandle| {
+            let rests = move |board: &BoardHandle| {
                 let snapshot = board.snapshot();
                 snapshot.ended.is_some() && u128::from(now.ms_since(snapshot.at)) >= after.as_millis()
             };
-            let resting: Vec<BoardHandle> = self.running_boards().filter(is_at_rest).collect();
+            let resting: Vec<BoardHandle> = self.running_boards().filter(rests).collect();
             for board in resting {
-                self.alone(board.id(), self.runtime.close(board.id())).await;
+                let asked = board.clone();
+                let may = move |_: &Self| if rests(&asked) { Ok(()) } else { Err(no_such_board(asked.id())) };
+                match self.at_rest(board.id(), may, async |_| Ok(())).await {
+                    Err(problem) if problem.status.is_server_error() => {
+                        tracing::warn!(board = %board.id(), code = problem.code, "the board was not let go");
+                    }
+                    _ => {}
+                }
             }
         }
     }
@@ -347,6 +393,10 @@ impl Daemon {
         let made = async {
             if self.reader.journal.summary(&id)?.is_some() {
                 return self.same(&id, &blueprint, &request).await.map(|()| false);
+            }
+            // The board that the key made is in an archive, or deleted: it is not made twice.
+            if self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == id) {
+                return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
             let founding = Founding { id: Some(id.clone()), ..Founding::default() };
             self.runtime.create_with(blueprint, request, founding).await?;
@@ -395,9 +445,14 @@ impl Daemon {
         question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
     ) -> Answered<T> {
         let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
-        let _place = self.reads.acquire().await.map_err(gone)?;
+        let place = Arc::clone(&self.reads).acquire_owned().await.map_err(gone)?;
         let daemon = Arc::clone(self);
-        let asked = tokio::task::spawn_blocking(move || question(&daemon.reader)).await;
+        let asked = tokio::task::spawn_blocking(move || {
+            // Its place is free when it is done, also if nobody waits for it any more.
+            let _place = place;
+            question(&daemon.reader)
+        })
+        .await;
         match asked {
             Ok(answer) => Ok(answer?),
             Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),

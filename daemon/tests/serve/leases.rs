@@ -122,3 +122,30 @@ async fn a_failure_ends_the_attempt_and_a_restart_the_lease() {
     daemon.post(&path, &json!({"worker": "walker", "seconds": 0})).await.refuses(422, "bad_body");
     daemon.post(&path, &json!({"worker": "walker", "wait": 61})).await.refuses(422, "bad_body");
 }
+
+#[tokio::test]
+async fn who_waits_at_a_board_that_rests_adds_nothing_to_its_journal_and_hears_when_it_goes_on() {
+    let mut daemon = Daemon::at_rest(&[]);
+    std::fs::write(daemon.path().join("patchboard.toml"), "[serve]\nrest_after = \"200ms\"\n").expect("a file");
+    daemon.start();
+    let board = board(&daemon).await;
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:1");
+    let path = format!("/v1/boards/{board}");
+    daemon.post(&format!("{path}/leases/1:1/answer"), &step(1)).await.is(200);
+    let head = async || daemon.get(&path).await.is(200)["head"]["seq"].clone();
+    let mut shown = daemon.until(&board, "quiescent").await;
+    while shown.get("live").is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        shown = daemon.get(&path).await.is(200);
+    }
+    let before = head().await;
+    let wanted = json!({"worker": "walker", "wait": 1});
+    assert_eq!(daemon.post(&format!("{path}/leases"), &wanted).await.status, 204);
+    assert_eq!(head().await, before);
+    let more = json!({"name": "more"});
+    let (leased, _) = tokio::join!(lease(&daemon, &board, 60), async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        daemon.post(&format!("{path}/signals"), &more).await.is(202);
+    });
+    assert_eq!(leased["lease"], "2:1");
+}

@@ -148,3 +148,46 @@ async fn boards_whose_time_is_over_are_taken_out() {
     }
     panic!("{board} was never taken out");
 }
+
+#[tokio::test]
+async fn a_repeated_redaction_puts_nothing_over_what_came_since() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let redactions = format!("/v1/boards/{board}/redactions");
+    let with = |value: &str| json!({"places": ["/request/who"], "replace": value});
+    daemon.post_once(&redactions, &with("first"), "one").await.is(200);
+    daemon.post_once(&redactions, &with("second"), "two").await.is(200);
+    assert!(daemon.post_once(&redactions, &with("first"), "one").await.is_replayed());
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    assert_eq!(state["state"]["request"]["who"], "second");
+}
+
+#[tokio::test]
+async fn a_board_whose_values_are_replaced_goes_on_and_its_readers_with_it() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let events = daemon.send(reqwest::Method::GET, &format!("/v1/boards/{board}/events"), &[], None).await;
+    let replace = json!({"places": ["/request/who"], "replace": "withheld"});
+    daemon.post(&format!("/v1/boards/{board}/redactions"), &replace).await.is(200);
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    daemon.until(&board, "quiescent").await;
+    let (mut events, mut heard) = (events, String::new());
+    while !heard.contains("event: signal") {
+        let more = tokio::time::timeout(std::time::Duration::from_secs(10), events.chunk()).await;
+        let more = more.expect("it is heard of").expect("the stream goes on").expect("the stream goes on");
+        heard.push_str(&String::from_utf8_lossy(&more));
+    }
+}
+
+#[tokio::test]
+async fn what_a_key_made_is_not_made_twice_because_it_is_in_an_archive() {
+    let daemon = Daemon::new();
+    let asked = json!({"source": STEPS, "request": {"who": "anybody"}});
+    let made = daemon.post_once("/v1/boards", &asked, "key").await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    daemon.post(&format!("/v1/boards/{board}/cancel"), &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{board}/archive"), &json!({})).await.is(200);
+    daemon.post_once("/v1/boards", &asked, "key").await.refuses(409, "token_conflict");
+    daemon.post(&format!("/v1/boards/{board}/restore"), &json!({})).await.is(200);
+    assert!(daemon.post_once("/v1/boards", &asked, "key").await.is_replayed());
+}

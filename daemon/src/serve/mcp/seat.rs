@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jsonptr::Pointer;
 use patchboard_agents::llm::schema::{self, Level};
-use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
 use patchboard_kernel::record::{Kind, Record};
@@ -249,8 +249,15 @@ impl Seat {
     }
 
     async fn is_remote(&self) -> Answered<bool> {
-        let handle = self.daemon.open(&self.board).await?;
-        Ok(handle.snapshot().blueprint.workers.get(&self.worker).is_some_and(|seat| seat.agent == AgentKind::Remote))
+        let worker = self.worker.clone();
+        let is_remote = move |blueprint: &Blueprint| {
+            blueprint.workers.get(&worker).is_some_and(|seat| seat.agent == AgentKind::Remote)
+        };
+        match self.daemon.running(&self.board) {
+            Some(running) => Ok(is_remote(&running.snapshot().blueprint)),
+            // Nothing is taken up to be looked at.
+            None => self.daemon.ask_board(&self.board, None, move |board| Ok(is_remote(board.blueprint()))).await,
+        }
     }
 
     async fn lease(&self, lasts: Duration, patience: Duration) -> Answered<Option<Value>> {

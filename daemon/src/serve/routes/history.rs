@@ -15,7 +15,7 @@ use futures_util::stream;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
-use patchboard_kernel::record::{self, End, Ended, Kind, Record};
+use patchboard_kernel::record::{self, Ended, Kind, Record};
 use patchboard_runtime::journal::{Journal as _, JournalError};
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
@@ -288,8 +288,7 @@ impl Follow {
 
     /// Whether the board has ended for good; where that cannot be told, not yet.
     fn is_over(&self) -> bool {
-        let summary = self.daemon.summary(&self.board);
-        summary.is_ok_and(|board| matches!(board.ended, Some(End::Done | End::Failed | End::Cancelled)))
+        self.daemon.is_over(&self.board).unwrap_or(false)
     }
 
     fn into_stream(self, place: StreamPlace) -> impl Stream<Item = Result<Event, Infallible>> {

@@ -19,6 +19,7 @@ use patchboard_runtime::agent::{Call, Failure};
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::ProblemDocument;
@@ -173,9 +174,14 @@ pub(crate) async fn take(
     patience: Duration,
     key: Option<String>,
 ) -> Answered<Option<Lease>> {
+    let until = Instant::now() + patience;
+    if !is_taken_up(daemon, board, until).await? {
+        return Ok(None);
+    }
     let handle = remote(daemon, board, worker).await?;
+    let left = until.saturating_duration_since(Instant::now());
     let leased = tokio::select! {
-        leased = daemon.leases.lease(board, worker, lasts, patience, key) => leased,
+        leased = daemon.leases.lease(board, worker, lasts, left, key) => leased,
         // What has ended makes no calls, and who stops waits for nobody.
         () = until_over(&handle) => None,
         () = daemon.stopping() => None,
@@ -183,6 +189,25 @@ pub(crate) async fn take(
     match leased {
         None if is_over(&handle) => Err(RuntimeError::Over(board.clone()).into()),
         leased => Ok(leased),
+    }
+}
+
+/// Whether a board runs, or could; one that stands still is not taken up for who merely waits for its calls, but waited
+/// for.
+async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Answered<bool> {
+    let Some(mut takings_up) = daemon.takings_up() else { return Ok(false) };
+    loop {
+        if daemon.running(board).is_some() || daemon.summary(board)?.ended.is_none() {
+            return Ok(true);
+        }
+        if daemon.is_over(board)? {
+            return Err(RuntimeError::Over(board.clone()).into());
+        }
+        match timeout_at(until, takings_up.changed()).await {
+            Ok(Ok(())) => {}
+            // The time is over, or the daemon stops.
+            Ok(Err(_)) | Err(_) => return Ok(false),
+        }
     }
 }
 
