@@ -13,6 +13,9 @@ const CHARS_MIN: usize = 4;
 /// So many texts are looked for at once.
 const TOGETHER: usize = 256;
 
+/// Bytes of a text that is looked for alone: a compiled search takes many times as much.
+const LONG_BYTES_MIN: usize = 4096;
+
 /// Bytes of a compiled search.
 const SEARCH_BYTES_MAX: usize = 256 << 20;
 
@@ -24,6 +27,8 @@ const ESCAPED_MAX: usize = 3;
 pub(super) struct Needles {
     texts: BTreeSet<String>,
     searches: Vec<Regex>,
+    /// What is too long to be looked for together, one after the other.
+    long: Vec<String>,
 }
 
 impl Needles {
@@ -31,7 +36,7 @@ impl Needles {
     pub(super) fn new(texts: BTreeSet<String>, blueprint: &str) -> Self {
         let is_telling =
             |text: &String| text.chars().count() >= CHARS_MIN && !is_mark(text) && !mentions(blueprint, text);
-        let mut needles = Self { texts: texts.into_iter().filter(is_telling).collect(), searches: Vec::new() };
+        let mut needles = Self { texts: texts.into_iter().filter(is_telling).collect(), ..Self::default() };
         needles.compile();
         needles
     }
@@ -53,13 +58,16 @@ impl Needles {
                 forms.insert(std::mem::replace(&mut form, escaped));
             }
         }
-        let forms: Vec<String> = forms.iter().map(|form| regex::escape(form)).collect();
-        let search = |forms: &[String]| {
-            let built = RegexBuilder::new(&forms.join("|")).size_limit(SEARCH_BYTES_MAX).build();
-            // Plain texts that fit a record make a search that fits.
-            built.expect("escaped texts are an expression")
-        };
-        self.searches = forms.chunks(TOGETHER).map(search).collect();
+        (self.searches, self.long) = (Vec::new(), Vec::new());
+        let (long, short): (Vec<String>, Vec<String>) = forms.into_iter().partition(|form| form.len() > LONG_BYTES_MIN);
+        self.long = long;
+        for together in short.chunks(TOGETHER) {
+            let any: Vec<String> = together.iter().map(|form| regex::escape(form)).collect();
+            match RegexBuilder::new(&any.join("|")).size_limit(SEARCH_BYTES_MAX).build() {
+                Ok(search) => self.searches.push(search),
+                Err(_) => self.long.extend_from_slice(together),
+            }
+        }
     }
 
     /// Whether one of them stands in a text, however it is escaped there.
@@ -67,7 +75,10 @@ impl Needles {
         if self.texts.is_empty() {
             return false;
         }
-        let found = |text: &str| self.searches.iter().any(|search| search.is_match(text));
+        let found = |text: &str| {
+            self.searches.iter().any(|search| search.is_match(text))
+                || self.long.iter().any(|long| text.contains(long.as_str()))
+        };
         if found(text) {
             return true;
         }
@@ -125,6 +136,18 @@ mod tests {
         }
         assert!(needles.are_in(r#"[{"value":"s\u0061y \"\u0436\" \\ now\n"}]"#));
         assert!(!needles.are_in("say ж now"));
+    }
+
+    #[test]
+    fn texts_of_any_length_and_number_are_found() {
+        let texts: Vec<String> = (0..300).map(|n| format!("{n:04}{}", "ж\"".repeat(1500 + n))).collect();
+        let long = "a long one, ".repeat(1 << 20);
+        let all: Vec<&str> = texts.iter().map(String::as_str).chain([long.as_str()]).collect();
+        let needles = needles(&all, "");
+        for text in &all {
+            assert!(needles.are_in(&json!([text]).to_string()), "{}", &text[..4]);
+        }
+        assert!(!needles.are_in(&long[1..]));
     }
 
     #[test]
