@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, export, faults, kernel, log, mcp, redact, replay, resume,
-    run, signal, state, storage, token, vacuum, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, export, faults, inbox, kernel, log, mcp, redact, replay,
+    resume, run, signal, state, storage, token, vacuum, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -91,7 +91,7 @@ pub(crate) enum Command {
     Approve(answer::Approve),
     Deny(answer::Deny),
     Answer(answer::Tell),
-    Inbox(answer::Inbox),
+    Inbox(inbox::Inbox),
     Log(log::Arguments),
     State(state::Arguments),
     View(view::Arguments),

@@ -1,24 +1,21 @@
-//! `patchboard inbox`, `approve`, `deny` and `answer`: persons see what boards ask them, and answer.
+//! `patchboard approve`, `deny` and `answer`: persons answer what boards ask them. [`super::inbox`] lists it.
 
 use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::board::{Board, Outcome as Decided, Pending};
-use patchboard_kernel::id::{Seq, Timestamp};
+use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
-use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
 
+use super::inbox::{listed, told};
 use crate::cli::BoardArgument;
 use crate::client::{Client, DaemonArgument};
 use crate::drive::{self, TakeUp, question_json, question_text};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, json_line, one_line, short};
-use crate::reader::{Reader, moment, storage};
+use crate::output::{Output, one_line};
+use crate::reader::Reader;
 use crate::seating::SeatArguments;
-
-/// Characters of a patch in a list.
-const PATCH_MAX: usize = 400;
 
 /// What the commands that answer are given.
 #[derive(Args, Debug)]
@@ -90,19 +87,6 @@ pub(crate) struct Tell {
     text: Option<String>,
 }
 
-/// List what persons are asked, on all boards that have not ended
-///
-/// `patchboard approve`, `deny` and `answer` answer one question, by board and number.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  patchboard inbox
-  patchboard inbox --url http://127.0.0.1:7733 --output json")]
-pub(crate) struct Inbox {
-    #[command(flatten)]
-    daemon: DaemonArgument,
-}
-
 /// What a person says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Said {
@@ -128,70 +112,6 @@ impl Tell {
     pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
         answer(&self.question, Said::Text(self.text.clone()), data_dir, config, output).await
     }
-}
-
-impl Inbox {
-    pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let (questions, again) = match self.daemon.client()? {
-            Some(daemon) => (listed(&daemon).await?, daemon.repeated()),
-            None => (standing(data_dir)?, String::new()),
-        };
-        if output.is_json() {
-            output.json(&json!({ "questions": questions }))?;
-        } else if questions.is_empty() {
-            output.note("nobody is asked anything");
-        }
-        if !output.is_json() {
-            for question in &questions {
-                output.text(&told(question, &again))?;
-            }
-        }
-        Ok(Exit::Done)
-    }
-}
-
-/// What a daemon's boards ask.
-async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
-    let inbox = daemon.get("/v1/inbox").await?;
-    Ok(inbox["questions"].as_array().cloned().unwrap_or_default())
-}
-
-/// What the boards of a data directory ask.
-fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
-    let reader = Reader::open(data_dir)?;
-    let mut questions = Vec::new();
-    for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
-        let board = reader.board(summary, None)?;
-        questions.extend(board.pending().iter().map(|(seq, question)| {
-            let mut told = question_json(*seq, question);
-            told["board"] = summary.id.as_str().into();
-            told
-        }));
-    }
-    Ok(questions)
-}
-
-/// A question of a list, and how to answer it. `again`: the flags that reach it once more.
-fn told(question: &Value, again: &str) -> String {
-    let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
-    let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
-    let until = question["expires"].as_i64().map(|at| moment(Timestamp(at))).unwrap_or_default();
-    let asked = &question["clarify"];
-    if let Some(asks) = asked["question"].as_str() {
-        let choices: Vec<String> =
-            asked["choices"].as_array().into_iter().flatten().filter_map(Value::as_str).map(one_line).collect();
-        let choices = if choices.is_empty() { String::new() } else { format!(" ({})", choices.join(", ")) };
-        let asks = one_line(asks);
-        return format!(
-            "{board} {seq}  {worker} asks {approver}, until {until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT{again}\n"
-        );
-    }
-    let intent =
-        question["intent"].as_str().map(|intent| format!(", because: {}", one_line(intent))).unwrap_or_default();
-    let patch = short(&json_line(&question["patch"]), PATCH_MAX);
-    format!(
-        "{board} {seq}  {worker} asks {approver} to agree, until {until}{intent}\n  {patch}\n  patchboard approve {board} {seq}{again}, or: patchboard deny {board} {seq} --reason TEXT{again}\n"
-    )
 }
 
 /// Answers a question of a daemon's board.

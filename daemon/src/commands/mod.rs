@@ -9,6 +9,7 @@ pub(crate) mod denials;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod faults;
+pub(crate) mod inbox;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod mcp;
