@@ -12,6 +12,7 @@
 //! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
 //!   proposal, what a valid document is, what must hold.
+//! * [`files`]: a directory of files beside the document, and what may be done to it by whom who has read what.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
@@ -32,6 +33,7 @@ pub mod event;
 mod excerpt;
 pub mod expr;
 pub mod failure;
+pub mod files;
 pub mod form;
 pub mod freshness;
 pub mod id;

@@ -1,0 +1,89 @@
+//! A directory of files that several agents edit, under the same guarantee as the document: what is written is checked
+//! against what its author has read.
+//!
+//! The files are outside; the state says of each which version it has, what it holds by its hash, who wrote it last, and
+//! which lines the last edits moved. So whether an edit may be made is a question to the state, and is answered here.
+
+mod lines;
+mod path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::id::{InvocationId, Token};
+
+pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
+pub use path::{FilePath, PATH_BYTES_MAX, PathError};
+
+/// The member of the state that says of each file what is known of it; only the kernel writes it.
+pub const FILES: &str = "files";
+
+/// What an agent has seen of a file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRead {
+    /// Which file.
+    pub path: FilePath,
+    /// The version it had; 0: there was none of this name yet.
+    pub version: u64,
+    /// The lines, in that version's numbers; none: all of it, or that it was gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Lines>,
+}
+
+/// What an edit does to one file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileChange {
+    /// Which file.
+    pub path: FilePath,
+    /// SHA-256 of the content it replaces; none where there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Digest>,
+    /// SHA-256 of the new content; none where the file goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Digest>,
+    /// Lines of the new content.
+    #[serde(default)]
+    pub lines: u32,
+    /// Bytes of the new content.
+    #[serde(default)]
+    pub bytes: u64,
+    /// What became of which lines, sorted, none reaching into another; none where that is not known, and then all of them
+    /// may have changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hunks: Option<Vec<Hunk>>,
+}
+
+/// Somebody wants to change files, or something else has changed them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// The attempt that wants it; none: it has happened, and nobody can refuse it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<EditAttempt>,
+    /// For recognising a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// Who it is, where several share a seat or what has happened has a name; the worker, or `external`, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+    /// All that its author has read.
+    #[serde(default)]
+    pub reads: Vec<FileRead>,
+    /// What it does; each file once.
+    pub changes: Vec<FileChange>,
+}
+
+/// The attempt that an edit belongs to. It goes on after the edit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditAttempt {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// Which attempt of it.
+    pub attempt: u32,
+}
