@@ -179,6 +179,7 @@ mod tests {
                     base: Version(0),
                     usage: None,
                     approval: None,
+                    edit: None,
                 };
                 let state = Digest([0; 32]);
                 let committed = Committed {

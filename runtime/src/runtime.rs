@@ -10,6 +10,7 @@ use arc_swap::ArcSwapOption;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::{Salt, sha256};
+use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
@@ -455,6 +456,16 @@ impl BoardHandle {
     /// been recorded.
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
         let decided = self.published.ask(Input::Propose(proposal)).await?;
+        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+    }
+
+    /// Changes files of the board's workspace, or tells that they have changed. Answers once what becomes of it is durable,
+    /// or with [`Outcome::Refused`] if it is nobody's any more. The files themselves are the caller's.
+    ///
+    /// # Errors
+    /// As [`BoardHandle::propose`].
+    pub async fn edit(&self, edit: Edit) -> Result<Outcome, RuntimeError> {
+        let decided = self.published.ask(Input::Edit(edit)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 

@@ -15,6 +15,7 @@ const LAYERS: &[&str] = &["patchboard-daemon", "patchboard-agents", "patchboard-
 const KERNEL_MAY_USE: &[&str] = &[
     "cel",
     "croner",
+    "globset",
     "jiff",
     "json-patch",
     "jsonptr",

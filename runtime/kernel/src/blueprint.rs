@@ -14,6 +14,10 @@ use serde_json::{Map, Value};
 use crate::id::{RuleName, WorkerName};
 use crate::rejection::coded;
 
+mod workspace;
+
+pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
+
 /// The blueprint format this version reads.
 pub const FORMAT: u32 = 1;
 
@@ -41,6 +45,9 @@ pub struct Blueprint {
     /// What must hold in every committed state, beyond the schema.
     #[serde(default)]
     pub invariants: Vec<Invariant>,
+    /// The directory of files that its workers share; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceSpec>,
     /// When the task is finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Done>,
@@ -124,6 +131,9 @@ pub struct Worker {
     /// The replies of a `script`, in order; the last one repeats.
     #[serde(default)]
     pub script: Vec<Value>,
+    /// What it may do with the files of the workspace; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileAccess>,
 }
 
 /// What fills a worker's seat.

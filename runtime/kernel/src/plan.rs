@@ -7,6 +7,7 @@ use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Trigger, Worker, 
 use crate::contract::Contract;
 use crate::cron::Cron;
 use crate::expr::Expr;
+use crate::files::{Access, FILES};
 use crate::id::{RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
 use crate::pattern::Pattern;
@@ -44,6 +45,8 @@ pub struct Plan {
 
 /// A worker and its compiled contract.
 pub struct Seat {
+    /// Its name.
+    pub name: WorkerName,
     /// As the blueprint and the mode of the board have it.
     pub worker: Arc<Worker>,
     /// What it may read and write, as it is told.
@@ -52,6 +55,8 @@ pub struct Seat {
     pub(crate) open: Option<Contract>,
     /// How it is asked, and how it answers.
     pub interface: Interface,
+    /// What it may do with files; none: nothing.
+    pub files: Option<Access>,
     /// Whether its views show what was refused.
     pub(crate) is_told: bool,
     /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
@@ -127,6 +132,9 @@ impl Plan {
         let state = &blueprint.state;
         let schema = StateSchema::compile(&state.schema, state.assert_formats)
             .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
+        if blueprint.workspace.is_some() && (mode.is_baseline() || !mode.has(Component::Contracts)) {
+            return Err("workspace: files need write contracts, which a board of this mode does not have".to_owned());
+        }
         let request = Schema::compile(&blueprint.request, state.assert_formats)
             .map_err(|error| format!("request{}: {error}", error.pointer))?;
         let mut regex_bytes = schema.regex_bytes() + request.regex_bytes();
@@ -156,7 +164,15 @@ impl Plan {
             let interface = mode.interface(&worker);
             let fixed = Fixed::of(&worker, &schema, interface).beginning_with(&state.initial);
             let is_told = !is_ablated || mode.has(Component::Feedback);
-            seats.insert(name.clone(), Seat { worker: Arc::new(worker), contract, open, interface, is_told, fixed });
+            let files = match &worker.files {
+                Some(files) => Some(Access::compile(files).map_err(|error| format!("workers.{name}.files.{error}"))?),
+                None => None,
+            };
+            if blueprint.workspace.is_some() {
+                keeps_files(&contract).map_err(|path| format!("workers.{name}: {path} {FILES_ARE_THE_KERNELS}"))?;
+            }
+            let (name, worker) = (name.clone(), Arc::new(worker));
+            seats.insert(name.clone(), Seat { name, worker, contract, open, interface, files, is_told, fixed });
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
@@ -203,6 +219,20 @@ impl Plan {
         };
         Ok(Self { blueprint, mode, schema, request, seats, rules, invariants, done })
     }
+}
+
+/// Said behind the path of a grant that reaches what is known of the files of a workspace.
+pub(crate) const FILES_ARE_THE_KERNELS: &str =
+    "lets it write to /files, which says what the files of the workspace are and is kept by the kernel";
+
+/// Whether a contract leaves alone what is known of files.
+///
+/// # Errors
+/// The path of a grant that does not.
+fn keeps_files(contract: &Contract) -> Result<(), String> {
+    let files = Pattern::parse(&format!("/{FILES}")).map_err(|error| error.to_string())?;
+    let reaches = |path: &&Pattern| path.collides(&files) || path.lies_above(&files) || files.lies_above(path);
+    contract.write_patterns().find(reaches).map_or(Ok(()), |path| Err(path.to_string()))
 }
 
 /// The worker with a grant of everything: every operation everywhere.

@@ -333,6 +333,10 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
     let json = |patch, intent, expand, written| Reply { patch, intent, expand, written, clarify: None }.to_body();
     Ok(match body {
+        Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
+            edit(record, &written.unwrap_or_default())?
+        }
+        Body::Rejected(rejected) if rejected.by.edit.is_some() => edit(record, &rejected.reply)?,
         Body::Committed(record::Committed { by, patch, .. }) if by.worker.as_str() == ADMINISTRATOR => {
             let member = |name| patch.get(0).and_then(|op| op.get(name)).cloned().unwrap_or_default();
             Input::Amend { path: member("path").as_str().unwrap_or_default().to_owned(), value: member("value") }
@@ -394,6 +398,12 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             return Err(differs(record.seq, format!("{} does not follow from what came before", record.kind)));
         }
     })
+}
+
+/// An edit of files, as its record has it.
+fn edit(record: &Record, written: &str) -> Result<Input, Difference> {
+    let edit = serde_json::from_str(written).map_err(|error| differs(record.seq, format!("its edit: {error}")))?;
+    Ok(Input::Edit(edit))
 }
 
 fn propose(by: Author, reply: ReplyBody) -> Input {

@@ -367,6 +367,7 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Meltdown
         | Input::Snapshot { .. }
         | Input::Amend { .. }
+        | Input::Edit(_)
         | Input::Redact(_)
         | Input::TakeOver { .. } => None,
     }

@@ -290,7 +290,11 @@ impl Board {
         let branch = self.finish(&committed.by, at, finish)?;
         let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-        self.feedback.remove(&committed.by.worker);
+        match &committed.by.edit {
+            // Its author has what it was faster for.
+            Some(edit) => edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation)),
+            None => drop(self.feedback.remove(&committed.by.worker)),
+        }
         Ok(())
     }
 
@@ -317,7 +321,8 @@ impl Board {
         let is_final = rejected.is_final;
         let heard = if is_conflict { Heard::Conflict { is_final } } else { Heard::Rejection { is_final } };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-        if self.plan.seats.contains_key(&rejected.by.worker) {
+        // Who edits was told at once.
+        if rejected.by.edit.is_none() && self.plan.seats.contains_key(&rejected.by.worker) {
             let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();
             recent.push_back((seq, feedback::of(rejected)));
             while recent.len() > FEEDBACK_MAX {

@@ -4,6 +4,7 @@
 
 mod approval;
 mod dispatch;
+mod files;
 mod outside;
 
 use std::sync::Arc;
@@ -77,6 +78,7 @@ impl Draft<'_> {
             Input::Cancel | Input::Meltdown => {}
             Input::Snapshot { of, digest } => self.snapshot(of, digest),
             Input::Amend { path, value } => self.amend(path, value),
+            Input::Edit(edit) => self.edit(edit),
             Input::Redact(redacted) => drop(self.push(Body::Redacted(redacted))),
             Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
         }
@@ -124,7 +126,7 @@ impl Draft<'_> {
             }
             From::Direct { token, base } => {
                 let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
-                (Author { worker, attempt: None, token, base, usage, approval: None }, None)
+                (Author { worker, attempt: None, token, base, usage, approval: None, edit: None }, None)
             }
         };
         let board = &*self.board;
@@ -208,6 +210,8 @@ impl Draft<'_> {
     ) {
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let (stage, code) = (rejection.stage, rejection.code);
+        // Who edits tries again within the attempt.
+        let keeps = by.edit.as_ref().and_then(|edit| edit.attempt.as_ref()).map(|attempt| attempt.invocation);
         let is_final = invocation.is_some_and(|invocation| match (stage, code) {
             (Stage::Freshness, _) => self.is_last_conflict(invocation),
             // Who did not answer once will hardly answer the next attempt.
@@ -218,7 +222,7 @@ impl Draft<'_> {
         let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
         let seq = self.push(Body::Rejected(Box::new(body)));
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
-        if let Some(invocation) = invocation.filter(|_| !is_final) {
+        if let Some(invocation) = invocation.filter(|_| !is_final).or(keeps) {
             self.reserve(invocation, worker, contested);
         }
         self.move_breakers(branch.as_ref());
@@ -415,6 +419,7 @@ fn author(open: &Open, usage: Option<Usage>) -> Author {
         base,
         usage,
         approval: None,
+        edit: None,
     }
 }
 

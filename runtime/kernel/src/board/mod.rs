@@ -28,6 +28,7 @@ use serde_json::{Map, Value};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
+use crate::files::FILES;
 use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
@@ -438,6 +439,9 @@ pub(crate) fn initial(blueprint: &Blueprint, request: &Value) -> Value {
     };
     if !request.is_null() {
         document.insert("request".to_owned(), request.clone());
+    }
+    if blueprint.workspace.is_some() {
+        document.insert(FILES.to_owned(), Value::Object(Map::new()));
     }
     let mut document = Value::Object(document);
     json::normalise(&mut document);

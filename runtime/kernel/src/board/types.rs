@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::blueprint::Blueprint;
 use crate::digest::{Digest, Salt};
 use crate::failure::FailureCode;
+use crate::files::Edit;
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::mode::Mode;
@@ -109,6 +110,8 @@ pub enum Input {
         /// The value.
         value: Value,
     },
+    /// Files of the workspace are to be changed, or have been.
+    Edit(Edit),
     /// Values of earlier records are erased ([`crate::redaction`]). The board itself still holds them: it has to go, and
     /// another is to be made from the journal.
     Redact(Redacted),

@@ -4,6 +4,9 @@
 //! The files are outside; the state says of each which version it has, what it holds by its hash, who wrote it last, and
 //! which lines the last edits moved. So whether an edit may be made is a question to the state, and is answered here.
 
+mod access;
+mod entry;
+mod judge;
 mod lines;
 mod path;
 
@@ -12,6 +15,10 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::id::{InvocationId, Token};
 
+pub use access::{Access, PATTERNS_MAX, patterns};
+pub use entry::{EDITS_MAX, Edited, Entry, Seen, seen};
+pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX};
+pub(crate) use judge::{Inputs, Refused, judge};
 pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};
 

@@ -62,6 +62,17 @@ impl Reservations {
         others.map(|(_, held)| held).find_map(|held| Some((&held.worker, shared(held)?)))
     }
 
+    /// Who else has a place, or something above or below it.
+    pub(crate) fn holder_at(&self, place: &Pointer, own: InvocationId) -> Option<&WorkerName> {
+        let others = self.0.iter().filter(|(invocation, _)| **invocation != own).map(|(_, held)| held);
+        others.filter(|held| held.places.iter().any(|kept| overlap(kept, place))).map(|held| &held.worker).next()
+    }
+
+    /// Ends what is kept for an invocation.
+    pub(crate) fn release(&mut self, invocation: InvocationId) {
+        self.0.remove(&invocation);
+    }
+
     /// What of these places nobody else has yet.
     pub(crate) fn vacant(&self, places: Vec<PointerBuf>, own: InvocationId) -> Vec<PointerBuf> {
         let others = || self.0.iter().filter(|(invocation, _)| **invocation != own).flat_map(|(_, held)| &held.places);

@@ -318,6 +318,18 @@ pub struct Author {
     /// Seq of the `approval` record that put it to a person; what it cost is told there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Seq>,
+    /// Where files are concerned: what the edit belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Editing>,
+}
+
+/// What an edit of files belongs to. The edit itself is what the reply of a proposal is: `written`, or `reply`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Editing {
+    /// The attempt that goes on after it; none of what has happened around the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
 }
 
 /// An attempt of an invocation, as the records of its outcome name it.

@@ -121,7 +121,7 @@ impl Draft<'_> {
         };
         let worker = WorkerName::from(ADMINISTRATOR);
         let base = self.board.version();
-        let by = Author { worker, attempt: None, token: None, base, usage: None, approval: None };
+        let by = Author { worker, attempt: None, token: None, base, usage: None, approval: None, edit: None };
         let body = accepted.reply.to_body();
         self.commit(by, None, accepted, &body);
         if self.ending.is_some() {

@@ -1,0 +1,83 @@
+//! Edits of the files of a workspace.
+
+use super::{Draft, author};
+use crate::board::apply::outside;
+use crate::board::tokens::Known;
+use crate::board::{Outcome, ReplyBody};
+use crate::files::{self, EXTERNAL, Edit, Refused};
+use crate::id::WorkerName;
+use crate::pipeline;
+use crate::record::{Author, Editing};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+
+impl Draft<'_> {
+    /// Commits an edit, or refuses it. The attempt it belongs to goes on in any case. What nobody can refuse, because it
+    /// has happened, is committed even on a paused board.
+    pub(super) fn edit(&mut self, edit: Edit) {
+        let refused = |code, message: &str| {
+            let violation = Violation::new(code, "", message);
+            Some(Outcome::Refused(Rejection::new(Stage::Authorization, vec![violation])))
+        };
+        let attempt = match edit.of {
+            Some(of) => match self.board.scheduler.open().get(&of.invocation) {
+                Some(open) if open.calling && open.attempt == of.attempt => Some(author(open, None)),
+                Some(_) | None => {
+                    let message = "the task is over; what it was asked for is not wanted any more";
+                    self.step.outcome = refused(Code::InvocationClosed, message);
+                    return;
+                }
+            },
+            None => None,
+        };
+        if self.is_over() {
+            self.step.outcome = refused(Code::BoardNotRunning, "the board has ended");
+            return;
+        }
+        let seat = attempt.as_ref().and_then(|by| self.board.plan.seats.get(&by.worker));
+        let worker = seat.map_or_else(|| WorkerName::from(EXTERNAL), |seat| seat.name.clone());
+        let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
+        if let Some(token) = edit.token.as_ref().map(|token| outside(&worker, token)) {
+            self.step.outcome = match self.board.tokens.look_up(&token, || body.digest(&self.board.hasher), self.at) {
+                Known::New => None,
+                Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
+                Known::Other => refused(Code::TokenConflict, "the token was used before, for another edit"),
+            };
+            if self.step.outcome.is_some() {
+                return;
+            }
+        }
+        let attempt = attempt.and_then(|by| by.attempt);
+        let invocation = attempt.as_ref().map(|attempt| attempt.invocation);
+        let writer = edit.name.clone().unwrap_or_else(|| worker.to_string());
+        let by = Author {
+            worker,
+            attempt: None,
+            token: edit.token.clone(),
+            base: self.board.version(),
+            usage: None,
+            approval: None,
+            edit: Some(Editing { attempt }),
+        };
+        let verdict = files::judge(
+            &edit,
+            &files::Inputs {
+                plan: &self.board.plan,
+                state: &self.board.state,
+                author: invocation.zip(seat),
+                writer: &writer,
+                reservations: &self.board.reservations.at(self.at),
+                commits: &self.board.commits,
+            },
+        );
+        let verdict = verdict.and_then(|patch| Ok(pipeline::amend(&self.board.plan, &self.board.state, patch)?));
+        match verdict {
+            Ok(mut accepted) => {
+                accepted.reply.intent = edit.intent.filter(|intent| !intent.is_empty());
+                accepted.reply.written = Some(body.text());
+                self.commit(by, None, accepted, &body);
+            }
+            Err(Refused { rejection, contested }) => self.reject(by, None, &body, rejection, contested),
+        }
+        self.go_on();
+    }
+}

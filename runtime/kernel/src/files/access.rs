@@ -1,0 +1,105 @@
+//! Which files a worker may read and change.
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::FilePath;
+use crate::blueprint::FileAccess;
+
+/// Patterns in one list at most.
+pub const PATTERNS_MAX: usize = 64;
+/// Bytes of one pattern at most.
+const PATTERN_BYTES_MAX: usize = 256;
+
+/// What a worker may do with files, ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Access {
+    spec: FileAccess,
+    view: GlobSet,
+    edit: GlobSet,
+}
+
+impl Access {
+    /// Compiles what a blueprint says.
+    ///
+    /// # Errors
+    /// What cannot be compiled, behind the name of its field.
+    pub fn compile(spec: &FileAccess) -> Result<Self, String> {
+        Ok(Self {
+            view: patterns(&spec.view).map_err(|error| format!("view: {error}"))?,
+            edit: patterns(&spec.edit).map_err(|error| format!("edit: {error}"))?,
+            spec: spec.clone(),
+        })
+    }
+
+    /// As the blueprint says it.
+    pub const fn spec(&self) -> &FileAccess {
+        &self.spec
+    }
+
+    /// Whether it may read a file.
+    pub fn may_view(&self, path: &FilePath) -> bool {
+        self.view.is_match(path.as_str())
+    }
+
+    /// Whether it may change a file, which takes reading it.
+    pub fn may_edit(&self, path: &FilePath) -> bool {
+        self.may_view(path) && self.edit.is_match(path.as_str())
+    }
+}
+
+/// Patterns of paths as one: `*` and `?` stay within a part of a path, `**` does not, `{a,b}` are alternatives.
+///
+/// # Errors
+/// What is wrong with one of them, for people.
+pub fn patterns(texts: &[String]) -> Result<GlobSet, String> {
+    if texts.len() > PATTERNS_MAX {
+        return Err(format!("{} patterns, at most {PATTERNS_MAX} may be", texts.len()));
+    }
+    let mut set = GlobSetBuilder::new();
+    for text in texts {
+        set.add(pattern(text)?);
+    }
+    set.build().map_err(|error| error.to_string())
+}
+
+fn pattern(text: &str) -> Result<Glob, String> {
+    if text.len() > PATTERN_BYTES_MAX {
+        return Err(format!("a pattern has {} bytes, at most {PATTERN_BYTES_MAX} are allowed", text.len()));
+    }
+    if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(format!(
+            "`{text}` matches no file: paths are relative, like src/**, without `.`, `..` and empty parts"
+        ));
+    }
+    let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
+    glob.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(view: &[&str], edit: &[&str]) -> Access {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let spec = FileAccess { view: texts(view), edit: texts(edit), run: Vec::new(), iterations: 1 };
+        Access::compile(&spec).expect("patterns")
+    }
+
+    #[test]
+    fn one_star_stays_within_a_part_and_who_may_not_read_may_not_write() {
+        let access = access(&["src/**", "*.md"], &["**"]);
+        let path = |text| FilePath::parse(text).expect("a name");
+        for (text, may) in [("src/a.py", true), ("src/a/b.py", true), ("README.md", true), ("docs/a.md", false)] {
+            assert_eq!(access.may_view(&path(text)), may, "{text}");
+            assert_eq!(access.may_edit(&path(text)), may, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_can_match_no_file_is_refused() {
+        for text in ["/src/**", "../x", "a//b", "./a", "[", "{a"] {
+            assert!(patterns(&[text.to_owned()]).is_err(), "{text}");
+        }
+        assert!(patterns(&vec!["a".to_owned(); PATTERNS_MAX + 1]).is_err());
+    }
+}

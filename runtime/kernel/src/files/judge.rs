@@ -1,0 +1,368 @@
+//! Whether an edit may be made: the stages of the pipeline, for files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::PointerBuf;
+use serde_json::{Value, json};
+
+use super::entry::{Entry, Seen, operations, seen};
+use super::{Edit, FileChange, FilePath, FileRead, Hunk, Lines, Move, count, cover, union};
+use crate::blueprint::{Granularity, Intent, Isolation};
+use crate::freshness::{Commits, Reservations};
+use crate::id::{InvocationId, Version, WorkerName};
+use crate::plan::{Plan, Seat};
+use crate::rejection::{Code, Rejection, Stage, Stale, VIOLATIONS_MAX, Violation};
+use crate::state::State;
+
+/// Files that one edit changes at most.
+pub const CHANGES_MAX: usize = 64;
+/// Reads that one edit rests on at most.
+pub const READS_MAX: usize = 4096;
+/// Characters of an intent.
+pub const INTENT_MAX: usize = 200;
+/// Characters of an author's name.
+const NAME_MAX: usize = 64;
+/// Files of a workspace, those included that are gone.
+pub const FILES_MAX: usize = 20_000;
+
+/// The author of what has happened around the workspace.
+pub const EXTERNAL: &str = "external";
+
+/// What an edit is judged by.
+pub(crate) struct Inputs<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) state: &'a State,
+    /// Whose edit it is; none: it has happened.
+    pub(crate) author: Option<(InvocationId, &'a Seat)>,
+    /// In whose name it is made.
+    pub(crate) writer: &'a str,
+    /// Places kept for others.
+    pub(crate) reservations: &'a Reservations,
+    /// Who made which version.
+    pub(crate) commits: &'a dyn Commits,
+}
+
+/// Why an edit may not be made.
+pub(crate) struct Refused {
+    pub(crate) rejection: Rejection,
+    /// Where others had been faster: what should stay as it is until the next try.
+    pub(crate) contested: Vec<PointerBuf>,
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, contested: Vec::new() }
+    }
+}
+
+/// The patch that an edit makes of the state, or why it may not be made.
+pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> {
+    let entries: BTreeMap<&FilePath, Entry> = edit
+        .changes
+        .iter()
+        .map(|change| &change.path)
+        .filter_map(|path| Some((path, Entry::of(inputs.state, path)?)))
+        .collect();
+    let refuse = |stage, violations: Vec<Violation>| match violations.is_empty() {
+        true => Ok(()),
+        false => Err(Rejection::new(stage, violations)),
+    };
+    refuse(Stage::Syntax, malformed(edit, &entries, inputs))?;
+    if let Some((invocation, seat)) = inputs.author {
+        refuse(Stage::Authorization, unauthorized(edit, seat, inputs.plan))?;
+        if isolation(inputs.plan) == Isolation::Storm {
+            let violations = Conflicts { edit, entries: &entries, invocation, inputs, found: Vec::new() }.find();
+            if !violations.is_empty() {
+                let contested = match violations.iter().all(|violation| violation.code == Code::Reserved) {
+                    true => Vec::new(),
+                    false => edit.changes.iter().map(|change| change.path.place()).collect(),
+                };
+                return Err(Refused { rejection: Rejection::new(Stage::Freshness, violations), contested });
+            }
+        }
+        refuse(Stage::Application, inapplicable(edit, &entries))?;
+    }
+    let operations = edit
+        .changes
+        .iter()
+        .flat_map(|change| operations(entries.get(&change.path), change, inputs.writer, edit.intent.as_deref()));
+    Ok(operations.collect())
+}
+
+fn isolation(plan: &Plan) -> Isolation {
+    plan.blueprint.workspace.as_ref().map_or_else(Isolation::default, |spec| spec.isolation)
+}
+
+fn granularity(plan: &Plan) -> Granularity {
+    plan.blueprint.workspace.as_ref().map_or_else(Granularity::default, |spec| spec.granularity)
+}
+
+/// What is wrong with its form.
+fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Vec<Violation> {
+    let wrong = |code, place: &str, message: String| Violation::new(code, place, message);
+    let mut found = Vec::new();
+    if edit.changes.is_empty() {
+        found.push(wrong(Code::NotAPatch, "", "an edit changes at least one file".to_owned()));
+    }
+    let Some(spec) = &inputs.plan.blueprint.workspace else {
+        return vec![wrong(Code::UnknownLocation, "", "the board has no workspace".to_owned())];
+    };
+    if inputs.author.is_some() {
+        let intent = edit.intent.as_deref().unwrap_or_default().trim();
+        if intent.is_empty() && spec.intent == Intent::Required {
+            let message = "say in `intent` what the edit is for, in one short line: others read it above your change";
+            found.push(wrong(Code::IntentMissing, "", message.to_owned()));
+        }
+        let (files, reads) = (edit.changes.len(), edit.reads.len());
+        if files > CHANGES_MAX {
+            found.push(wrong(
+                Code::TooLarge,
+                "",
+                format!("{files} files are changed at once, at most {CHANGES_MAX} may be"),
+            ));
+        }
+        if reads > READS_MAX {
+            let message =
+                format!("it rests on {reads} reads, at most {READS_MAX} may be: begin anew, and read what you need");
+            found.push(wrong(Code::TooLarge, "", message));
+        }
+        if intent.chars().count() > INTENT_MAX || intent.chars().any(char::is_control) {
+            let message = format!("an intent is one line of at most {INTENT_MAX} characters");
+            found.push(wrong(Code::TooLarge, "", message));
+        }
+    }
+    if edit.name.as_deref().is_some_and(|name| !is_name(name)) {
+        let message = format!("a name is made of letters, digits, `.`, `_` and `-`, at most {NAME_MAX}");
+        found.push(wrong(Code::NotAPatch, "", message));
+    }
+    let mut named = BTreeSet::new();
+    for change in &edit.changes {
+        let place = change.path.place();
+        let mut is_wrong = |message: String| found.push(wrong(Code::NotAPatch, place.as_str(), message));
+        if !named.insert(&change.path) {
+            is_wrong(format!("{} is changed twice in one edit", change.path));
+        }
+        if change.from.is_none() && change.hash.is_none() {
+            is_wrong(format!("{} neither was there nor will be", change.path));
+        }
+        let lines = entries.get(&change.path).filter(|entry| entry.is_there()).map_or(0, |entry| entry.lines);
+        let is_meant = entries.get(&change.path).and_then(|entry| entry.hash) == change.from;
+        if is_meant && let Some(trouble) = change.hunks.as_deref().and_then(|hunks| bent(hunks, lines, change)) {
+            is_wrong(format!("{}: {trouble}", change.path));
+        }
+    }
+    let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
+    let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
+    if new > 0 && new.saturating_add(known) > FILES_MAX {
+        found.push(wrong(Code::ResultTooLarge, "", format!("a workspace has at most {FILES_MAX} files")));
+    }
+    found.truncate(VIOLATIONS_MAX);
+    found
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.chars().count() <= NAME_MAX && name.chars().all(is_plain)
+}
+
+/// What is wrong with the pieces of a change to a file of so many lines.
+fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str> {
+    let mut left = i64::from(lines);
+    let mut free_from = 1;
+    for moved in hunks.iter().map(Move::from) {
+        let behind = moved.at.saturating_add(moved.removed);
+        if moved.at < free_from || behind > lines.saturating_add(1) {
+            return Some("its hunks are not in order, or reach beyond the file");
+        }
+        if moved.removed == 0 && moved.added == 0 {
+            return Some("a hunk changes nothing");
+        }
+        // Two insertions at one place would have no order.
+        free_from = behind.max(moved.at.saturating_add(1));
+        left += i64::from(moved.added) - i64::from(moved.removed);
+    }
+    // A line without an end that others follow joins the next: then the numbers would not be those of the text.
+    let (last, before) = hunks.split_last()?;
+    let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
+    let reaches_end = last.at.saturating_add(count(&last.was)) > lines;
+    if before.iter().any(|hunk| is_open(&hunk.now)) || (is_open(&last.now) && !reaches_end) {
+        return Some("only the last line of a file may be without an end");
+    }
+    (left != i64::from(change.lines)).then_some("its hunks do not make a file of so many lines")
+}
+
+fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for change in &edit.changes {
+        let place = change.path.place();
+        let Some(access) = &seat.files else {
+            let message = "you may not change files";
+            found.push(Violation::new(Code::PathNotGranted, place.as_str(), message));
+            continue;
+        };
+        if !access.may_edit(&change.path) {
+            let message = format!("you may not change {}", change.path);
+            let mut violation = Violation::new(Code::PathNotGranted, place.as_str(), message);
+            violation.expected = Some(json!({"edit": access.spec().edit}));
+            found.push(violation);
+        }
+    }
+    let is_anothers = |name: &String| {
+        *name == EXTERNAL || plan.seats.keys().any(|worker| worker.as_str() == name && seat.name != *worker)
+    };
+    if let Some(name) = edit.name.as_ref().filter(|name| is_anothers(name)) {
+        let message = format!("{name} is somebody else's name");
+        found.push(Violation::new(Code::WrongWorker, "", message));
+    }
+    found.truncate(VIOLATIONS_MAX);
+    found
+}
+
+/// Looks for what others were faster at.
+struct Conflicts<'a> {
+    edit: &'a Edit,
+    entries: &'a BTreeMap<&'a FilePath, Entry>,
+    invocation: InvocationId,
+    inputs: &'a Inputs<'a>,
+    found: Vec<Violation>,
+}
+
+impl Conflicts<'_> {
+    fn find(mut self) -> Vec<Violation> {
+        let edit = self.edit;
+        let mut reads: BTreeMap<&FilePath, Vec<&FileRead>> = BTreeMap::new();
+        for read in &edit.reads {
+            reads.entry(&read.path).or_default().push(read);
+        }
+        for change in &edit.changes {
+            let place = change.path.place();
+            if let Some(holder) = self.inputs.reservations.holder_at(&place, self.invocation) {
+                let message = format!("{} is kept for {holder} for a moment; try again shortly", change.path);
+                self.found.push(Violation::new(Code::Reserved, place.as_str(), message));
+            }
+            let own = reads.remove(&change.path).unwrap_or_default();
+            self.target(change, &own);
+        }
+        for (path, reads) in reads {
+            let entry = Entry::of(self.inputs.state, path);
+            self.stale(Code::StaleRead, path, entry.as_ref(), &reads);
+        }
+        self.found.truncate(VIOLATIONS_MAX);
+        self.found
+    }
+
+    fn target(&mut self, change: &FileChange, reads: &[&FileRead]) {
+        let entry = self.entries.get(&change.path);
+        let is_there = entry.is_some_and(Entry::is_there);
+        // Who makes a file expects none there, whether or not it has looked.
+        let nothing = FileRead { path: change.path.clone(), version: 0, lines: None };
+        let expected = [&nothing];
+        let is_new = change.from.is_none();
+        if is_new && is_there && reads.is_empty() {
+            self.stale(Code::StaleTarget, &change.path, entry, &expected);
+            return;
+        }
+        if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
+            return;
+        }
+        let covered = self.is_covered(change, entry, reads);
+        if !covered {
+            let message = match reads.is_empty() {
+                true => format!("you have not read {}, or not since it was made", change.path),
+                false => format!("you have not read all the lines of {} that you would change", change.path),
+            };
+            let mut violation = Violation::new(Code::UnseenTarget, change.path.place().as_str(), message);
+            violation.found = entry.map(brief);
+            self.found.push(violation);
+        }
+    }
+
+    /// Whether its author has read what it changes.
+    fn is_covered(&self, change: &FileChange, entry: Option<&Entry>, reads: &[&FileRead]) -> bool {
+        let granularity = granularity(self.inputs.plan);
+        if reads.is_empty() {
+            return false;
+        }
+        let (Granularity::Lines, Some(entry)) = (granularity, entry) else { return true };
+        let seen = reads.iter().filter_map(|read| match entry.seen(read, granularity) {
+            Seen::Fresh(lines) => lines,
+            Seen::Stale => None,
+        });
+        let seen: Vec<Lines> = union(seen);
+        let everything = [(1, entry.lines, 0)];
+        let moves: Vec<Move> = match &change.hunks {
+            Some(hunks) => hunks.iter().map(Move::from).collect(),
+            None => everything.map(Move::from).to_vec(),
+        };
+        moves.iter().all(|moved| match moved.removed {
+            // Between two lines, of which one is known; an empty file has no line to know.
+            0 => {
+                entry.lines == 0
+                    || [moved.at.saturating_sub(1), moved.at]
+                        .iter()
+                        .any(|line| *line > 0 && cover(&seen, (*line, *line)))
+            }
+            removed => cover(&seen, (moved.at, moved.at.saturating_add(removed) - 1)),
+        })
+    }
+
+    /// Notes what of a file has changed since it was read; whether anything has.
+    fn stale(&mut self, code: Code, path: &FilePath, entry: Option<&Entry>, reads: &[&FileRead]) -> bool {
+        let granularity = granularity(self.inputs.plan);
+        let mut stale = reads.iter().filter(|read| seen(entry, read, granularity) == Seen::Stale);
+        let Some(first) = stale.next() else { return false };
+        // The oldest says most.
+        let read_at = stale.fold(first.version, |oldest, read| oldest.min(read.version));
+        let now = entry.map_or(0, |entry| entry.version);
+        let what = match entry.filter(|entry| entry.is_there()) {
+            None => "was deleted",
+            Some(_) if read_at == 0 => "was made",
+            Some(_) => "was changed",
+        };
+        let by = entry.map_or(EXTERNAL, |entry| &entry.writer);
+        let message = match read_at {
+            0 => format!("{path} {what} meanwhile by {by}, it has version {now}"),
+            _ => format!("{path} {what} by {by} since you read it: version {read_at} was read, it has {now}"),
+        };
+        let place = path.place();
+        let mut violation = Violation::new(code, place.as_str(), message);
+        violation.found = entry.map(brief);
+        let at = self.inputs.state.root().last_changed(&place).map(|at| Version(at.into()));
+        violation.stale = at.and_then(|at| self.inputs.commits.by(at)).map(|(seq, _)| Stale {
+            read_at: Version(read_at),
+            now: Version(now),
+            changed_by: WorkerName::from(by),
+            seq,
+        });
+        self.found.push(violation);
+        true
+    }
+}
+
+/// What the author of a refused edit is told of a file.
+fn brief(entry: &Entry) -> Value {
+    json!({"version": entry.version, "lines": entry.lines, "writer": entry.writer, "intent": entry.intent})
+}
+
+/// What does not apply to the files as they are.
+fn inapplicable(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for change in &edit.changes {
+        let entry = entries.get(&change.path).filter(|entry| entry.is_there());
+        let place = change.path.place();
+        match (entry, change.from) {
+            (None, Some(_)) => {
+                let message = format!("there is no file {}", change.path);
+                found.push(Violation::new(Code::PathNotFound, place.as_str(), message));
+            }
+            (entry, from) if entry.and_then(|entry| entry.hash) != from => {
+                let message = format!("{} holds something else than what the edit was made for", change.path);
+                let mut violation = Violation::new(Code::TestFailed, place.as_str(), message);
+                violation.found = entry.map(brief);
+                found.push(violation);
+            }
+            _ => {}
+        }
+    }
+    found
+}

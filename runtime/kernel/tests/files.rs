@@ -1,0 +1,360 @@
+//! Edits of files: what is checked against what was read, what is kept of it, and that the attempt goes on.
+
+mod played;
+
+use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FilePath, FileRead, Hunk, Lines, count};
+use patchboard_kernel::id::{InvocationId, Token};
+use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use played::Played;
+use serde_json::{Value, json};
+
+/// Two engineers at one directory, both at work.
+fn shop(workspace: Value) -> Played {
+    let engineer = json!({"agent": "llm", "limits": {"timeout": "10m"},
+        "files": {"view": ["**"], "edit": ["src/**"]}, "writes": [{"path": "/list/-"}]});
+    let mut spec = json!({"dir": "code"});
+    spec.as_object_mut().expect("an object").extend(workspace.as_object().expect("an object").clone());
+    let mut played = Played::new(json!({
+        "workspace": spec,
+        "workers": {"ada": engineer, "bob": engineer},
+        "rules": [
+            {"name": "a", "trigger": "start", "run": "ada"},
+            {"name": "b", "trigger": "start", "run": "bob"},
+        ],
+    }));
+    assert_eq!(played.calls.len(), 2);
+    let files = [("src/a.py", "1\n2\n3\n4\n5\n6\n7\n8\n"), ("src/b.py", "b\n"), ("setup.py", "s\n")];
+    let changes = files.map(|(path, text)| create(path, text)).to_vec();
+    let outcome = played.give(Input::Edit(Edit { changes, ..external() })).outcome;
+    assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+    played
+}
+
+fn external() -> Edit {
+    Edit { of: None, token: None, name: None, intent: None, reads: Vec::new(), changes: Vec::new() }
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::parse(text).expect("a name")
+}
+
+fn hash(text: &str) -> Option<Digest> {
+    Some(sha256(text.as_bytes()))
+}
+
+fn create(at: &str, text: &str) -> FileChange {
+    let whole = Hunk { at: 1, was: String::new(), now: text.to_owned() };
+    FileChange {
+        path: path(at),
+        from: None,
+        hash: hash(text),
+        lines: count(text),
+        bytes: text.len() as u64,
+        hunks: Some(vec![whole]),
+    }
+}
+
+/// The lines of `was` from `at` on become others.
+fn change(at: &str, text: &str, line: u32, was: &str, now: &str) -> (FileChange, String) {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let from = line as usize - 1;
+    let behind = from + count(was) as usize;
+    assert_eq!(lines[from..behind].concat(), was);
+    let after = [&lines[..from].concat(), now, &lines[behind..].concat()].concat();
+    let hunks = vec![Hunk { at: line, was: was.to_owned(), now: now.to_owned() }];
+    let change = FileChange {
+        path: path(at),
+        from: hash(text),
+        hash: hash(&after),
+        lines: count(&after),
+        bytes: after.len() as u64,
+        hunks: Some(hunks),
+    };
+    (change, after)
+}
+
+fn read(at: &str, version: u64, lines: Option<Lines>) -> FileRead {
+    FileRead { path: path(at), version, lines }
+}
+
+/// What the worker of the n-th call wants.
+fn by(played: &Played, worker: &str, reads: &[FileRead], changes: Vec<FileChange>) -> Edit {
+    let (invocation, attempt, _) = played.calls.iter().find(|call| call.2 == worker).expect("a call");
+    let of = Some(EditAttempt { invocation: *invocation, attempt: *attempt });
+    Edit { of, intent: Some("a reason".to_owned()), reads: reads.to_vec(), changes, ..external() }
+}
+
+fn edit(played: &mut Played, worker: &str, reads: &[FileRead], change: FileChange) -> Outcome {
+    let edit = by(played, worker, reads, vec![change]);
+    played.give(Input::Edit(edit)).outcome.expect("an outcome")
+}
+
+fn committed(outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+}
+
+fn refused(outcome: Outcome) -> Rejection {
+    match outcome {
+        Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) => rejection,
+        other => panic!("it was {other:?}"),
+    }
+}
+
+fn entry(played: &Played, at: &str) -> Entry {
+    Entry::of(played.board.state(), &path(at)).expect("an entry")
+}
+
+const A: &str = "1\n2\n3\n4\n5\n6\n7\n8\n";
+
+#[test]
+fn an_edit_makes_a_version_and_its_author_goes_on() {
+    let mut played = shop(json!({}));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\nzwei\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 1, None)], first));
+    let known = entry(&played, "src/a.py");
+    assert_eq!((known.version, known.lines, known.hash), (2, 9, hash(&text)));
+    assert_eq!((known.writer.as_str(), known.intent.as_str()), ("ada", "a reason"));
+    let (second, _) = change("src/a.py", &text, 9, "8\n", "eight\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 2, None)], second));
+    assert_eq!(entry(&played, "src/a.py").version, 3);
+    // The task itself is still open, and ends with a proposal as ever.
+    assert!(matches!(
+        played.answer(json!([{"op": "add", "path": "/list/-", "value": "done"}]), None),
+        Outcome::Committed { .. }
+    ));
+    let (late, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
+    let of = Some(EditAttempt { invocation: InvocationId(1), attempt: 1 });
+    let late = Edit { of, intent: Some("late".to_owned()), changes: vec![late], ..external() };
+    let outcome = played.give(Input::Edit(late)).outcome.expect("an outcome");
+    assert_eq!(refused(outcome).code, Code::InvocationClosed);
+    assert_eq!(played.count(Kind::Rejected), 0, "nobody waits for it, and nothing is recorded");
+    played.holds();
+}
+
+#[test]
+fn lines_that_nobody_touched_are_fresh_wherever_they_are_by_then() {
+    let mut played = shop(json!({}));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\nzwei\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 3)))], first));
+    // Bob read lines 6 to 8 of version 1, which are 7 to 9 now.
+    let (second, text) = change("src/a.py", &text, 8, "7\n", "seven\n");
+    committed(&edit(&mut played, "bob", &[read("src/a.py", 1, Some((6, 8)))], second));
+    // Ada has not seen line 7, which Bob changed.
+    let (third, _) = change("src/a.py", &text, 4, "3\n", "three\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 2, Some((1, 4)))], third));
+    // What Bob has read of the whole file is stale.
+    let (fourth, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
+    let reads = [read("src/a.py", 2, None), read("src/b.py", 1, None)];
+    let rejection = refused(edit(&mut played, "bob", &reads, fourth));
+    assert_eq!((rejection.stage, rejection.code), (Stage::Freshness, Code::StaleRead));
+    let told = &rejection.violations[0];
+    assert_eq!(told.pointer, "/files/src~1a.py");
+    let stale = told.stale.as_ref().expect("what changed");
+    assert_eq!((stale.read_at.0, stale.now.0, stale.changed_by.as_str()), (2, 4, "ada"));
+    played.holds();
+}
+
+#[test]
+fn with_whole_files_any_change_is_a_conflict() {
+    let mut played = shop(json!({"granularity": "file"}));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 1, Some((2, 2)))], first));
+    let (second, _) = change("src/a.py", &text, 7, "7\n", "seven\n");
+    let rejection = refused(edit(&mut played, "bob", &[read("src/a.py", 1, Some((7, 7)))], second));
+    assert_eq!(rejection.code, Code::StaleTarget);
+    played.holds();
+}
+
+#[test]
+fn what_was_not_read_is_not_written_over() {
+    let mut played = shop(json!({}));
+    let (first, _) = change("src/a.py", A, 2, "2\n", "two\n");
+    assert_eq!(refused(edit(&mut played, "ada", &[], first.clone())).code, Code::UnseenTarget);
+    let elsewhere = [read("src/a.py", 1, Some((4, 8)))];
+    assert_eq!(refused(edit(&mut played, "ada", &elsewhere, first)).code, Code::UnseenTarget);
+    // To put something between two lines takes one of them.
+    let (insert, text) = change("src/a.py", A, 4, "", "between\n");
+    committed(&edit(&mut played, "ada", &elsewhere, insert));
+    let (behind, _) = change("src/a.py", &text, 10, "", "behind\n");
+    let rejection = refused(edit(&mut played, "ada", &[read("src/a.py", 2, Some((1, 3)))], behind));
+    assert_eq!(rejection.code, Code::UnseenTarget);
+    played.holds();
+}
+
+#[test]
+fn a_file_is_made_once_and_a_deleted_one_has_changed() {
+    let mut played = shop(json!({}));
+    committed(&edit(&mut played, "ada", &[], create("src/new.py", "n\n")));
+    assert_eq!(entry(&played, "src/new.py").version, 1);
+    let rejection = refused(edit(&mut played, "bob", &[], create("src/new.py", "m\n")));
+    assert_eq!(rejection.code, Code::StaleTarget, "somebody was faster");
+    let gone = FileChange { path: path("src/new.py"), from: hash("n\n"), hash: None, lines: 0, bytes: 0, hunks: None };
+    committed(&edit(&mut played, "bob", &[read("src/new.py", 1, None)], gone));
+    let known = entry(&played, "src/new.py");
+    assert_eq!((known.version, known.is_there()), (2, false));
+    // Ada rests on it; and on there being none of a name, which she has looked for.
+    let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
+    let reads = [read("src/new.py", 1, None), read("src/b.py", 1, None)];
+    assert_eq!(refused(edit(&mut played, "ada", &reads, other.clone())).code, Code::StaleRead);
+    committed(&edit(&mut played, "ada", &[], create("src/new.py", "again\n")));
+    assert_eq!(entry(&played, "src/new.py").version, 3, "no number is used twice");
+    let reads = [read("src/new.py", 0, None), read("src/b.py", 1, None)];
+    assert_eq!(refused(edit(&mut played, "bob", &reads, other)).code, Code::StaleRead);
+    played.holds();
+}
+
+#[test]
+fn who_was_refused_is_next_at_that_file() {
+    let mut played = shop(json!({}));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 1, None)], first));
+    let (second, after) = change("src/a.py", &text, 2, "two\n", "zwei\n");
+    assert_eq!(refused(edit(&mut played, "bob", &[read("src/a.py", 1, None)], second.clone())).code, Code::StaleTarget);
+    let (third, _) = change("src/a.py", &text, 8, "8\n", "acht\n");
+    let rejection = refused(edit(&mut played, "ada", &[read("src/a.py", 2, None)], third));
+    assert_eq!((rejection.code, rejection.violations.len()), (Code::Reserved, 1));
+    committed(&edit(&mut played, "bob", &[read("src/a.py", 2, None)], second));
+    let (fourth, _) = change("src/a.py", &after, 8, "8\n", "acht\n");
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 3, None)], fourth));
+    played.holds();
+}
+
+#[test]
+fn what_happens_around_the_workspace_is_recorded_and_makes_readers_stale() {
+    let mut played = shop(json!({}));
+    let (outside, text) = change("src/a.py", A, 5, "5\n", "fünf\n");
+    let outcome = played.give(Input::Edit(Edit { changes: vec![outside], ..external() })).outcome;
+    committed(&outcome.expect("an outcome"));
+    assert_eq!(entry(&played, "src/a.py").writer, "external");
+    let (first, _) = change("src/a.py", &text, 2, "2\n", "two\n");
+    let stale = edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 5)))], first.clone());
+    assert_eq!(refused(stale).code, Code::StaleTarget);
+    committed(&edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 4)))], first));
+    // What is not known line by line touches every line.
+    let text = text.replace("2\n", "two\n");
+    let unknown =
+        FileChange { path: path("src/a.py"), from: hash(&text), hash: hash("x\n"), lines: 1, bytes: 2, hunks: None };
+    let formatter = Edit { name: Some("black".to_owned()), changes: vec![unknown], ..external() };
+    committed(&played.give(Input::Edit(formatter)).outcome.expect("an outcome"));
+    let known = entry(&played, "src/a.py");
+    assert_eq!((known.writer.as_str(), known.edits[&4].moves.as_ref()), ("black", None));
+    played.holds();
+}
+
+#[test]
+fn what_may_not_be_said_or_changed_is_refused_with_what_is_wrong() {
+    let mut played = shop(json!({}));
+    let reads = [read("src/a.py", 1, None), read("setup.py", 1, None)];
+    let (good, _) = change("src/a.py", A, 2, "2\n", "two\n");
+    let (setup, _) = change("setup.py", "s\n", 1, "s\n", "t\n");
+    let with = |played: &Played, alter: &dyn Fn(&mut Edit)| {
+        let mut edit = by(played, "ada", &reads, vec![good.clone()]);
+        alter(&mut edit);
+        edit
+    };
+    let far = |edit: &mut Edit| edit.changes[0].hunks.as_mut().expect("hunks")[0].at = 9;
+    let open = |edit: &mut Edit| "two".clone_into(&mut edit.changes[0].hunks.as_mut().expect("hunks")[0].now);
+    let cases: Vec<(Edit, Code)> = vec![
+        (with(&played, &|edit| edit.intent = None), Code::IntentMissing),
+        (with(&played, &|edit| edit.intent = Some("  ".to_owned())), Code::IntentMissing),
+        (with(&played, &|edit| edit.intent = Some("x\ny".to_owned())), Code::TooLarge),
+        (with(&played, &|edit| edit.changes.clear()), Code::NotAPatch),
+        (with(&played, &|edit| edit.changes.push(good.clone())), Code::NotAPatch),
+        (with(&played, &|edit| edit.changes = vec![setup.clone()]), Code::PathNotGranted),
+        (with(&played, &|edit| edit.name = Some("bob".to_owned())), Code::WrongWorker),
+        (with(&played, &|edit| edit.name = Some("external".to_owned())), Code::WrongWorker),
+        (with(&played, &|edit| edit.name = Some("a b".to_owned())), Code::NotAPatch),
+        (with(&played, &|edit| edit.changes[0].lines = 3), Code::NotAPatch),
+        (with(&played, &far), Code::NotAPatch),
+        (with(&played, &open), Code::NotAPatch),
+        (with(&played, &|edit| edit.changes[0].from = hash("else")), Code::TestFailed),
+    ];
+    for (edit, code) in cases {
+        let told = format!("{edit:?}");
+        let rejection = refused(played.give(Input::Edit(edit)).outcome.expect("an outcome"));
+        assert_eq!(rejection.code, code, "{told}");
+    }
+    let state = played.board.state().digest();
+    let direct =
+        refused(played.direct("ada", r#"[{"op":"replace","path":"/files/src~1a.py/version","value":9}]"#).clone());
+    assert_eq!((direct.code, played.board.state().digest()), (Code::PathNotGranted, state));
+    played.holds();
+}
+
+#[test]
+fn a_repeated_edit_is_made_once() {
+    let mut played = shop(json!({}));
+    let (change, _) = change("src/a.py", A, 2, "2\n", "two\n");
+    let token = Some(Token::from("one"));
+    let edit = Edit { token, ..by(&played, "ada", &[read("src/a.py", 1, None)], vec![change]) };
+    committed(&played.give(Input::Edit(edit.clone())).outcome.expect("an outcome"));
+    let again = played.give(Input::Edit(edit.clone()));
+    assert!(matches!(again.outcome, Some(Outcome::Duplicate(_))) && again.records.is_empty(), "{:?}", again.outcome);
+    let other = Edit { intent: Some("another".to_owned()), ..edit };
+    let outcome = played.give(Input::Edit(other)).outcome.expect("an outcome");
+    assert_eq!(refused(outcome).code, Code::TokenConflict);
+    played.holds();
+}
+
+#[test]
+fn reads_older_than_what_is_remembered_are_stale_if_anything_changed() {
+    let mut played = shop(json!({}));
+    let mut text = A.to_owned();
+    for turn in 0..40_u64 {
+        let was = text.split_inclusive('\n').next().expect("a line").to_owned();
+        let (next, after) = change("src/a.py", &text, 1, &was, &format!("{turn}\n"));
+        committed(&edit(&mut played, "ada", &[read("src/a.py", turn + 1, None)], next));
+        text = after;
+    }
+    let known = entry(&played, "src/a.py");
+    assert_eq!((known.version, known.edits.len(), known.edits.keys().next()), (41, 32, Some(&10)));
+    let (last, _) = change("src/a.py", &text, 8, "8\n", "eight\n");
+    let old = edit(&mut played, "bob", &[read("src/a.py", 8, Some((5, 8)))], last.clone());
+    assert_eq!(refused(old).code, Code::StaleTarget);
+    committed(&edit(&mut played, "bob", &[read("src/a.py", 9, Some((5, 8)))], last));
+    played.holds();
+}
+
+#[test]
+fn soft_isolation_records_and_checks_nothing() {
+    let mut played = shop(json!({"isolation": "soft"}));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
+    committed(&edit(&mut played, "ada", &[], first));
+    let (second, _) = change("src/a.py", &text, 2, "two\n", "zwei\n");
+    committed(&edit(&mut played, "bob", &[read("src/a.py", 1, None)], second));
+    played.holds();
+}
+
+#[test]
+fn rules_see_what_edits_do_and_a_board_is_rebuilt_with_them() {
+    let mut played = Played::new(json!({
+        "workspace": {"dir": "code"},
+        "workers": {
+            "ada": {"agent": "llm", "files": {"edit": ["**"]}},
+            "reviewer": {"agent": "llm", "reads": ["/files"]},
+        },
+        "rules": [
+            {"name": "a", "trigger": "start", "run": "ada"},
+            {"name": "review", "trigger": {"op": "replace", "path": "/files/*/version"}, "run": "reviewer"},
+        ],
+        "invariants": [{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}],
+    }));
+    let changes = vec![create("a.py", "1\n")];
+    committed(&played.give(Input::Edit(Edit { changes, ..external() })).outcome.expect("an outcome"));
+    let (second, _) = change("a.py", "1\n", 1, "1\n", "2\n");
+    committed(&edit(&mut played, "ada", &[read("a.py", 1, None)], second));
+    assert_eq!(played.calls.last().expect("a call").2, "reviewer");
+    assert!(played.view().contains("a.py"), "{}", played.view());
+    let large = create("b.py", &"x\n".repeat(60));
+    let rejection = refused(edit(&mut played, "ada", &[], large));
+    assert_eq!((rejection.stage, rejection.code), (Stage::Invariant, Code::InvariantViolated));
+    let kinds: Vec<_> =
+        played.bodies().filter(|body| matches!(body, Body::Committed(it) if it.by.edit.is_some())).collect();
+    assert_eq!(kinds.len(), 2);
+    let recovered = Board::recover(&played.records).expect("recovered");
+    assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
+    played.holds();
+}
