@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::paths::request_part;
 use super::{Check, Write};
 use crate::blueprint::GrantOp;
 use crate::pattern::Pattern;
@@ -56,7 +55,7 @@ impl Check<'_> {
         for (name, seat) in &self.seats {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
-                let there = request_part(&text).is_some() || !read.pattern.instances_of_value(initial, 1).is_empty();
+                let there = self.is_given(&read.pattern) || !read.pattern.instances_of_value(initial, 1).is_empty();
                 let comes = |write: &Write<'_>| {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };
@@ -93,7 +92,7 @@ impl Check<'_> {
         let mut missing: Vec<Pattern> = reported.to_vec();
         for (place, schema) in &fields.found {
             let Ok(pattern) = Pattern::parse(place) else { continue };
-            if request_part(place).is_some() || !pattern.instances_of_value(initial, 1).is_empty() {
+            if self.is_given(&pattern) || !pattern.instances_of_value(initial, 1).is_empty() {
                 continue;
             }
             // What lies below a missing field is missing for the same reason.

@@ -74,7 +74,9 @@ impl<'a> Check<'a> {
         for (number, rule) in rules.iter().enumerate() {
             if let Trigger::Event { op, path } = &rule.trigger {
                 let caused = causes.values().any(|caused| caused.contains_key(&number));
-                if Pattern::parse(path).is_ok() && !caused {
+                // What is known of files changes with every edit.
+                let is_pattern = Pattern::parse(path).is_ok_and(|place| !self.is_of_files(&place));
+                if is_pattern && !caused {
                     let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
                     dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
                 }

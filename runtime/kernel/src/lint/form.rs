@@ -168,6 +168,8 @@ fn is_budget(pointer: &str) -> bool {
         | ["workers", _, "writes", _, "approval", "expires"]
         | ["workers", _, "clarify", "expires"]
         | ["circuit", _, "limit" | "window" | "repeats"]
+        | ["workspace", "payload"]
+        | ["workers", _, "files", "iterations"]
         | ["circuit", "cooldown"] => true,
         [..] => false,
     }

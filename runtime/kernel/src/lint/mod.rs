@@ -2,7 +2,7 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
-//! (what expressions look at), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
+//! (what expressions look at), `workspace` (files), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
@@ -16,6 +16,7 @@ mod form;
 mod invariants;
 mod names;
 mod paths;
+mod workspace;
 
 use std::collections::BTreeMap;
 
@@ -221,6 +222,7 @@ impl<'a> Check<'a> {
         self.document();
         self.patterns();
         self.names();
+        self.workspace();
         self.expressions();
         self.paths();
         self.ranges();

@@ -186,6 +186,27 @@ const FIXTURES: &[Fixture] = &[
         "bad_command",
         &[("  writer:\n    agent: llm", "  writer:\n    agent: command\n    command: a\n    program: [b]")],
     ),
+    // Files.
+    change("bad_files", &[("  writer:\n    agent: llm", "  writer:\n    files: {edit: [src/**]}\n    agent: llm")]),
+    change(
+        "bad_files",
+        &[
+            ("  writer:\n    agent: llm", "  writer:\n    files: {edit: [/etc/**]}\n    agent: llm"),
+            (END, "workspace: {dir: code, exclude: [\"[\"]}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+        ],
+    ),
+    change(
+        "reserved_name",
+        &[
+            ("  writer:", "  external:"),
+            ("    run: writer", "    run: external"),
+            (END, "workspace: {dir: code}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+            ("path: /answer, ops: [add]", "path: /files/*/version, ops: [replace]"),
+        ],
+    ),
+    change("unknown_path", &[(END, "workspace: {dir: code}\n")]),
     // The document.
     change("bad_schema", &[("answer: {type: string}", "answer: {type: strin}")]),
     change(

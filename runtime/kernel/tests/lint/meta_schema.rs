@@ -21,6 +21,7 @@ fn full() -> Value {
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},
             "freshness": "members", "clarify": {"by": "h", "expires": "1h"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
             "script": [[{"op": "add", "path": "/a", "value": 1}]],
+            "files": {"view": ["**"], "edit": ["src/**"], "run": ["pytest"], "iterations": 9},
         }},
         "rules": [
             {"name": "r1", "trigger": {"op": "add", "path": "/a"}, "when": "true", "run": "w"},
@@ -29,6 +30,8 @@ fn full() -> Value {
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
+        "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
+                      "exclude": ["dist/**"], "presentation": "brief", "payload": 900},
         "done": {"when": "true"},
         "circuit": {
             "rejections": {"limit": 1, "then": {"wake": "w"}}, "no_ops": {"limit": 1, "then": {"wake": "w"}},
@@ -45,7 +48,8 @@ fn sparse() -> Value {
     json!({
         "blueprint": 1, "name": "sparse", "state": {"schema": true},
         "workers": {"w": {"agent": "llm", "writes": [{"path": "/a", "approval": {"by": "h"}}],
-                         "clarify": {"by": "h"}}},
+                         "clarify": {"by": "h"}, "files": {}}},
+        "workspace": {"dir": "code"},
     })
 }
 
@@ -137,8 +141,8 @@ fn both_accept_and_refuse_the_same_mutations() {
 fn bounded_text(pointer: &str) -> bool {
     let last = pointer.rsplit('/').next().unwrap_or_default();
     let holder = pointer.rsplit('/').nth(1).unwrap_or_default();
-    matches!(last, "name" | "run" | "by" | "wake" | "model" | "blueprint" | "version" | "workers" | "models")
-        || matches!(holder, "after" | "models" | "workers")
+    matches!(last, "name" | "run" | "by" | "wake" | "model" | "blueprint" | "version" | "workers" | "models" | "dir")
+        || matches!(holder, "after" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
 }
 
 /// Places of schemas and of the initial state, which the model takes as any value.

@@ -1,0 +1,87 @@
+//! The files of a workspace: who may do what with them, and the member of the document that is kept for them.
+
+use super::Check;
+use crate::blueprint::AgentKind;
+use crate::files::{Access, EXTERNAL, FILES, patterns};
+use crate::pattern::{Pattern, PatternToken};
+use crate::schema::Location;
+use crate::source::child;
+
+impl Check<'_> {
+    pub(super) fn workspace(&mut self) {
+        let blueprint = self.blueprint;
+        for (name, worker) in &blueprint.workers {
+            let Some(files) = &worker.files else { continue };
+            let at = format!("{}/files", child("/workers", name.as_str()));
+            if blueprint.workspace.is_none() {
+                let help = "Add `workspace: {dir: NAME}`, where NAME is a directory of the operator's configuration.";
+                self.find(
+                    "bad_files",
+                    &at,
+                    format!("`{name}` has `files`, and the blueprint has no `workspace`"),
+                    help,
+                );
+                self.point_at_key();
+            }
+            if matches!(worker.agent, AgentKind::Human | AgentKind::Board) {
+                let message = format!("`{}` agents do nothing with files", worker.agent);
+                self.find("bad_files", &at, message, "Remove it, or make the agent llm, remote, script or command.");
+                self.point_at_key();
+            }
+            if let Err(error) = Access::compile(files) {
+                let (field, what) = error.split_once(": ").unwrap_or(("", &error));
+                let pointer = if field.is_empty() { at } else { format!("{at}/{field}") };
+                self.find("bad_files", &pointer, what, "Write patterns like `src/**` or `*.py`.");
+            }
+        }
+        let Some(workspace) = &blueprint.workspace else { return };
+        if let Err(error) = patterns(&workspace.exclude) {
+            self.find("bad_files", "/workspace/exclude", error, "Write patterns like `dist/**` or `**/*.lock`.");
+        }
+        self.kept_for_files();
+    }
+
+    /// What the system keeps of files stands in the document, and belongs to nobody else.
+    fn kept_for_files(&mut self) {
+        let blueprint = self.blueprint;
+        if blueprint.state.initial.get(FILES).is_some() {
+            let message = format!("`{FILES}` is kept for what is known of the files of the workspace");
+            self.find("reserved_name", &format!("/state/initial/{FILES}"), message, "Leave it out here.");
+            self.point_at_key();
+        }
+        if blueprint.workers.contains_key(EXTERNAL) {
+            let message = format!("`{EXTERNAL}` is who changes files without being asked");
+            self.find("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
+            self.point_at_key();
+        }
+        let place = Pattern::parse(&format!("/{FILES}"));
+        let allowed = self.schema.as_ref().and_then(|schema| Some(schema.locate(place.as_ref().ok()?)));
+        if matches!(allowed, Some(Location::Illegal { .. })) {
+            let message = format!("the state schema does not allow `/{FILES}`, where the files of the workspace are");
+            let help = format!("Add `{FILES}: true` to its `properties`.");
+            self.find("unknown_path", "/state/schema", message, help);
+        }
+        let Ok(place) = place else { return };
+        let reaches = |path: &Pattern| path.collides(&place) || path.lies_above(&place) || place.lies_above(path);
+        let grants = self.seats.values().flat_map(|seat| &seat.writes).filter(|write| reaches(&write.pattern));
+        let found: Vec<_> = grants.map(|write| (format!("{}/path", write.pointer), write.grant.path.clone())).collect();
+        for (pointer, path) in found {
+            let message = format!("`{path}` reaches `/{FILES}`, which only edits of files change");
+            self.find("reserved_name", &pointer, message, "Give the worker `files: {edit: […]}` instead.");
+        }
+    }
+
+    /// Whether a place is there without any worker's doing: what was asked, and what is known of files.
+    pub(super) fn is_given(&self, place: &Pattern) -> bool {
+        self.is_of_files(place) || begins_with(place, "request")
+    }
+
+    /// Whether a place is of what is known of files, which changes with every edit.
+    pub(super) fn is_of_files(&self, place: &Pattern) -> bool {
+        self.blueprint.workspace.is_some() && begins_with(place, FILES)
+    }
+}
+
+fn begins_with(place: &Pattern, first: &str) -> bool {
+    matches!(place.tokens().first(), Some(PatternToken::Literal(name)) if name == first)
+}
