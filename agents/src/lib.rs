@@ -27,6 +27,7 @@ pub mod ordered;
 pub mod script;
 pub mod seats;
 mod telemetry;
+pub mod workspace;
 
 /// A failure of which nothing is known to have been spent.
 fn failure(code: FailureCode, message: impl Into<String>) -> Failure {

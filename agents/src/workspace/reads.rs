@@ -1,0 +1,250 @@
+//! What one agent has read: the set that its edits are checked against.
+//!
+//! Of every file that it was shown: which lines, at which version, in that version's numbers; and the text it saw, as far
+//! as there is room, so that a refusal can say what is different now. Plain data; whether a read still holds is for the
+//! kernel to say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::Granularity;
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, union};
+
+/// Bytes of texts that are kept for one agent; beyond that the oldest go, and refusals show no difference for them.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What an agent has read.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    files: BTreeMap<FilePath, Known>,
+    /// Counts what was noted, so that the oldest is known.
+    clock: u64,
+    text_bytes: usize,
+}
+
+/// What it has read of one file.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    seen: Vec<Part>,
+    /// What it saw last.
+    text: Option<Arc<str>>,
+    noted: u64,
+}
+
+/// Lines of one version; none: the whole of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    version: u64,
+    lines: Option<Lines>,
+}
+
+impl Reads {
+    /// Notes that lines of a version were shown, or all of it, out of this text. Version 0: that there is no such file.
+    pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<Lines>, text: Option<&Arc<str>>) {
+        let known = self.files.entry(path.clone()).or_default();
+        match lines {
+            // Whoever sees all of it knows all that was seen before.
+            None => known.seen = vec![Part { version, lines }],
+            Some(lines) => {
+                let is_known = |part: &Part| part.version == version && part.lines.is_none();
+                if !known.seen.iter().any(is_known) {
+                    let same = |part: &Part| part.version == version;
+                    let ranges = union(known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).chain([lines]));
+                    known.seen.retain(|part| !same(part));
+                    known.seen.extend(ranges.into_iter().map(|lines| Part { version, lines: Some(lines) }));
+                }
+            }
+        }
+        self.keep(path, text);
+    }
+
+    /// Notes an edit of its own, which made this version of a file of which the state said `before`. What it knew of the
+    /// file it knows at the new version, and what it wrote as well.
+    pub fn wrote(&mut self, path: &FilePath, before: Option<&Entry>, moves: &[Move], version: u64, text: &Arc<str>) {
+        let known = self.files.entry(path.clone()).or_default();
+        let is_whole = before.is_none_or(|entry| !entry.is_there())
+            || known.seen.iter().any(|part| part.lines.is_none() && before.is_some_and(|entry| entry.version == part.version));
+        known.seen = match is_whole {
+            true => vec![Part { version, lines: None }],
+            false => {
+                let fresh = known.seen.iter().filter_map(|part| {
+                    let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
+                    match before?.seen(&read, Granularity::Lines) {
+                        Seen::Fresh(lines) => lines,
+                        Seen::Stale => None,
+                    }
+                });
+                let known: Vec<Lines> = fresh.map(|lines| own(lines, moves)).chain(written(moves)).collect();
+                union(known).into_iter().map(|lines| Part { version, lines: Some(lines) }).collect()
+            }
+        };
+        self.keep(path, Some(text));
+    }
+
+    /// Notes that a file of its own making or knowing is gone, with this version.
+    pub fn removed(&mut self, path: &FilePath, version: u64) {
+        self.note(path, version, None, None);
+    }
+
+    /// Everything, as an edit declares it.
+    pub fn all(&self) -> Vec<FileRead> {
+        self.files.keys().flat_map(|path| self.of(path)).collect()
+    }
+
+    /// What was read of one file.
+    pub fn of(&self, path: &FilePath) -> Vec<FileRead> {
+        let seen = self.files.get(path).map(|known| known.seen.as_slice()).unwrap_or_default();
+        seen.iter().map(|part| FileRead { path: path.clone(), version: part.version, lines: part.lines }).collect()
+    }
+
+    /// Whether anything of a file was read.
+    pub fn knows(&self, path: &FilePath) -> bool {
+        self.files.get(path).is_some_and(|known| !known.seen.is_empty())
+    }
+
+    /// The text that was seen last of a file, if it is kept.
+    pub fn text(&self, path: &FilePath) -> Option<&Arc<str>> {
+        self.files.get(path)?.text.as_ref()
+    }
+
+    /// The names of all files of which something was read.
+    pub fn paths(&self) -> impl Iterator<Item = &FilePath> {
+        self.files.keys()
+    }
+
+    /// The version in whose numbers an agent counts that speaks of a line: that of the last part it was shown with this
+    /// line, or the one after it, in it.
+    pub fn numbered_at(&self, path: &FilePath, line: u32) -> Option<u64> {
+        let holds = |part: &&Part| part.lines.is_none_or(|(first, last)| first <= line.saturating_add(1) && line <= last);
+        self.files.get(path)?.seen.iter().filter(holds).map(|part| part.version).max()
+    }
+
+    fn keep(&mut self, path: &FilePath, text: Option<&Arc<str>>) {
+        self.clock += 1;
+        let Some(known) = self.files.get_mut(path) else { return };
+        known.noted = self.clock;
+        self.text_bytes -= known.text.as_ref().map_or(0, |text| text.len());
+        known.text = text.cloned();
+        self.text_bytes += known.text.as_ref().map_or(0, |text| text.len());
+        while self.text_bytes > TEXT_BYTES_MAX {
+            let held = self.files.values_mut().filter(|known| known.text.is_some());
+            let Some(oldest) = held.min_by_key(|known| known.noted) else { break };
+            self.text_bytes -= oldest.text.take().map_or(0, |text| text.len());
+        }
+    }
+}
+
+/// Where lines are for the author of an edit: what it put among them belongs to them.
+fn own(lines: Lines, moves: &[Move]) -> Lines {
+    let (first, last) = (i64::from(lines.0), i64::from(lines.1));
+    let (mut before, mut inside) = (0_i64, 0_i64);
+    let mut starts_at = None;
+    for step in moves {
+        let (at, removed, added) = (i64::from(step.at), i64::from(step.removed), i64::from(step.added));
+        let behind = at + removed;
+        if behind <= first && (removed > 0 || at <= first) {
+            before += added - removed;
+        } else if at <= last {
+            if at < first {
+                // It took away what came right before, too: the lines begin where the edit does.
+                starts_at = Some(at + before);
+            }
+            // Lines that go and were not among these do not shorten them.
+            inside += added - (behind.min(last + 1) - at.max(first)).max(0);
+        }
+    }
+    let begin = starts_at.unwrap_or(first + before);
+    let count = (last - first + 1 + inside).max(0);
+    let line = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
+    (line(begin), line(begin + count - 1))
+}
+
+/// The lines that an edit wrote, in the numbers after it.
+fn written(moves: &[Move]) -> Vec<Lines> {
+    let mut shift = 0_i64;
+    let mut lines = Vec::new();
+    for step in moves {
+        let at = i64::from(step.at) + shift;
+        shift += i64::from(step.added) - i64::from(step.removed);
+        if step.added > 0 {
+            let first = u32::try_from(at).unwrap_or(u32::MAX);
+            lines.push((first, first.saturating_add(step.added) - 1));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> FilePath {
+        FilePath::parse("a.py").expect("a name")
+    }
+
+    fn entry(version: u64, lines: u32) -> Entry {
+        let hash = Some(patchboard_kernel::digest::sha256(b""));
+        Entry { version, hash, lines, bytes: 0, writer: "ada".into(), intent: String::new(), edits: BTreeMap::new() }
+    }
+
+    fn seen(reads: &Reads) -> Vec<(u64, Option<Lines>)> {
+        reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
+    }
+
+    const fn step(at: u32, removed: u32, added: u32) -> Move {
+        Move { at, removed, added }
+    }
+
+    #[test]
+    fn parts_of_one_version_join_and_the_whole_replaces_them() {
+        let mut reads = Reads::default();
+        reads.note(&path(), 3, Some((1, 4)), None);
+        reads.note(&path(), 3, Some((5, 9)), None);
+        reads.note(&path(), 4, Some((2, 3)), None);
+        assert_eq!(seen(&reads), [(3, Some((1, 9))), (4, Some((2, 3)))]);
+        assert_eq!(reads.numbered_at(&path(), 2), Some(4));
+        assert_eq!(reads.numbered_at(&path(), 8), Some(3));
+        assert_eq!(reads.numbered_at(&path(), 20), None);
+        reads.note(&path(), 5, None, None);
+        reads.note(&path(), 5, Some((1, 1)), None);
+        assert_eq!(seen(&reads), [(5, None)]);
+    }
+
+    #[test]
+    fn after_an_edit_of_its_own_an_agent_knows_what_it_knew_and_what_it_wrote() {
+        let text: Arc<str> = "".into();
+        for (known, moved, expected) in [
+            // Inside, behind, before, over the beginning, over the end, over all of it.
+            ((10, 20), step(12, 1, 3), vec![(10, 22)]),
+            ((10, 20), step(30, 1, 2), vec![(10, 20), (30, 31)]),
+            ((10, 20), step(2, 1, 2), vec![(2, 3), (11, 21)]),
+            ((10, 20), step(8, 4, 1), vec![(8, 17)]),
+            ((10, 20), step(19, 4, 1), vec![(10, 19)]),
+            ((10, 20), step(5, 30, 2), vec![(5, 6)]),
+            ((10, 20), step(10, 0, 2), vec![(10, 22)]),
+            ((10, 20), step(10, 11, 0), vec![]),
+        ] {
+            let mut reads = Reads::default();
+            reads.note(&path(), 1, Some(known), None);
+            reads.wrote(&path(), Some(&entry(1, 40)), &[moved], 2, &text);
+            let now: Vec<_> = seen(&reads).into_iter().map(|(_, lines)| lines.expect("lines")).collect();
+            assert_eq!(now, expected, "{moved:?}");
+        }
+        let mut reads = Reads::default();
+        reads.note(&path(), 1, None, None);
+        reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, &text);
+        assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
+    }
+
+    #[test]
+    fn texts_are_kept_while_there_is_room() {
+        let mut reads = Reads::default();
+        let large: Arc<str> = "x".repeat(TEXT_BYTES_MAX / 2).into();
+        for name in ["a", "b", "c"] {
+            reads.note(&FilePath::parse(name).expect("a name"), 1, None, Some(&large));
+        }
+        let kept = |name| reads.text(&FilePath::parse(name).expect("a name")).is_some();
+        assert_eq!([kept("a"), kept("b"), kept("c")], [false, true, true]);
+        assert_eq!(reads.all().len(), 3, "what was read is known all the same");
+    }
+}
