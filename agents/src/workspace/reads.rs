@@ -49,7 +49,8 @@ impl Reads {
                 let is_known = |part: &Part| part.version == version && part.lines.is_none();
                 if !known.seen.iter().any(is_known) {
                     let same = |part: &Part| part.version == version;
-                    let ranges = union(known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).chain([lines]));
+                    let ranges =
+                        union(known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).chain([lines]));
                     known.seen.retain(|part| !same(part));
                     known.seen.extend(ranges.into_iter().map(|lines| Part { version, lines: Some(lines) }));
                 }
@@ -63,7 +64,10 @@ impl Reads {
     pub fn wrote(&mut self, path: &FilePath, before: Option<&Entry>, moves: &[Move], version: u64, text: &Arc<str>) {
         let known = self.files.entry(path.clone()).or_default();
         let is_whole = before.is_none_or(|entry| !entry.is_there())
-            || known.seen.iter().any(|part| part.lines.is_none() && before.is_some_and(|entry| entry.version == part.version));
+            || known
+                .seen
+                .iter()
+                .any(|part| part.lines.is_none() && before.is_some_and(|entry| entry.version == part.version));
         known.seen = match is_whole {
             true => vec![Part { version, lines: None }],
             false => {
@@ -115,7 +119,8 @@ impl Reads {
     /// The version in whose numbers an agent counts that speaks of a line: that of the last part it was shown with this
     /// line, or the one after it, in it.
     pub fn numbered_at(&self, path: &FilePath, line: u32) -> Option<u64> {
-        let holds = |part: &&Part| part.lines.is_none_or(|(first, last)| first <= line.saturating_add(1) && line <= last);
+        let holds =
+            |part: &&Part| part.lines.is_none_or(|(first, last)| first <= line.saturating_add(1) && line <= last);
         self.files.get(path)?.seen.iter().filter(holds).map(|part| part.version).max()
     }
 

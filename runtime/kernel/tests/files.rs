@@ -293,9 +293,13 @@ fn a_repeated_edit_is_made_once() {
     committed(&played.give(Input::Edit(edit.clone())).outcome.expect("an outcome"));
     let again = played.give(Input::Edit(edit.clone()));
     assert!(matches!(again.outcome, Some(Outcome::Duplicate(_))) && again.records.is_empty(), "{:?}", again.outcome);
+    let first = edit.clone();
     let other = Edit { intent: Some("another".to_owned()), ..edit };
     let outcome = played.give(Input::Edit(other)).outcome.expect("an outcome");
     assert_eq!(refused(outcome).code, Code::TokenConflict);
+    played.answer(json!([]), None);
+    let late = played.give(Input::Edit(first));
+    assert!(matches!(late.outcome, Some(Outcome::Duplicate(_))), "the task is over, and what was done in it is done");
     played.holds();
 }
 

@@ -417,6 +417,7 @@ fn pointers(texts: &[String]) -> Result<Vec<PointerBuf>, String> {
 /// The token by which a proposal is known again.
 fn token_of(by: &Author) -> Option<Token> {
     match (&by.attempt, &by.token) {
+        (None, Some(token)) if by.edit.is_some() => Some(edit_token(token)),
         (Some(attempt), _) => Some(Token::of(attempt.invocation, attempt.number)),
         (None, Some(token)) => Some(outside(&by.worker, token)),
         (None, None) => None,
@@ -440,6 +441,12 @@ pub(super) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
         // A number of its own, so that no signal of that name is one.
         other => hasher.commitment(1, other.kind().as_str(), &Value::Null),
     }
+}
+
+/// The token of an edit, apart from those of workers and of requests. It does not say whose edit it is: it is known again
+/// also when the attempt is over.
+pub(super) fn edit_token(token: &Token) -> Token {
+    outside(&WorkerName::from("$edit"), token)
 }
 
 /// A token from outside, kept apart from those of attempts and of other workers.

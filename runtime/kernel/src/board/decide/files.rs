@@ -1,7 +1,7 @@
 //! Edits of the files of a workspace.
 
 use super::{Draft, author};
-use crate::board::apply::outside;
+use crate::board::apply::edit_token;
 use crate::board::tokens::Known;
 use crate::board::{Outcome, ReplyBody};
 use crate::files::{self, EXTERNAL, Edit, Refused};
@@ -18,6 +18,18 @@ impl Draft<'_> {
             let violation = Violation::new(code, "", message);
             Some(Outcome::Refused(Rejection::new(Stage::Authorization, vec![violation])))
         };
+        let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
+        // Whoever repeats it may not know that the attempt is over by now.
+        if let Some(token) = edit.token.as_ref().map(edit_token) {
+            self.step.outcome = match self.board.tokens.look_up(&token, || body.digest(&self.board.hasher), self.at) {
+                Known::New => None,
+                Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
+                Known::Other => refused(Code::TokenConflict, "the token was used before, for another edit"),
+            };
+            if self.step.outcome.is_some() {
+                return;
+            }
+        }
         let attempt = match edit.of {
             Some(of) => match self.board.scheduler.open().get(&of.invocation) {
                 Some(open) if open.calling && open.attempt == of.attempt => Some(author(open, None)),
@@ -35,17 +47,6 @@ impl Draft<'_> {
         }
         let seat = attempt.as_ref().and_then(|by| self.board.plan.seats.get(&by.worker));
         let worker = seat.map_or_else(|| WorkerName::from(EXTERNAL), |seat| seat.name.clone());
-        let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
-        if let Some(token) = edit.token.as_ref().map(|token| outside(&worker, token)) {
-            self.step.outcome = match self.board.tokens.look_up(&token, || body.digest(&self.board.hasher), self.at) {
-                Known::New => None,
-                Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
-                Known::Other => refused(Code::TokenConflict, "the token was used before, for another edit"),
-            };
-            if self.step.outcome.is_some() {
-                return;
-            }
-        }
         let attempt = attempt.and_then(|by| by.attempt);
         let invocation = attempt.as_ref().map(|attempt| attempt.invocation);
         let writer = edit.name.clone().unwrap_or_else(|| worker.to_string());
