@@ -60,9 +60,6 @@ pub(crate) async fn take_up(
     }
 }
 
-/// How long to wait for what is durable to be published.
-const UNPUBLISHED: std::time::Duration = std::time::Duration::from_millis(1);
-
 /// Characters of a value that is there now, in a question to a person.
 const THERE_MAX: usize = 400;
 
@@ -197,8 +194,6 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
         if !pausing && board.snapshot().waits_for_persons {
             return Ok(Stop::Waiting);
         }
-        // A record that was caught up with from the journal is durable, and perhaps not published yet.
-        let is_behind = progress.last > Some(board.snapshot().head.seq);
         tokio::select! {
             biased;
             () = interrupts.next() => {
@@ -225,7 +220,6 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
                 None => return (&mut ended).await.map(Stop::Ended).map_err(failure),
             },
             end = &mut ended => return end.map(Stop::Ended).map_err(failure),
-            () = tokio::time::sleep(UNPUBLISHED), if is_behind => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 use dashmap::{DashMap, Entry};
 use patchboard_kernel::board::Input;
-use patchboard_kernel::id::BoardId;
+use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Ended, Record};
 use ractor::{ActorRef, MessagingErr};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
@@ -17,6 +17,7 @@ use crate::actors::board;
 use crate::actors::kernel::{Asker, Decided, Message};
 use crate::runtime::{Options, RuntimeError};
 use crate::snapshot::Snapshot;
+use crate::subscription::Live;
 
 /// The boards of a runtime.
 #[derive(Default)]
@@ -53,14 +54,21 @@ pub(crate) struct Published {
     board: BoardId,
     /// Empty until the board was recovered.
     snapshot: ArcSwapOption<Snapshot>,
-    /// The records as they become durable; none once the board is gone.
-    stream: Mutex<Option<broadcast::Sender<Arc<Record>>>>,
+    /// The records as they are published; none once the board is gone.
+    stream: Mutex<Option<Stream>>,
     status: watch::Sender<Status>,
     door: watch::Sender<Door>,
     admission: Arc<Semaphore>,
     supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
     /// Whether somebody has asked for its end here.
     is_closing: AtomicBool,
+}
+
+/// The way of records to subscribers.
+struct Stream {
+    /// The last record sent.
+    head: Option<Seq>,
+    sender: broadcast::Sender<Arc<Record>>,
 }
 
 /// Where a board stands, for those who wait for it.
@@ -92,7 +100,7 @@ impl Published {
         Self {
             board,
             snapshot: ArcSwapOption::empty(),
-            stream: Mutex::new(Some(sender)),
+            stream: Mutex::new(Some(Stream { head: None, sender })),
             status: watch::Sender::new(Status::Starting),
             door: watch::Sender::new(Door::Shut),
             admission: Arc::new(Semaphore::new(options.admission.max(1))),
@@ -133,11 +141,13 @@ impl Published {
     /// Shows a board that is durable, and the records that made it so.
     pub(crate) fn publish(&self, snapshot: Snapshot, records: Vec<Record>) {
         let ended = snapshot.ended;
+        // Before the records: whoever has been told of one finds what it did.
         self.snapshot.store(Some(Arc::new(snapshot)));
-        if let Some(sender) = &*self.stream() {
+        if let Some(stream) = &mut *self.stream() {
             for record in records {
+                stream.head = Some(record.seq);
                 // Nobody listens: nobody misses it.
-                drop(sender.send(Arc::new(record)));
+                drop(stream.sender.send(Arc::new(record)));
             }
         }
         self.status.send_if_modified(|status| {
@@ -188,8 +198,8 @@ impl Published {
     // For callers.
 
     /// The stream of records from now on; none if the board is gone.
-    pub(crate) fn listen(&self) -> Option<broadcast::Receiver<Arc<Record>>> {
-        self.stream().as_ref().map(broadcast::Sender::subscribe)
+    pub(crate) fn listen(&self) -> Option<Live> {
+        self.stream().as_ref().map(|stream| Live { head: stream.head, records: stream.sender.subscribe() })
     }
 
     /// Somebody asks for its end here.
@@ -250,7 +260,7 @@ impl Published {
         }
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<broadcast::Sender<Arc<Record>>>> {
+    fn stream(&self) -> MutexGuard<'_, Option<Stream>> {
         // Nothing that can panic happens while it is held.
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -261,14 +261,13 @@ impl Follow {
                 next = self.subscription.next() => Some(next),
                 () = closed(takings_up) => return None,
                 // One that has ended may be kept, to answer who repeats a request.
-                () = over(running) => None,
+                () = over(running.as_ref()) => None,
             };
             let Some(next) = next else {
-                let head = self.daemon.summary(&self.board).ok()?.head.seq;
-                if self.last >= Some(head) {
+                // Its last records may have come since the subscription was asked for one.
+                if self.last >= Some(running?.snapshot().head.seq) {
                     return None;
                 }
-                self.subscription = self.daemon.watch(&self.board, self.last);
                 continue;
             };
             match next {
@@ -306,7 +305,7 @@ impl Follow {
 }
 
 /// Waits until a board that runs here has ended for good.
-async fn over(running: Option<BoardHandle>) {
+async fn over(running: Option<&BoardHandle>) {
     let ended = match running {
         Some(board) => board.ended().await.is_ok_and(Ended::is_final),
         None => false,

@@ -135,6 +135,8 @@ pub(super) struct Faulty {
     after: bool,
     /// Whoever holds its one permit keeps appends waiting.
     gate: Arc<Semaphore>,
+    /// Whoever holds its one permit keeps back that what was appended is durable.
+    telling: Arc<Semaphore>,
     /// How many of the next appends panic.
     panics: Arc<AtomicUsize>,
     /// How many records were read.
@@ -150,6 +152,7 @@ impl Faulty {
             errors: Arc::default(),
             after: false,
             gate: Arc::new(Semaphore::new(1)),
+            telling: Arc::new(Semaphore::new(1)),
             panics: Arc::default(),
             read: Arc::default(),
             lost_stores: Arc::default(),
@@ -169,7 +172,7 @@ impl Journal for Faulty {
             assert!(left.is_err(), "told to panic");
             let count = batches.len();
             let error = self.errors.lock().expect("not poisoned").pop();
-            match error {
+            let appended = match error {
                 None => self.inner.append_all(batches).await,
                 Some(error) => {
                     if self.after {
@@ -177,7 +180,9 @@ impl Journal for Faulty {
                     }
                     vec![Err(error); count]
                 }
-            }
+            };
+            let _telling = self.telling.acquire().await.expect("never closed");
+            appended
         })
     }
     fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
@@ -309,6 +314,116 @@ async fn nothing_is_seen_before_it_is_durable() {
     assert_eq!(board.snapshot().version, Version(1));
     let next = tokio::time::timeout(Duration::from_secs(1), subscription.next()).await.expect("published at once");
     assert_eq!(next.expect("the board goes on").expect("read").kind, Kind::Committed);
+}
+
+/// The records a subscriber is told of now, and whether the stream has ended. What is `shown` then includes each.
+async fn told(subscription: &mut Subscription, shown: impl Fn() -> Seq) -> (Vec<Record>, bool) {
+    let mut told = Vec::new();
+    loop {
+        match tokio::time::timeout(Duration::from_secs(1), subscription.next()).await {
+            Ok(Some(record)) => {
+                let record = record.expect("read");
+                assert!(record.seq <= shown(), "{} is told of before it is shown", record.seq);
+                told.push(Record::clone(&record));
+            }
+            Ok(None) => return (told, true),
+            Err(_) => return (told, false),
+        }
+    }
+}
+
+/// What becomes of a board while a record is durable and not published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    Published,
+    Crashed,
+    Closed,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_is_gone() {
+    for then in [Then::Published, Then::Crashed, Then::Closed] {
+        let dir = dir();
+        let journal = Faulty::new(sqlite(dir.path()));
+        let options = Options { subscription: 1, ..options(agent(|_| never())) };
+        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let board = create(&runtime, five_steps()).await;
+        // This one falls behind.
+        let idle = board.subscribe(None);
+        board.propose(proposal("t", STEP)).await.expect("answered");
+        let published = records(&journal, board.id());
+        let keeping_up = board.subscribe(Some(board.snapshot().head.seq));
+
+        let kept_back = journal.telling.acquire().await.expect("never closed");
+        let asked = tokio::spawn({
+            let board = board.clone();
+            async move { board.propose(proposal("u", STEP)).await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let durable = records(&journal, board.id());
+        assert!(durable.len() > published.len(), "it is durable");
+        let late = board.subscribe(None);
+        let mut subscriptions = [(idle, 0), (late, 0), (keeping_up, published.len())];
+        for (subscription, from) in &mut subscriptions {
+            let told = told(subscription, || board.snapshot().head.seq).await;
+            assert_eq!(told, (published[*from..].to_vec(), false), "and nothing more: {then:?}");
+        }
+        assert_eq!(board.snapshot().head.seq, published.last().expect("there are some").seq);
+
+        match then {
+            Then::Published => drop(kept_back),
+            Then::Crashed => {
+                board.crash();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let taken_over = records(&journal, board.id());
+                assert_eq!(count(&taken_over, Kind::Epoch), 1, "that is durable, too");
+                for (subscription, _) in &mut subscriptions {
+                    assert_eq!(told(subscription, || Seq(0)).await, (Vec::new(), false));
+                }
+                drop(kept_back);
+            }
+            Then::Closed => {
+                // The kernel is waited for, and not for ever.
+                runtime.close(board.id()).await;
+                drop(kept_back);
+            }
+        }
+        drop(asked.await.expect("no panic"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let durable = records(&journal, board.id());
+        let last = durable.last().expect("there are some").seq;
+        // Of a board that is gone, nobody is shown more than there was.
+        let is_gone = then == Then::Closed;
+        assert_eq!(board.snapshot().head.seq == last, !is_gone, "{then:?}");
+        let shown = || if is_gone { last } else { board.snapshot().head.seq };
+        for (mut subscription, _) in subscriptions {
+            let told = told(&mut subscription, shown).await;
+            assert_eq!(told, (durable[published.len()..].to_vec(), is_gone), "{then:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_that_is_being_recovered_tells_of_nothing_before_it_has_something_to_show() {
+    let dir = dir();
+    let journal = Faulty::new(sqlite(dir.path()));
+    let runtime = Arc::new(runtime(journal.clone(), agent(|_| never())).await);
+    let board = create(&runtime, five_steps()).await.id().clone();
+    runtime.close(&board).await;
+
+    let kept_back = journal.telling.acquire().await.expect("never closed");
+    let resumed = tokio::spawn({
+        let (runtime, board) = (Arc::clone(&runtime), board.clone());
+        async move { runtime.resume(&board).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(count(&records(&journal, &board), Kind::Epoch), 1, "it is taken over");
+    let mut subscription = runtime.watch(&board, None);
+    assert_eq!(told(&mut subscription, || Seq(0)).await, (Vec::new(), false));
+    drop(kept_back);
+    let resumed = resumed.await.expect("no panic").expect("resumed");
+    let told = told(&mut subscription, || resumed.snapshot().head.seq).await;
+    assert_eq!(told, (records(&journal, &board), false));
 }
 
 #[tokio::test(start_paused = true)]
