@@ -224,7 +224,8 @@ fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice(
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
-/// Two commits make a snapshot due; the third answer waits for `go`.
+/// Two commits make a snapshot due; the third answer waits for `go`. Numbers of processes are written with seven digits:
+/// blocks by one with a short number would otherwise be too small for that.
 const BLOCKS: &str = r#"
 blueprint: 1
 name: blocks
@@ -235,7 +236,7 @@ workers:
   mason:
     agent: command
     program: [sh, -c, 'if [ -e two ]; then while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done;
-      elif [ -e one ]; then touch two; else touch one; fi; sed "s/@/$$/g" reply.json; echo']
+      elif [ -e one ]; then touch two; else touch one; fi; sed "s/@/$(printf %07d $$)/g" reply.json; echo']
     writes: [{path: /blocks/-, ops: [add]}]
     patch: {max_bytes: 4000000}
     limits: {attempts: 20, timeout: 60s}
@@ -259,7 +260,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
     sandbox.write("blocks.yaml", BLOCKS);
     // Each text is a part of its own, and another in every block.
     let block: serde_json::Map<_, _> =
-        (0..1100).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(220)))).collect();
+        (0..1100).map(|name| (format!("k{name}"), json!(format!("@ {name} ").repeat(190)))).collect();
     sandbox.write("reply.json", json!([{"op": "add", "path": "/blocks/-", "value": block}]).to_string());
     let has_snapshot = || !sandbox.run(&["log", "last", "--kind", "snapshot"]).exits(0).stdout.is_empty();
     let start = |arguments: &[&str]| {
