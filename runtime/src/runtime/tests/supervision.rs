@@ -59,7 +59,16 @@ fn quiet(probe: Probe, agent: Arc<dyn Agent>) -> Options {
 
 /// Answers all calls but the first of the third step, which is withdrawn when its time is over.
 fn once_late() -> Arc<dyn Agent> {
-    agent(|call| if call.occurrence == 2 && call.attempt == 1 { never() } else { replies(STEP) })
+    agent(|call| {
+        if call.occurrence == 2 && call.attempt == 1 {
+            return never();
+        }
+        Box::pin(async {
+            // No time passes while a thread stores a snapshot: it is done before the next step, on any machine.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            replies(STEP).await
+        })
+    })
 }
 
 /// What came of a board of ten steps.
@@ -132,7 +141,7 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
     ] {
         assert!(calm.contains_key(&site), "{site:?} was never reached: {calm:?}");
     }
-    let (mut tried, mut struck) = (0, 0);
+    let mut struck = 0;
     // What is only reached because something has panicked: after which panic, and how often.
     let mut aftermath = BTreeMap::<Site, BTreeMap<Strike, u32>>::new();
     for (&site, &times) in &calm {
@@ -145,19 +154,17 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
             let (walked, reached, panics) = struck_ten_steps(vec![strike]).await;
             assert_eq!(walked.state, undisturbed.state, "struck at {strike:?}");
             assert!(!walked.is_resumed, "given up after one panic, at {strike:?}");
-            // Threads that no clock orders store snapshots: what comes of them is reached a little more or less often.
-            assert!(panics == 1 || nth > 0, "there was no panic at {strike:?}");
-            (tried, struck) = (tried + 1, struck + panics);
-            for (&site, &times) in reached.iter().filter(|(site, _)| panics > 0 && !calm.contains_key(*site)) {
+            assert_eq!(panics, 1, "struck at {strike:?}");
+            struck += 1;
+            for (&site, &times) in reached.iter().filter(|(site, _)| !calm.contains_key(*site)) {
                 aftermath.entry(site).or_default().insert(strike, times);
             }
         }
     }
-    assert!(struck * 10 >= tried * 9, "{struck} panics in {tried} runs");
     for site in [("root", "reopen"), ("root", "replace_writer"), ("board", "child_ended")] {
         assert!(aftermath.contains_key(&site), "{site:?} was never reached: {aftermath:?}");
     }
-    let (mut tried_again, mut struck_again) = (0, 0);
+    let mut struck_again = 0;
     for (&site, firsts) in &aftermath {
         for (&first, &times) in firsts {
             for nth in BTreeSet::from([0, times - 1]) {
@@ -165,13 +172,12 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
                 let (walked, _, panics) = struck_ten_steps(strikes.clone()).await;
                 assert_eq!(walked.state, undisturbed.state, "struck at {strikes:?}");
                 // Who was to open it again has lost it: it is given up, and is whole.
-                let is_lost = panics == 2 && site == ("root", "reopen");
-                assert_eq!(walked.is_resumed, is_lost, "struck at {strikes:?}");
-                (tried_again, struck_again) = (tried_again + 1, struck_again + usize::from(panics == 2));
+                assert_eq!(walked.is_resumed, site == ("root", "reopen"), "struck at {strikes:?}");
+                assert_eq!(panics, 2, "struck at {strikes:?}");
+                struck_again += 1;
             }
         }
     }
-    assert!(struck_again * 10 >= tried_again * 9, "{struck_again} second panics in {tried_again} runs");
     eprintln!("{struck} panics at {} places; {struck_again} second ones at {}", calm.len(), aftermath.len());
 }
 
