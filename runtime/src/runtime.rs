@@ -357,8 +357,8 @@ impl Runtime {
         self.boards.get(board)?.snapshot()
     }
 
-    /// Every durable record of a board after `after` (`None`: from the first); of one that does not run here, those there
-    /// are.
+    /// Every record of a board after `after` (`None`: from the first), once [`Runtime::snapshot`] includes it; of one that
+    /// does not run here, those there are.
     pub fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
         let live = self.boards.get(board).and_then(|published| published.listen());
         Subscription::new(Arc::clone(self.context.journal.journal()), board.clone(), after, live)
@@ -443,7 +443,8 @@ impl BoardHandle {
         self.published.snapshot().expect("a handle is given out after the first snapshot")
     }
 
-    /// Every durable record after `after` (`None`: from the first).
+    /// Every record after `after` (`None`: from the first), once [`BoardHandle::snapshot`] includes it. If the board goes,
+    /// those that are durable and not in it come last.
     pub fn subscribe(&self, after: Option<Seq>) -> Subscription {
         let journal = Arc::clone(self.context.journal.journal());
         Subscription::new(journal, self.id().clone(), after, self.published.listen())
