@@ -15,6 +15,8 @@ use crate::id::{Seq, Version, WorkerName};
 /// The most violations a rejection lists.
 pub const VIOLATIONS_MAX: usize = 20;
 
+/// An enum of stable names: each member with the code that users, models and programs see.
+#[macro_export]
 macro_rules! coded {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
         $(#[$doc])*
@@ -40,7 +42,7 @@ macro_rules! coded {
         }
     };
 }
-pub(crate) use coded;
+pub use coded;
 
 coded! {
     /// The stages of the pipeline, in their order.
