@@ -1,2 +1,7 @@
 //! A directory of files that the workers of a board share.
+//!
+//! * [`reads`]: what an agent has seen.
+//! * [`text`]: everything about the contents of files that is a function of texts.
+
 pub mod reads;
+pub mod text;

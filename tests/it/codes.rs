@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
+use patchboard_agents::workspace::text::edit::EditCode;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint::{self, Severity};
@@ -46,6 +47,8 @@ fn page() -> String {
     table(&mut page, "runtime/kernel/src/redaction/mod.rs", "RedactionCode", RedactionCode::ALL, RedactionCode::as_str);
     section(&mut page, "Failures", "Why an attempt ended without a proposal.");
     table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
+    section(&mut page, "Refused commands of an editor", "Why a command cannot be done, whatever others do.");
+    table(&mut page, "agents/src/workspace/text/edit.rs", "EditCode", EditCode::ALL, EditCode::as_str);
     section(&mut page, "Ends", "How a board ends.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "End", End::ALL, End::as_str);
     section(&mut page, "Causes", "Why a board ended.");

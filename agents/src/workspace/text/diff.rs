@@ -1,0 +1,133 @@
+//! The difference of two texts, for people and models: the unified form, within a number of characters.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::files::{Hunk, Lines, count, union};
+
+use super::excerpt::push_cut;
+use super::hunks::{hunks, lines, number, places};
+
+/// Equal lines shown on either side of what is different.
+const CONTEXT: u32 = 3;
+
+/// A difference in the unified form.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Diff {
+    /// What to show; empty if nothing is different.
+    pub text: String,
+    /// The lines of the newer text that are wholly in it, sorted and joined.
+    pub shown: Vec<Lines>,
+    /// Whether it is all of the difference, so that it also can be applied.
+    pub is_whole: bool,
+}
+
+/// What is different, under two names. What does not fit into `chars_max` characters is left out group by group from the
+/// end, and the last line says so.
+pub fn unified(old: &str, new: &str, names: (&str, &str), chars_max: usize) -> Diff {
+    let hunks = hunks(old, new);
+    if hunks.is_empty() {
+        return Diff { is_whole: true, ..Diff::default() };
+    }
+    let groups = groups(&hunks);
+    let (old_lines, new_lines) = (lines(old), lines(new));
+    let places = places(&hunks);
+    let mut diff = Diff { text: format!("--- {}\n+++ {}\n", names.0, names.1), is_whole: true, ..Diff::default() };
+    let mut left = chars_max.saturating_sub(diff.text.chars().count());
+    for (done, group) in groups.iter().enumerate() {
+        let part = render(&hunks[group.clone()], &places[group.clone()], &old_lines, &new_lines);
+        let chars = part.text.chars().count();
+        let rest = &hunks[group.start..];
+        let note = left_out(rest, groups.len() - done, groups.len());
+        // Room for what must be said if the next one does not fit; the last one needs none.
+        let kept = if done + 1 < groups.len() { note.len() } else { 0 };
+        if chars + kept > left {
+            diff.text.push_str(&note);
+            diff.is_whole = false;
+            break;
+        }
+        left -= chars;
+        diff.text.push_str(&part.text);
+        diff.shown.extend(part.shown);
+        diff.is_whole &= part.is_whole;
+    }
+    if diff.text.chars().count() > chars_max {
+        return Diff::default();
+    }
+    diff.shown = union(diff.shown);
+    diff
+}
+
+fn left_out(hunks: &[Hunk], parts: usize, of: usize) -> String {
+    let removed: u64 = hunks.iter().map(|hunk| u64::from(count(&hunk.was))).sum();
+    let added: u64 = hunks.iter().map(|hunk| u64::from(count(&hunk.now))).sum();
+    format!("[{parts} of {of} parts are not shown: {removed} lines less, {added} lines more]\n")
+}
+
+/// Those between which there are so few lines that all are shown.
+fn groups(hunks: &[Hunk]) -> Vec<std::ops::Range<usize>> {
+    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut end = 0;
+    for (index, hunk) in hunks.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if hunk.at - end <= 2 * CONTEXT => group.end = index + 1,
+            _ => groups.push(index..index + 1),
+        }
+        end = hunk.at + count(&hunk.was);
+    }
+    groups
+}
+
+fn render(hunks: &[Hunk], places: &[(u32, u32)], old: &[&str], new: &[&str]) -> Diff {
+    let ([first, ..], [.., last]) = (hunks, hunks) else { return Diff::default() };
+    let ([new_first, ..], [.., new_last]) = (places, places) else { return Diff::default() };
+    let before = CONTEXT.min(first.at - 1);
+    let old_end = last.at + count(&last.was);
+    let behind = CONTEXT.min(number(old.len()) + 1 - old_end);
+    let from = (first.at - before, new_first.0 - before);
+    let to = (old_end + behind, new_last.0 + new_last.1 + behind);
+    let mut part = Diff { is_whole: true, ..Diff::default() };
+    // A side without lines is said to begin behind the line before.
+    let side = |from: u32, to: u32| match to - from {
+        0 => format!("{},0", from - 1),
+        1 => from.to_string(),
+        lines => format!("{from},{lines}"),
+    };
+    writeln!(part.text, "@@ -{} +{} @@", side(from.0, to.0), side(from.1, to.1)).expect("a string takes everything");
+    let mut at = from;
+    for (hunk, place) in hunks.iter().zip(places) {
+        part.equal(&mut at, hunk.at, new);
+        for line in &old[at.0 as usize - 1..][..count(&hunk.was) as usize] {
+            part.line('-', line, None);
+        }
+        for line in &new[place.0 as usize - 1..][..place.1 as usize] {
+            part.line('+', line, Some(at.1));
+            at.1 += 1;
+        }
+        at.0 += count(&hunk.was);
+    }
+    part.equal(&mut at, to.0, new);
+    part
+}
+
+impl Diff {
+    fn equal(&mut self, at: &mut (u32, u32), to: u32, new: &[&str]) {
+        while at.0 < to {
+            self.line(' ', new[at.1 as usize - 1], Some(at.1));
+            *at = (at.0 + 1, at.1 + 1);
+        }
+    }
+
+    fn line(&mut self, sign: char, line: &str, at: Option<u32>) {
+        self.text.push(sign);
+        let bare = line.strip_suffix('\n').unwrap_or(line);
+        if push_cut(&mut self.text, bare) {
+            self.is_whole = false;
+        } else if let Some(at) = at {
+            self.shown.push((at, at));
+        }
+        self.text.push('\n');
+        if bare.len() == line.len() {
+            self.text.push_str("\\ No newline at end of file\n");
+        }
+    }
+}

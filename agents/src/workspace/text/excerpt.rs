@@ -1,0 +1,117 @@
+//! Lines of a text with their numbers, as editors show them, and which of them were really shown.
+//!
+//! Each line of the text stands behind its number and a tab; a line without a number is one of ours, so no content can
+//! pretend to be one.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::files::{Lines, union};
+
+use super::hunks::number;
+
+/// Characters of one line that are shown.
+pub const LINE_CHARS_MAX: usize = 2_000;
+
+/// Lines of a text, numbered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Excerpt {
+    /// What to show.
+    pub text: String,
+    /// The lines that are wholly in it, sorted and joined.
+    pub shown: Vec<Lines>,
+    /// Whether these are all the lines of the text.
+    pub is_whole: bool,
+}
+
+/// All lines of a text, as far as they fit into `chars_max` characters.
+pub fn whole(text: &str, chars_max: usize) -> Excerpt {
+    excerpt(text, &[(1, u32::MAX)], 0, chars_max)
+}
+
+/// These lines of a text and `around` lines on either side of each range, as far as they fit into `chars_max`
+/// characters. What is left out is said.
+pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> Excerpt {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let total = number(lines.len());
+    if total == 0 {
+        let mut note = "(the file is empty)\n".to_owned();
+        note.truncate(if chars_max < note.len() { 0 } else { note.len() });
+        return Excerpt { text: note, shown: Vec::new(), is_whole: true };
+    }
+    let widen = |(first, last): &Lines| (first.saturating_sub(around).max(1), last.saturating_add(around).min(total));
+    let wanted = union(ranges.iter().map(widen));
+    let mut page = Page { text: String::new(), left: chars_max };
+    let mut shown: Vec<Lines> = Vec::new();
+    let mut next = 1;
+    'ranges: for (first, last) in wanted {
+        if first > next && !page.put(&format!("[lines {next}-{} are not shown]\n", first - 1), tail(total)) {
+            break;
+        }
+        next = first;
+        for at in first..=last {
+            let line = lines[at as usize - 1];
+            let bare = line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line));
+            let (mut entry, cut) = numbered(at, bare);
+            if at == total && !line.ends_with('\n') {
+                entry.push_str("[no newline at the end of the file]\n");
+            }
+            if !page.put(&entry, tail(total)) {
+                break 'ranges;
+            }
+            next = at + 1;
+            if !cut {
+                shown.push((at, at));
+            }
+        }
+    }
+    if next <= total {
+        // Room was kept for it, unless there is room for nothing.
+        page.put(&format!("[lines {next}-{total} are not shown]\n"), 0);
+    }
+    let shown = union(shown);
+    let is_whole = shown == [(1, total)];
+    Excerpt { text: page.text, shown, is_whole }
+}
+
+/// What is kept for saying what is not shown.
+fn tail(total: u32) -> usize {
+    "[lines - are not shown]\n".len() + 2 * total.to_string().len()
+}
+
+/// One line behind its number, and whether it had to be cut.
+fn numbered(at: u32, line: &str) -> (String, bool) {
+    let mut entry = format!("{at:>6}\t");
+    let cut = push_cut(&mut entry, line);
+    entry.push('\n');
+    (entry, cut)
+}
+
+/// Puts a line there, or its beginning and how much follows.
+pub(super) fn push_cut(to: &mut String, line: &str) -> bool {
+    let Some((end, _)) = line.char_indices().nth(LINE_CHARS_MAX) else {
+        to.push_str(line);
+        return false;
+    };
+    to.push_str(&line[..end]);
+    write!(to, " [cut: {} more characters]", line[end..].chars().count()).expect("a string takes everything");
+    true
+}
+
+/// A text that grows up to a number of characters.
+struct Page {
+    text: String,
+    left: usize,
+}
+
+impl Page {
+    /// Puts it there if `kept` characters are free after it.
+    fn put(&mut self, piece: &str, kept: usize) -> bool {
+        let chars = piece.chars().count();
+        let fits = chars + kept <= self.left;
+        if fits {
+            self.left -= chars;
+            self.text.push_str(piece);
+        }
+        fits
+    }
+}

@@ -1,0 +1,331 @@
+//! Intents as comments: one line above each block that an edit adds or changes, which says who made it and what for.
+//!
+//! The intent of an edit is in the board's state, whatever is written here; the comment is for those who read the file.
+//! A comment is written only where it surely is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::files::{Lines, Move};
+
+use super::edit::{EditCommand, EditError, Edited, apply};
+use super::hunks::{blocks, has_crlf, hunks, lines, number};
+use super::language::{CommentStyle, Language, Places, as_found};
+use super::scan::{Begin, Scan, head, names_encoding, scan};
+use crate::one_line;
+
+/// Characters of an intent in a comment.
+pub const INTENT_CHARS_MAX: usize = 120;
+
+/// Characters of a name in a comment.
+const AUTHOR_CHARS_MAX: usize = 64;
+
+/// Blocks of one edit that get a comment.
+const BLOCKS_MAX: usize = 256;
+
+/// Bytes of a text that comments are put into.
+const ANNOTATED_BYTES_MAX: usize = 1 << 20;
+
+/// One of those comments, as it stands in a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Annotation {
+    /// Its line.
+    pub line: u32,
+    /// Who wrote the block below.
+    pub author: String,
+    /// What it is for.
+    pub intent: String,
+}
+
+/// A text with comments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Annotated {
+    /// The text.
+    pub text: String,
+    /// The lines of the comments in it.
+    pub lines: Vec<u32>,
+    /// The blocks, in the numbers of the text before, for which there was no place.
+    pub without: Vec<Lines>,
+}
+
+/// Who edits, what for, and what is needed to say so in a file.
+#[derive(Clone, Copy)]
+pub struct Signature<'a> {
+    /// Of the file.
+    pub language: Language,
+    /// Who it is.
+    pub author: &'a str,
+    /// What the edit is for.
+    pub intent: &'a str,
+    /// Whether this is the name of somebody who edits files here; other comments may look the same.
+    pub is_author: &'a dyn Fn(&str) -> bool,
+}
+
+/// Does an edit and signs it; also which blocks could not be signed.
+///
+/// # Errors
+/// Why it cannot be done.
+pub fn apply_signed(
+    command: &EditCommand,
+    text: &str,
+    signature: &Signature<'_>,
+) -> Result<(Edited, Vec<Lines>), EditError> {
+    let edited = apply(command, text)?;
+    let annotated = annotate(&edited.text, &blocks(&edited.hunks), signature);
+    let hunks = if annotated.text == edited.text { edited.hunks } else { hunks(text, &annotated.text) };
+    Ok((Edited { text: annotated.text, hunks }, annotated.without))
+}
+
+/// Puts a comment above each of these blocks: right above, or above the nearest line further up where a comment may
+/// stand. The author's own comment above a block is replaced, those of others stay above it.
+pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Annotated {
+    let unchanged = |without| Annotated { text: text.to_owned(), lines: Vec::new(), without };
+    let Some(intent) = harmless(signature.intent) else { return unchanged(blocks.to_vec()) };
+    if text.len() > ANNOTATED_BYTES_MAX {
+        return unchanged(blocks.to_vec());
+    }
+    let page = Page::new(text, signature);
+    let (blocks, further) = blocks.split_at(blocks.len().min(BLOCKS_MAX));
+    let mut without = Vec::new();
+    // Above which lines, counted from 0; and which lines go.
+    let mut places = BTreeSet::new();
+    let mut gone = BTreeSet::new();
+    for &block in blocks {
+        match page.place(block) {
+            Some((place, own)) => {
+                places.insert(place);
+                gone.extend(own);
+            }
+            None => without.push(block),
+        }
+    }
+    without.extend_from_slice(further);
+    let comment = comment(signature.language.style, &author_name(signature.author), &intent);
+    let end = if has_crlf(text) { "\r\n" } else { "\n" };
+    let mut annotated = Annotated { text: String::with_capacity(text.len() + 200), lines: Vec::new(), without };
+    let mut written = 0;
+    for (at, line) in page.lines.iter().enumerate() {
+        if places.contains(&at) {
+            let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+            annotated.text.extend([indent, comment.as_str(), end]);
+            written += 1;
+            annotated.lines.push(number(written));
+        }
+        if !gone.contains(&at) {
+            annotated.text.push_str(line);
+            written += 1;
+        }
+    }
+    annotated
+}
+
+/// The comments of authors in a text.
+pub fn annotations(text: &str, language: Language, is_author: &dyn Fn(&str) -> bool) -> Vec<Annotation> {
+    let signature = Signature { language, author: "", intent: "", is_author };
+    Page::new(text, &signature).annotations.into_values().collect()
+}
+
+/// A comment of another author that an edit takes away or changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokenAnnotation {
+    /// As it was.
+    pub annotation: Annotation,
+    /// The block below it, as it was; none if there was nothing below.
+    pub block: Option<Lines>,
+    /// Whether the edit also changes the block.
+    pub changes_block: bool,
+}
+
+/// The comments of others than `author` that are in the text before and no longer in the text after.
+pub fn broken_annotations(
+    before: &str,
+    after: &str,
+    language: Language,
+    author: &str,
+    is_author: &dyn Fn(&str) -> bool,
+) -> Vec<BrokenAnnotation> {
+    let own = author_name(author);
+    let signature = Signature { language, author, intent: "", is_author };
+    let page = Page::new(before, &signature);
+    let hunks = hunks(before, after);
+    let touched = |first: u32, last: u32| {
+        hunks.iter().map(Move::from).any(|step| step.removed > 0 && step.at <= last && first < step.at + step.removed)
+    };
+    // One that stands elsewhere now was moved along with its block.
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in hunks.iter().flat_map(|hunk| hunk.now.lines()) {
+        *kept.entry(line.trim()).or_default() += 1;
+    }
+    let mut broken = Vec::new();
+    for (at, annotation) in &page.annotations {
+        if annotation.author == own || !touched(annotation.line, annotation.line) {
+            continue;
+        }
+        if let Some(count) = kept.get_mut(page.lines[*at].trim())
+            && *count > 0
+        {
+            *count -= 1;
+            continue;
+        }
+        let block = page.block_below(*at);
+        let changes_block = block.is_some_and(|(first, last)| touched(first, last));
+        broken.push(BrokenAnnotation { annotation: annotation.clone(), block, changes_block });
+    }
+    broken
+}
+
+/// What stands first in the description of a tool that edits files, so that a model cannot miss it.
+pub fn convention(author: &str) -> String {
+    let author = author_name(author);
+    format!(
+        "EVERY EDIT NEEDS AN `intent`: one short sentence that says what the changed block does and why it is there, for \
+         the others who edit these files at the same time as you. You are `{author}`. Your intent is written for you as a \
+         one-line comment right above each block that you add or change, like `# {author}: refuse texts that are not \
+         numbers`; do not write this comment yourself. Comments of this form under other names are the intents of \
+         others: take them into account before you edit, and leave them and the blocks below them as they are, unless \
+         your task demands a change exactly there.\n"
+    )
+}
+
+/// A name as it stands in comments: one word.
+pub fn author_name(author: &str) -> String {
+    let word = |c: char| if is_author_char(c) { c } else { '_' };
+    author.trim().chars().map(word).take(AUTHOR_CHARS_MAX).collect()
+}
+
+fn is_author_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// An intent in one line that ends no comment and begins nothing else in any language; none if nothing is left.
+fn harmless(intent: &str) -> Option<String> {
+    // What turns the direction of writing around shows people something else than compilers.
+    let is_direction =
+        |c: &char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let visible: String = intent.chars().filter(|c| !is_direction(c)).collect();
+    let mut line = one_line(&visible, INTENT_CHARS_MAX);
+    for (ends, harmless) in
+        [("*/", "* /"), ("/*", "/ *"), ("--", "- -"), ("?>", "? >"), ("#>", "# >"), ("\\u", "\\ u"), ("|#", "| #")]
+    {
+        while line.contains(ends) {
+            line = line.replace(ends, harmless);
+        }
+    }
+    // At the end of a line it would join the next one.
+    let line = line.trim_end_matches(|c: char| c == '\\' || c == '-' || c.is_whitespace());
+    let line = line.strip_suffix("??/").unwrap_or(line).trim_end();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+fn comment(style: CommentStyle, author: &str, intent: &str) -> String {
+    match style {
+        CommentStyle::Line(mark) => format!("{mark} {author}: {intent}"),
+        CommentStyle::Block(open, close) => {
+            format!("{open} {}: {intent} {close}", author.replace("--", "__"))
+        }
+    }
+}
+
+/// Author and intent of a comment of this form.
+fn parse(style: CommentStyle, line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    let body = match style {
+        CommentStyle::Line(mark) => line.strip_prefix(mark)?,
+        CommentStyle::Block(open, close) => line.strip_prefix(open)?.strip_suffix(close)?,
+    };
+    let (author, intent) = body.strip_prefix(' ')?.split_once(": ")?;
+    let is_author = !author.is_empty() && author.chars().all(is_author_char);
+    (is_author && author.chars().count() <= AUTHOR_CHARS_MAX).then(|| (author, intent.trim()))
+}
+
+/// A text, looked at for its comments and for places to put one.
+struct Page<'a> {
+    lines: Vec<&'a str>,
+    scan: Scan,
+    head: usize,
+    language: Language,
+    own: String,
+    /// By line, counted from 0.
+    annotations: BTreeMap<usize, Annotation>,
+    could_name_encoding: bool,
+}
+
+impl<'a> Page<'a> {
+    fn new(text: &'a str, signature: &Signature<'_>) -> Self {
+        let language = as_found(signature.language, text);
+        let own = author_name(signature.author);
+        let lines = lines(text);
+        let scan = scan(&language, text, &lines);
+        let annotation = |(at, line): (usize, &&str)| {
+            let (author, intent) = parse(language.style, line)?;
+            let counts = author == own || (signature.is_author)(author);
+            (counts && !scan.begins[at].is_inside).then(|| {
+                (at, Annotation { line: number(at + 1), author: author.to_owned(), intent: intent.to_owned() })
+            })
+        };
+        let annotations = lines.iter().enumerate().filter_map(annotation).collect();
+        let head = head(&language, &lines);
+        let could_name_encoding = names_encoding(&comment(language.style, &own, signature.intent));
+        Self { lines, scan, head, language, own, annotations, could_name_encoding }
+    }
+
+    /// The line above which the comment for a block goes, and the author's own comments that it replaces.
+    fn place(&self, (first, last): Lines) -> Option<(usize, Vec<usize>)> {
+        let begins = |at: &usize| !self.lines[*at].trim().is_empty() && !self.annotations.contains_key(at);
+        let from = (first as usize - 1).max(self.head);
+        let block = from..(last as usize).min(self.lines.len());
+        let begin = block.clone().find(begins)?;
+        let own = self.own_above(begin);
+        let place = if own.is_empty() || !self.scan.safe[begin] {
+            let nearest = (self.head..=begin).rev().find(|at| self.scan.safe[*at] && begins(at))?;
+            self.with_attributes(nearest)
+        } else {
+            begin
+        };
+        // In the first two lines a comment may say how the file is encoded.
+        if place < 2 && self.could_name_encoding {
+            return None;
+        }
+        Some((place, self.own_above(place)))
+    }
+
+    /// The author's own comments among those right above a line.
+    fn own_above(&self, line: usize) -> Vec<usize> {
+        let run = (0..line).rev().map_while(|at| self.annotations.get(&at).map(|annotation| (at, annotation)));
+        run.filter(|(_, annotation)| annotation.author == self.own).map(|(at, _)| at).collect()
+    }
+
+    /// The first of the attributes that stand right above a line; the line itself if there are none.
+    fn with_attributes(&self, mut line: usize) -> usize {
+        let attributes = self.language.attributes;
+        if attributes.is_empty() {
+            return line;
+        }
+        let depth = self.scan.begins[line].depth;
+        let starts = |at: &usize| {
+            let Begin { is_inside, depth: there } = self.scan.begins[*at];
+            !is_inside && there <= depth
+        };
+        while let Some(above) = (self.head..line).rev().find(starts) {
+            let is_attribute = attributes.iter().any(|mark| self.lines[above].trim_start().starts_with(mark));
+            if !is_attribute || !self.scan.safe[above] {
+                break;
+            }
+            line = above;
+        }
+        line
+    }
+
+    /// From the next line on, as far as nothing is empty, less indented or said to be of somebody.
+    fn block_below(&self, annotation: usize) -> Option<Lines> {
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let least = indent(self.lines[annotation]);
+        let below = (annotation + 1..self.lines.len()).take_while(|at| {
+            let line = self.lines[*at];
+            // Elements that are closed end where they began.
+            let goes_on = indent(line) >= least || self.language.places == Places::Paragraphs;
+            !line.trim().is_empty() && goes_on && !self.annotations.contains_key(at)
+        });
+        let last = below.last()?;
+        Some((number(annotation + 2), number(last + 1)))
+    }
+}

@@ -1,0 +1,425 @@
+//! What a refused edit brings back: enough to plan again without reading again.
+//!
+//! A budget of characters holds for the text. What does not fit is left out in this order: differences of other files,
+//! from the last to the first; the target's content beyond the lines that were read; its content in those lines; its
+//! difference. Who changed what is said of as many files as fit, the target first. For each file the text says which
+//! lines it shows and whether the file must be viewed again.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::files::{FilePath, Lines, Move, count, union};
+use serde::{Deserialize, Serialize};
+
+use super::diff::{Diff, unified};
+use super::excerpt::{Excerpt, excerpt};
+use super::hunks::hunks;
+use crate::one_line;
+
+/// Characters of a payload, where nothing else is asked for.
+pub const BUDGET: usize = 16_000;
+
+/// The least number of characters that a payload is written for.
+pub const BUDGET_MIN: usize = 2_500;
+
+/// Lines around those that were read, in the content of the target.
+const AROUND: u32 = 3;
+
+/// How much of it to show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presentation {
+    /// Differences, and all of the target's content.
+    Full,
+    /// Differences, and the target's content where it was read.
+    #[default]
+    Diff,
+    /// Which files moved, and who moved them.
+    Brief,
+}
+
+/// One edit that moved a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Mover {
+    /// The version it made.
+    pub version: u64,
+    /// Who made it.
+    pub by: String,
+    /// What for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+}
+
+/// A file that moved, or the target of the edit, which may not have.
+#[derive(Clone, Debug)]
+pub struct Moved<'a> {
+    /// Which file.
+    pub path: &'a FilePath,
+    /// The version that was read; 0: it was not there; none: it was not read.
+    pub read_at: Option<u64>,
+    /// The version it has.
+    pub version: u64,
+    /// The edits since, oldest first.
+    pub movers: &'a [Mover],
+    /// What it held when it was read; none if that is not known any more.
+    pub before: Option<&'a str>,
+    /// What it holds; none if it is gone.
+    pub now: Option<&'a str>,
+    /// The lines that were read, in the numbers of the version that was read.
+    pub read: &'a [Lines],
+}
+
+/// A refused edit.
+#[derive(Clone, Debug)]
+pub struct Refusal<'a> {
+    /// Its code.
+    pub code: &'a str,
+    /// Why, in a sentence.
+    pub message: &'a str,
+    /// What was to be edited.
+    pub target: Moved<'a>,
+    /// Other files that were read and have moved since.
+    pub stale: &'a [Moved<'a>],
+}
+
+/// What is said of one file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FilePart {
+    /// Which file.
+    pub path: FilePath,
+    /// The version that was read.
+    pub read_at: Option<u64>,
+    /// The version it has.
+    pub version: u64,
+    /// It is gone.
+    pub is_deleted: bool,
+    /// The edits since.
+    pub changed_by: Vec<Mover>,
+    /// What is different since it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Lines of what it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The lines of this version that are wholly shown here.
+    pub shown: Vec<Lines>,
+    /// The lines of this version that are known now: those shown here, and those that were read and did not change, if
+    /// all of the difference is here.
+    pub known: Vec<Lines>,
+    /// Whether that is all of it.
+    pub is_whole: bool,
+    /// Whether something that was read is not known any more.
+    pub view_again: bool,
+}
+
+/// What a refused edit brings back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Payload {
+    /// The refusal's code.
+    pub code: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// What was to be edited.
+    pub target: FilePart,
+    /// Other files that were read and have moved since.
+    pub stale: Vec<FilePart>,
+    /// How many further ones there was no room for.
+    pub stale_left_out: usize,
+    /// All of it, for a model.
+    #[serde(skip)]
+    pub text: String,
+}
+
+impl Payload {
+    /// What counts as read now, in place of what was read of these files: the lines of their versions that are known; no
+    /// lines of a file that is gone or empty. Of a file that is not among them nothing is known any more.
+    pub fn reads(&self) -> impl Iterator<Item = (&FilePath, u64, &[Lines])> {
+        let listed = std::iter::once(&self.target).chain(&self.stale);
+        let counts = |part: &&FilePart| part.is_deleted || part.is_whole || !part.known.is_empty();
+        listed.filter(counts).map(|part| (&part.path, part.version, part.known.as_slice()))
+    }
+}
+
+/// Writes what a refused edit brings back, in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
+pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize) -> Payload {
+    let (code, message) = (one_line(refusal.code, 60), one_line(refusal.message, 400));
+    let head = format!("The edit was refused ({code}): {message}\nNothing was written.\n");
+    let mut left = budget.max(BUDGET_MIN).saturating_sub(chars(&head) + NOTE_CHARS);
+    let mut target = Draft::new(&refusal.target);
+    left = left.saturating_sub(target.entry_chars());
+    let mut stale: Vec<Draft<'_>> = Vec::new();
+    for moved in refusal.stale {
+        let draft = Draft::new(moved);
+        let Some(rest) = left.checked_sub(draft.entry_chars()) else { break };
+        left = rest;
+        stale.push(draft);
+    }
+    let stale_left_out = refusal.stale.len() - stale.len();
+    if presentation != Presentation::Brief {
+        target.add_diff(&mut left);
+        target.add_content(presentation, &mut left);
+        for draft in &mut stale {
+            draft.add_diff(&mut left);
+        }
+    }
+    let mut text = head;
+    target.write("target", &mut text);
+    for draft in &stale {
+        draft.write("stale", &mut text);
+    }
+    if stale_left_out > 0 {
+        writeln!(text, "[{stale_left_out} more stale files are not listed; view the files again that you depend on]")
+            .expect("a string takes everything");
+    }
+    text.push_str(match (target.must_be_viewed(), stale.iter().any(Draft::must_be_viewed) || stale_left_out > 0) {
+        (false, false) => "Nothing has to be viewed again: plan the edit anew from what is shown here.\n",
+        (true, false) => "View the target again, then plan the edit anew.\n",
+        (false, true) => "View the stale files again that are said to need it, then plan the edit anew.\n",
+        (true, true) => "View the files again that are said to need it, then plan the edit anew.\n",
+    });
+    Payload {
+        code,
+        message,
+        target: target.part(),
+        stale: stale.iter().map(Draft::part).collect(),
+        stale_left_out,
+        text,
+    }
+}
+
+/// Characters of what is said at the end.
+const NOTE_CHARS: usize = 200;
+
+/// Characters of the sentence on what is shown of a file.
+const SHOWN_CHARS: usize = 200;
+
+/// Edits and ranges that are named.
+const NAMED_MAX: usize = 5;
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// One file, as it is being written.
+struct Draft<'a> {
+    moved: &'a Moved<'a>,
+    /// From what was read to what is there, where both are known.
+    moves: Option<Vec<Move>>,
+    diff: Option<Diff>,
+    content: Option<Excerpt>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(moved: &'a Moved<'a>) -> Self {
+        let texts = moved.before.filter(|_| moved.read_at.is_some()).zip(moved.now);
+        let moves = texts.map(|(before, now)| hunks(before, now).iter().map(Move::from).collect());
+        Self { moved, moves, diff: None, content: None }
+    }
+
+    /// What the entry takes without differences and content.
+    fn entry_chars(&self) -> usize {
+        chars(&self.entry("target")) + SHOWN_CHARS
+    }
+
+    fn entry(&self, role: &str) -> String {
+        let Moved { path, read_at, version, movers, now, .. } = self.moved;
+        let mut entry = format!("\n{role}: {path}, ");
+        match (read_at, now) {
+            (None, _) => write!(entry, "not read, now version {version}"),
+            (Some(0), Some(_)) => write!(entry, "was not there, now version {version}"),
+            (Some(read_at), None) => write!(entry, "version {read_at} read, deleted with version {version}"),
+            (Some(read_at), Some(_)) if read_at == version => write!(entry, "version {version}, as read"),
+            (Some(read_at), Some(_)) => {
+                write!(entry, "version {read_at} read, now {version} (+{})", version.saturating_sub(*read_at))
+            }
+        }
+        .expect("a string takes everything");
+        entry.push('\n');
+        let left_out = movers.len().saturating_sub(NAMED_MAX);
+        if left_out > 0 {
+            writeln!(entry, "  {left_out} older edits").expect("a string takes everything");
+        }
+        for Mover { version, by, intent } in &movers[left_out..] {
+            let by = one_line(by, 64);
+            let intent = intent.as_ref().map_or_else(String::new, |intent| format!(": {}", one_line(intent, 120)));
+            writeln!(entry, "  version {version} by {by}{intent}").expect("a string takes everything");
+        }
+        entry
+    }
+
+    fn add_diff(&mut self, left: &mut usize) {
+        let Moved { path, read_at: Some(read_at), before: Some(before), now: Some(now), version, .. } = self.moved
+        else {
+            return;
+        };
+        if read_at == version {
+            return;
+        }
+        let names = (format!("{path} (version {read_at})"), format!("{path} (version {version})"));
+        let diff = unified(before, now, (&names.0, &names.1), *left);
+        if diff.is_whole || !diff.text.is_empty() {
+            *left -= chars(&diff.text);
+            self.diff = Some(diff);
+        }
+    }
+
+    /// First the lines that were read, and all others only if they fit too.
+    fn add_content(&mut self, presentation: Presentation, left: &mut usize) {
+        let Some(now) = self.moved.now else { return };
+        let everything = [(1, u32::MAX)];
+        // Without knowing what it was, nobody can say where the lines are that were read.
+        let is_full = presentation == Presentation::Full || self.moved.read.is_empty() || self.moves.is_none();
+        let ranges = match &self.moves {
+            _ if self.moved.read.is_empty() => everything.to_vec(),
+            Some(moves) => carried(moves, self.moved, count(now)),
+            // Near to where they were.
+            None => self.moved.read.to_vec(),
+        };
+        let chars_max = left.saturating_sub(CONTENT_HEAD.len());
+        let mut content = excerpt(now, &ranges, AROUND, chars_max);
+        if is_full {
+            let all = excerpt(now, &everything, 0, chars_max);
+            if all.is_whole || chars(&content.text) < chars_max / 2 {
+                content = all;
+            }
+        }
+        if content.shown.is_empty() && count(now) > 0 {
+            return;
+        }
+        *left = left.saturating_sub(chars(&content.text) + CONTENT_HEAD.len());
+        self.content = Some(content);
+    }
+
+    /// The lines of this version that are in the text.
+    fn shown(&self) -> Vec<Lines> {
+        let of_diff = self.diff.iter().flat_map(|diff| diff.shown.iter().copied());
+        union(of_diff.chain(self.content.iter().flat_map(|content| content.shown.iter().copied())))
+    }
+
+    fn known(&self) -> Vec<Lines> {
+        let mut known = self.shown();
+        let Moved { read_at, version, now: Some(now), read, .. } = self.moved else { return known };
+        if *read_at == Some(*version) {
+            let last = count(now);
+            known.extend(read.iter().map(|(from, to)| (*from, (*to).min(last))));
+        } else if self.diff.as_ref().is_some_and(|diff| diff.is_whole)
+            && let Some(moves) = &self.moves
+        {
+            known.extend(unchanged(moves, self.moved));
+        }
+        union(known)
+    }
+
+    fn must_be_viewed(&self) -> bool {
+        let Moved { read_at, version, now, .. } = self.moved;
+        let Some(now) = now else {
+            // Gone: there is nothing to view, and that it is gone is said.
+            return false;
+        };
+        if *read_at == Some(*version) {
+            return false;
+        }
+        let known = self.known();
+        let is_known = |(first, last): &Lines| known.iter().any(|(from, to)| from <= first && last <= to);
+        match &self.moves {
+            Some(moves) => !carried(moves, self.moved, count(now)).iter().all(is_known),
+            None if count(now) == 0 => self.content.is_none(),
+            None => !is_known(&(1, count(now))),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let lines = self.moved.now.map(count);
+        lines.is_some_and(|lines| lines == 0 && self.content.is_some() || lines > 0 && self.known() == [(1, lines)])
+    }
+
+    fn write(&self, role: &str, text: &mut String) {
+        text.push_str(&self.entry(role));
+        text.push_str("  ");
+        let shown = self.shown();
+        match shown.as_slice() {
+            _ if self.moved.now.is_none() => text.push_str("there is nothing to show"),
+            [] => text.push_str("no line of it is shown here"),
+            ranges => {
+                text.push_str("shown here: lines ");
+                for (at, (first, last)) in ranges.iter().take(NAMED_MAX).enumerate() {
+                    let comma = if at > 0 { ", " } else { "" };
+                    write!(text, "{comma}{first}-{last}").expect("a string takes everything");
+                }
+                if let Some(more @ 1..) = ranges.len().checked_sub(NAMED_MAX) {
+                    write!(text, " and {more} more ranges").expect("a string takes everything");
+                }
+            }
+        }
+        text.push_str(if self.must_be_viewed() { "; view it again\n" } else { "\n" });
+        if let Some(diff) = &self.diff {
+            text.push_str(&diff.text);
+        }
+        if let Some(content) = &self.content {
+            text.push_str(CONTENT_HEAD);
+            text.push_str(&content.text);
+        }
+    }
+
+    fn part(&self) -> FilePart {
+        FilePart {
+            path: self.moved.path.clone(),
+            read_at: self.moved.read_at,
+            version: self.moved.version,
+            is_deleted: self.moved.now.is_none(),
+            changed_by: self.moved.movers.to_vec(),
+            diff: self.diff.as_ref().map(|diff| diff.text.clone()),
+            content: self.content.as_ref().map(|content| content.text.clone()),
+            shown: self.shown(),
+            known: self.known(),
+            is_whole: self.is_whole(),
+            view_again: self.must_be_viewed(),
+        }
+    }
+}
+
+const CONTENT_HEAD: &str = "content now:\n";
+
+/// Where the lines that were read are now, with what came in place of those that changed.
+fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {
+    let place = |line: u32, is_last: bool| {
+        let mut shift = 0_i64;
+        for step in moves {
+            if step.at > line {
+                break;
+            }
+            if line < step.at + step.removed {
+                // Within what changed: all that came in its place.
+                let to = if is_last { i64::from(step.added) - 1 } else { 0 };
+                return i64::from(step.at) + shift + to;
+            }
+            shift += i64::from(step.added) - i64::from(step.removed);
+        }
+        i64::from(line) + shift
+    };
+    let line = |number: i64| u32::try_from(number).unwrap_or(0);
+    let last_read = moved.before.map_or(0, count);
+    let ranges = moved.read.iter().map(|(first, last)| (*first, (*last).min(last_read)));
+    union(ranges.map(|(first, last)| (line(place(first, false).max(1)), line(place(last, true)).min(total))))
+}
+
+/// Where those of the lines that were read are now that did not change.
+fn unchanged(moves: &[Move], moved: &Moved<'_>) -> Vec<Lines> {
+    let mut kept = Vec::new();
+    let (mut from, mut shift) = (1_u32, 0_i64);
+    let mut keep = |from: u32, to: u32, shift: i64| {
+        for (first, last) in moved.read {
+            let (first, last) = ((*first).max(from), (*last).min(to));
+            let there = |line: u32| u32::try_from(i64::from(line) + shift).unwrap_or(0);
+            if first <= last {
+                kept.push((there(first), there(last)));
+            }
+        }
+    };
+    for step in moves {
+        keep(from, step.at - 1, shift);
+        from = step.at + step.removed;
+        shift += i64::from(step.added) - i64::from(step.removed);
+    }
+    keep(from, moved.before.map_or(0, count), shift);
+    kept
+}

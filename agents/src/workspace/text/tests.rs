@@ -1,0 +1,63 @@
+//! Laws of the whole, and what real tools and real texts say to it.
+
+mod cost;
+mod edits;
+mod intents;
+mod parsers;
+mod payloads;
+mod trace;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use patchboard_kernel::files::{FilePath, Lines};
+
+use super::language::Language;
+
+fn path(name: &str) -> FilePath {
+    FilePath::parse(name).expect("a name")
+}
+
+fn language(name: &str) -> Language {
+    Language::of(&path(name)).expect("a language with comments")
+}
+
+/// Past the capturing of output, because a skipped test must not look like one that ran.
+fn report(line: &str) {
+    // A closed terminal is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A file of the conformance data; none, and a visible line, if it is not there.
+fn shared(relative: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("PATCHBOARD_SHARED")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from);
+    let file = root.join(relative);
+    if !file.exists() {
+        report(&format!("SKIPPED: no {relative} (set PATCHBOARD_SHARED to the directory of the conformance data)"));
+        return None;
+    }
+    Some(file)
+}
+
+/// Numbers that look random and are the same every time.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % end.max(1)
+    }
+
+    /// Some blocks of a text with so many lines, sorted and apart.
+    fn blocks(&mut self, lines: usize) -> Vec<Lines> {
+        let mut blocks = Vec::new();
+        let mut at = self.below(lines.min(40));
+        while at < lines {
+            let end = (at + 1 + self.below(5)).min(lines);
+            blocks.push((u32::try_from(at + 1).expect("a line"), u32::try_from(end).expect("a line")));
+            at = end + 1 + self.below(60);
+        }
+        blocks
+    }
+}

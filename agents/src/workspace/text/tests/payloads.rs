@@ -1,0 +1,217 @@
+//! What refused edits bring back.
+
+use patchboard_kernel::files::{FilePath, Lines, count, cover};
+use proptest::prelude::*;
+
+use super::path;
+use crate::workspace::text::payload::{
+    BUDGET, BUDGET_MIN, FilePart, Moved, Mover, Payload, Presentation, Refusal, payload,
+};
+
+fn mover(version: u64, by: &str, intent: &str) -> Mover {
+    Mover { version, by: by.to_owned(), intent: Some(intent.to_owned()) }
+}
+
+fn text(lines: u32, changed: &[u32]) -> String {
+    (1..=lines).map(|at| format!("line {at}{}\n", if changed.contains(&at) { " is new" } else { "" })).collect()
+}
+
+#[test]
+fn a_payload_says_all_that_is_needed_to_plan_again() {
+    let (target, other, gone) = (path("a.py"), path("b.py"), path("c.py"));
+    let (before, now) = (text(60, &[]), text(60, &[30]));
+    let stale = [
+        Moved {
+            path: &other,
+            read_at: Some(1),
+            version: 3,
+            movers: &[mover(2, "alice", "one"), mover(3, "carol", "two")],
+            before: Some("x\n"),
+            now: Some("x\ny\n"),
+            read: &[(1, 1)],
+        },
+        Moved {
+            path: &gone,
+            read_at: Some(2),
+            version: 3,
+            movers: &[mover(3, "alice", "not needed")],
+            before: Some("x\n"),
+            now: None,
+            read: &[(1, 1)],
+        },
+    ];
+    let refusal = Refusal {
+        code: "stale_target",
+        message: "the target has moved",
+        target: Moved {
+            path: &target,
+            read_at: Some(4),
+            version: 5,
+            movers: &[mover(5, "alice", "rename it")],
+            before: Some(&before),
+            now: Some(&now),
+            read: &[(25, 35)],
+        },
+        stale: &stale,
+    };
+    let diff = payload(&refusal, Presentation::Diff, BUDGET);
+    for expected in [
+        "(stale_target): the target has moved\nNothing was written.\n",
+        "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 22-38\n",
+        "-line 30\n+line 30 is new\n",
+        "    35\tline 35\n",
+        "stale: b.py, version 1 read, now 3 (+2)\n  version 2 by alice: one\n  version 3 by carol: two\n",
+        "+y\n",
+        "stale: c.py, version 2 read, deleted with version 3\n",
+        "Nothing has to be viewed again",
+    ] {
+        assert!(diff.text.contains(expected), "no {expected:?} in\n{}", diff.text);
+    }
+    assert!(!diff.text.contains("line 10\n"), "only what was read");
+    let reads: Vec<_> = diff.reads().map(|(path, version, lines)| (path.as_str(), version, lines.to_vec())).collect();
+    assert_eq!(reads, [("a.py", 5, vec![(22, 38)]), ("b.py", 3, vec![(1, 2)]), ("c.py", 3, vec![])]);
+
+    let full = payload(&refusal, Presentation::Full, BUDGET);
+    assert!(full.text.contains("     1\tline 1\n") && full.target.is_whole);
+    let brief = payload(&refusal, Presentation::Brief, BUDGET);
+    assert!(!brief.text.contains("line 30") && brief.text.contains("version 3 by carol: two"));
+    assert!(brief.target.view_again && brief.text.contains("no line of it is shown here; view it again"));
+    assert_eq!(brief.reads().map(|(path, ..)| path.as_str()).collect::<Vec<_>>(), ["c.py"]);
+
+    let json = serde_json::to_value(&diff).expect("JSON");
+    assert_eq!(json["stale"][0]["changed_by"][1]["by"], "carol");
+    assert_eq!(json["target"]["shown"], serde_json::json!([[22, 38]]));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
+    let (target, other) = (path("a.py"), path("b.py"));
+    let all: Vec<u32> = (1..=80).collect();
+    let (before, now) = (text(400, &[]), text(400, &[200]));
+    let (old, new) = (text(80, &[]), text(80, &all));
+    let stale = [Moved {
+        path: &other,
+        read_at: Some(1),
+        version: 2,
+        movers: &[mover(2, "alice", "all of it")],
+        before: Some(&old),
+        now: Some(&new),
+        read: &[(1, 80)],
+    }];
+    let refusal = Refusal {
+        code: "stale_target",
+        message: "the target has moved",
+        target: Moved {
+            path: &target,
+            read_at: Some(1),
+            version: 2,
+            movers: &[mover(2, "alice", "one line")],
+            before: Some(&before),
+            now: Some(&now),
+            read: &[(150, 250)],
+        },
+        stale: &stale,
+    };
+    let shows = |budget| {
+        let payload = payload(&refusal, Presentation::Full, budget);
+        let has = |part: &Option<String>| part.is_some();
+        (has(&payload.target.diff), payload.target.known.clone(), payload.target.is_whole, !payload.stale[0].view_again)
+    };
+    let read_and_around: Vec<Lines> = vec![(147, 253)];
+    assert_eq!(shows(40_000), (true, vec![(1, 400)], true, true));
+    assert_eq!(shows(9_000), (true, vec![(1, 400)], true, false), "first the other file's difference");
+    let (diff, known, is_whole, _) = shows(4_500);
+    assert!(diff && !is_whole && cover(&known, (147, 253)), "then what was not read: {known:?}");
+    let (diff, known, ..) = shows(BUDGET_MIN);
+    assert!(diff && known != read_and_around && cover(&known, (150, 250)), "the difference tells it all: {known:?}");
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    let line = prop_oneof![3 => "[a-c]{0,3}", 1 => "[a-z ]{40,90}", 1 => Just("x".repeat(2_100))];
+    proptest::collection::vec(line, 0..60).prop_map(|lines| lines.iter().map(|line| format!("{line}\n")).collect())
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    before: Option<String>,
+    now: Option<String>,
+    read: Lines,
+    movers: Vec<Mover>,
+}
+
+fn files() -> impl Strategy<Value = File> {
+    let movers = proptest::collection::vec("[a-z\n ]{0,150}", 0..9)
+        .prop_map(|intents| intents.iter().zip(2..).map(|(intent, at)| mover(at, intent, intent)).collect());
+    (proptest::option::weighted(0.8, texts()), proptest::option::weighted(0.9, texts()), (1_u32..30, 0_u32..40), movers)
+        .prop_map(|(before, now, (first, len), movers)| File { before, now, read: (first, first + len), movers })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_payload_keeps_its_budget_and_shows_what_it_claims(
+        target in files(),
+        stale in proptest::collection::vec(files(), 0..14),
+        budget in prop_oneof![Just(0_usize), 2_500_usize..30_000],
+        presentation in proptest::sample::select(&[Presentation::Full, Presentation::Diff, Presentation::Brief]),
+        name in "[a-z]{1,1000}",
+    ) {
+        let names: Vec<FilePath> = (0..=stale.len()).map(|at| path(&format!("{name}.{at}"))).collect();
+        let all: Vec<&File> = std::iter::once(&target).chain(&stale).collect();
+        let reads: Vec<[Lines; 1]> = all.iter().map(|file| [file.read]).collect();
+        let moved: Vec<Moved<'_>> = all
+            .iter()
+            .zip(&names)
+            .zip(&reads)
+            .map(|((file, path), read)| Moved {
+                path,
+                read_at: Some(1),
+                version: 1 + u64::try_from(file.movers.len()).expect("few"),
+                movers: &file.movers,
+                before: file.before.as_deref(),
+                now: if file.movers.is_empty() { file.before.as_deref().or(Some("")) } else { file.now.as_deref() },
+                read,
+            })
+            .collect();
+        let refusal = Refusal { code: "stale_read", message: &"why ".repeat(300), target: moved[0].clone(), stale: &moved[1..] };
+        let payload = payload(&refusal, presentation, budget);
+        let max = budget.max(BUDGET_MIN);
+        prop_assert!(payload.text.chars().count() <= max, "{} of {max}", payload.text.chars().count());
+        prop_assert_eq!(payload.stale.len() + payload.stale_left_out, stale.len());
+        for (part, moved) in std::iter::once(&payload.target).chain(&payload.stale).zip(&moved) {
+            check(&payload, part, moved);
+        }
+    }
+}
+
+fn check(payload: &Payload, part: &FilePart, moved: &Moved<'_>) {
+    let now: Vec<&str> = moved.now.unwrap_or_default().lines().collect();
+    let before: Vec<&str> = moved.before.unwrap_or_default().lines().collect();
+    assert!(payload.text.contains(part.path.as_str()));
+    for piece in part.diff.iter().chain(&part.content) {
+        assert!(payload.text.contains(piece.as_str()));
+    }
+    let line = |at: u32| now[at as usize - 1];
+    for at in part.shown.iter().flat_map(|(first, last)| *first..=*last) {
+        let (numbered, same, new) =
+            (format!("{at:>6}\t{}\n", line(at)), format!("\n {}\n", line(at)), format!("\n+{}\n", line(at)));
+        let in_content = part.content.as_ref().is_some_and(|content| content.contains(&numbered));
+        let in_diff = part.diff.as_ref().is_some_and(|diff| diff.contains(&same) || diff.contains(&new));
+        assert!(in_content || in_diff, "line {at} of {} is not shown", part.path);
+    }
+    // What is known is shown, or stood in what was read.
+    let read = &before[(moved.read[0].0 as usize - 1).min(before.len())..(moved.read[0].1 as usize).min(before.len())];
+    for at in part.known.iter().flat_map(|(first, last)| *first..=*last) {
+        let is_shown = cover(&part.shown, (at, at));
+        let as_read = moved.read_at == Some(moved.version);
+        assert!(is_shown || as_read || read.contains(&line(at)), "line {at} of {} is not known", part.path);
+    }
+    if moved.now.is_some() && part.is_whole && moved.read_at != Some(moved.version) {
+        let lines = count(moved.now.unwrap_or_default());
+        assert!(cover(&part.known, (1, lines)));
+    }
+    if part.view_again {
+        assert!(payload.text.contains("view it again"));
+    }
+}
