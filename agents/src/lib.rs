@@ -13,7 +13,7 @@
 //! * [`ordered`]: values written with their members in an order of choice.
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
-//! * [`workspace`]: files that several agents edit at once.
+//! * [`workspace`]: a directory of files that several agents edit at once.
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
+use patchboard_agents::workspace::disk::{self, DiskCode};
 use patchboard_agents::workspace::text::edit::EditCode;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
@@ -47,6 +48,11 @@ fn page() -> String {
     table(&mut page, "runtime/kernel/src/redaction/mod.rs", "RedactionCode", RedactionCode::ALL, RedactionCode::as_str);
     section(&mut page, "Failures", "Why an attempt ended without a proposal.");
     table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
+    let errors = "agents/src/workspace/disk/error.rs";
+    section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
+    table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);
+    section(&mut page, "Files that are not served", "Why, behind `not_served`.");
+    table(&mut page, errors, "Reason", disk::Reason::ALL, disk::Reason::as_str);
     section(&mut page, "Refused commands of an editor", "Why a command cannot be done, whatever others do.");
     table(&mut page, "agents/src/workspace/text/edit.rs", "EditCode", EditCode::ALL, EditCode::as_str);
     section(&mut page, "Ends", "How a board ends.");

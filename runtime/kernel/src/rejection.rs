@@ -29,7 +29,7 @@ macro_rules! coded {
             /// Every member, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The stable name; part of the journal format.
+            /// The stable name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code,)* }
             }

@@ -1,0 +1,99 @@
+//! Names one at a time, relative to open directories.
+//!
+//! Nothing here takes a path: a name has no `/` in it, is looked up in a directory that is held open, and is never followed
+//! if it is a symbolic link. So whatever becomes of the names of directories meanwhile, a walk stays below where it began.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// Opens a directory in a directory.
+pub(super) fn directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// Makes a directory in a directory, unless there is something of the name.
+pub(super) fn new_directory(parent: impl AsFd, name: &str, mode: u16) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode.into())) {
+        Ok(()) => rustix::fs::fsync(&parent),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a directory in a directory, which is made if there is nothing of the name.
+pub(super) fn directory_or_new(parent: impl AsFd, name: &str, mode: u16) -> Result<OwnedFd, Errno> {
+    match directory(&parent, name) {
+        Err(Errno::NOENT) => {
+            new_directory(&parent, name, mode)?;
+            directory(&parent, name)
+        }
+        found => found,
+    }
+}
+
+/// Opens an ordinary file for reading; none if it is something else. A pipe does not keep its opener waiting.
+pub(super) fn file(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno> {
+    let Some(stat) = stat(&parent, name)? else { return Err(Errno::NOENT) };
+    if kind(&stat) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
+        // It became a link, or a socket, after it had been looked at.
+        Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
+        opened => opened?,
+    };
+    let is_regular = kind(&rustix::fs::fstat(&file)?) == FileType::RegularFile;
+    Ok(is_regular.then(|| File::from(file)))
+}
+
+/// Makes a file of which there is none.
+pub(super) fn new_file(parent: impl AsFd, name: &str, mode: u16) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode.into()))?))
+}
+
+/// What is known of a name, itself and not what it may point to; none if there is nothing of it.
+pub(super) fn stat(parent: impl AsFd, name: &str) -> Result<Option<Stat>, Errno> {
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The names in a directory, sorted by their bytes; none if there are more than `max`.
+pub(super) fn names(directory: impl AsFd, max: usize) -> Result<Option<Vec<CString>>, Errno> {
+    let mut names: Vec<CString> = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name: &CStr = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if names.len() == max {
+            return Ok(None);
+        }
+        names.push(name.to_owned());
+    }
+    names.sort();
+    Ok(Some(names))
+}
+
+/// Takes a name away; it need not be there.
+pub(super) fn unlink(parent: impl AsFd, name: &str) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,406 @@
+//! Files are replaced and removed in two phases: what shall be is made durable beside them, and later moved in place.
+//!
+//! In between, the caller makes durable that it shall be. What is found in place is then exchanged with the new content in
+//! one step, and looked at afterwards: what nobody expected there was written by others in the meantime, and is kept in
+//! `.patchboard/displaced`. So there is no moment between a check and a write in which something could be lost.
+//!
+//! Of what is staged under the id `I`, there are in `.patchboard/staged`: `I.new`, the new content, or after an exchange
+//! what was in place; `I.old`, what was taken out where the file goes or nothing can be exchanged; and `I.json`, written
+//! last, which says what it is for.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::FilePath;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Uid};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::error::{DiskError, Reason};
+use super::recover::Outcome;
+use super::{Ask, Disk, handle};
+
+/// How often a replacement begins again because others changed the name under it.
+const TRIES_MAX: usize = 100;
+
+/// How large foreign content may be to be told by its hash.
+const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A change of one file that is durable and not made yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Staged {
+    pub(super) id: String,
+    pub(super) plan: Plan,
+}
+
+/// What a change is; what of it lies beside the content.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    pub(super) path: FilePath,
+    /// What is expected in place; nothing if none.
+    pub(super) from: Option<Digest>,
+    /// What shall be; none: the file goes.
+    pub(super) to: Option<Digest>,
+}
+
+impl Staged {
+    /// The file.
+    pub fn path(&self) -> &FilePath {
+        &self.plan.path
+    }
+
+    /// SHA-256 of what shall be in it; none: it goes.
+    pub fn hash(&self) -> Option<Digest> {
+        self.plan.to
+    }
+
+    pub(super) fn new_slot(&self) -> String {
+        format!("{}.new", self.id)
+    }
+
+    pub(super) fn old_slot(&self) -> String {
+        format!("{}.old", self.id)
+    }
+
+    pub(super) fn note(&self) -> String {
+        format!("{}.json", self.id)
+    }
+}
+
+/// What came of a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// It is made, and what was in place was what was expected, or what shall be already.
+    Done,
+    /// It is made; others had taken the file away before.
+    Missing,
+    /// It is made; others had written something else before, which is kept.
+    Displaced(Found),
+    /// The file was to go and is still there: others have written something else before.
+    Kept(Found),
+}
+
+/// What others had written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// SHA-256 of it; none if it is no ordinary file or too large to be read.
+    pub hash: Option<Digest>,
+    /// What it is, if that is text and would be served.
+    pub text: Option<String>,
+    /// What it is called in `.patchboard/displaced`, if it is there. It is the file itself, so that somebody who still has
+    /// it open writes into what is kept.
+    pub kept: Option<String>,
+}
+
+/// How a new content comes in the place of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Swap {
+    /// In one step.
+    Exchange,
+    /// What is in place is taken out first, and the new is linked there if the name is still free: nothing is lost either,
+    /// but for a moment there is nothing of the name.
+    TakeAndLink,
+}
+
+impl Swap {
+    /// Tries what the file system can do.
+    pub(super) fn find(staged: impl AsFd) -> io::Result<Self> {
+        let names = [(); 2].map(|()| random().map(|random| format!("probe-{random}")));
+        let [one, other] = names;
+        let (one, other) = (one?, other?);
+        handle::new_file(&staged, &one, 0o600)?;
+        handle::new_file(&staged, &other, 0o600)?;
+        let exchanged = rename(staged.as_fd(), &one, staged.as_fd(), &other, RenameFlags::EXCHANGE);
+        handle::unlink(&staged, &one)?;
+        handle::unlink(&staged, &other)?;
+        match exchanged {
+            Ok(()) => Ok(Self::Exchange),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(Self::TakeAndLink),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What was found where something else was expected.
+pub(super) enum Look {
+    /// What was expected, or nothing that is not in place now.
+    Expected,
+    /// Something else, that is kept.
+    Foreign(Found),
+}
+
+impl Disk {
+    /// Makes durable what a file shall be: `text`, or gone if there is none. `from` is what it is now.
+    ///
+    /// # Errors
+    /// The file is not served, or would not be with this text; or it cannot be written.
+    pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<Staged, DiskError> {
+        if let Some(parent) = self.parent(path, Ask::Rules)? {
+            match handle::stat(&parent, path.name())
+                .map_err(|error| failed(path, error))?
+                .map(|stat| handle::kind(&stat))
+            {
+                None | Some(FileType::RegularFile) => {}
+                Some(FileType::Symlink) => return Err(DiskError::not_served(path.as_str(), Reason::Symlink)),
+                Some(_) => return Err(DiskError::not_served(path.as_str(), Reason::NotRegular)),
+            }
+        }
+        if let Some(reason) = text.and_then(|text| self.refuses(text.as_bytes())) {
+            return Err(DiskError::not_served(path.as_str(), reason));
+        }
+        let to = text.map(|text| sha256(text.as_bytes()));
+        let random = random().map_err(|error| failed(path, error))?;
+        let id = to.map_or_else(|| format!("gone-{random}"), |hash| format!("{hash}-{random}"));
+        let staged = Staged { id, plan: Plan { path: path.clone(), from, to } };
+        self.write_staged(&staged, text).map_err(|error| {
+            // Half of it is of no use, and may be what fills the disk.
+            self.discard(&staged).ok();
+            failed(path, error)
+        })?;
+        Ok(staged)
+    }
+
+    fn write_staged(&self, staged: &Staged, text: Option<&str>) -> io::Result<()> {
+        if let Some(text) = text {
+            let mut file = handle::new_file(&self.staged, &staged.new_slot(), 0o644)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+        }
+        let mut note = handle::new_file(&self.staged, &staged.note(), 0o600)?;
+        note.write_all(&serde_json::to_vec(&staged.plan)?)?;
+        note.sync_all()?;
+        Ok(rustix::fs::fsync(&self.staged)?)
+    }
+
+    /// Throws away what was staged and shall not be.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn discard(&self, staged: &Staged) -> Result<(), DiskError> {
+        for name in [staged.new_slot(), staged.old_slot(), staged.note()] {
+            handle::unlink(&self.staged, &name).map_err(|error| failed(staged.path(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change that was staged. After an error it may be called again, and [`Disk::recover`] will try again too,
+    /// unless the change is thrown away.
+    ///
+    /// # Errors
+    /// The directory cannot be written, a directory is in the place of the file, or something that is no directory is on
+    /// the way to it.
+    pub fn put(&self, staged: &Staged) -> Result<Put, DiskError> {
+        // The same as after a crash: an error may have come after the exchange.
+        let put = match self.finish(staged, true)? {
+            Outcome::Put(put) => put,
+            Outcome::Discarded => Put::Done,
+            Outcome::Refused(error) => return Err(error),
+        };
+        self.discard(staged)?;
+        Ok(put)
+    }
+
+    /// Everything of [`Disk::put`] but for cleaning up behind it, for a file that shall be there.
+    pub(super) fn place(&self, staged: &Staged) -> Result<Put, DiskError> {
+        let path = staged.path();
+        let fails = |error: Errno| failed(path, error);
+        let (name, new) = (path.name(), staged.new_slot());
+        let mut put = None;
+        for _ in 0..TRIES_MAX {
+            let parent = self.parent_or_new(path)?;
+            match handle::stat(&parent, name).map_err(fails)? {
+                None => match self.put_where_nothing_is(&new, &parent, name) {
+                    Ok(()) => {
+                        let missing = if staged.plan.from.is_some() { Put::Missing } else { Put::Done };
+                        return self.durable(&parent, path).map(|()| put.unwrap_or(missing));
+                    }
+                    // Somebody made a file of the name, or took the directory away.
+                    Err(Errno::EXIST | Errno::NOENT) => continue,
+                    Err(error) => return Err(fails(error)),
+                },
+                Some(stat) if handle::kind(&stat) == FileType::Directory => {
+                    return Err(DiskError::not_served(path.as_str(), Reason::NotRegular));
+                }
+                Some(stat) => self.keep_mode(&stat, &new).map_err(fails)?,
+            }
+            let (slot, swapped) = match self.swap {
+                Swap::Exchange => {
+                    (new.clone(), rename(self.staged.as_fd(), &new, parent.as_fd(), name, RenameFlags::EXCHANGE))
+                }
+                Swap::TakeAndLink => {
+                    (staged.old_slot(), rustix::fs::renameat(&parent, name, &self.staged, staged.old_slot().as_str()))
+                }
+            };
+            match swapped {
+                Ok(()) => {}
+                // It went between being looked at and being exchanged.
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(fails(error)),
+            }
+            let found = match self.look(&staged.plan, &slot)? {
+                Look::Expected => Put::Done,
+                Look::Foreign(found) => Put::Displaced(found),
+            };
+            if self.swap == Swap::Exchange {
+                return self.durable(&parent, path).map(|()| found);
+            }
+            put = put.filter(|put| *put != Put::Done).or(Some(found));
+        }
+        Err(DiskError::Busy { path: path.to_string() })
+    }
+
+    /// Everything of [`Disk::put`] but for cleaning up behind it, for a file that shall go.
+    pub(super) fn take_away(&self, staged: &Staged) -> Result<Put, DiskError> {
+        let path = staged.path();
+        let fails = |error: Errno| failed(path, error);
+        let Some(parent) = self.parent(path, Ask::Nothing)? else { return Ok(Put::Missing) };
+        match handle::stat(&parent, path.name()).map_err(fails)? {
+            None => return Ok(Put::Missing),
+            Some(stat) if handle::kind(&stat) == FileType::Directory => {
+                return Err(DiskError::not_served(path.as_str(), Reason::NotRegular));
+            }
+            Some(_) => {}
+        }
+        match rustix::fs::renameat(&parent, path.name(), &self.staged, staged.old_slot().as_str()) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(Put::Missing),
+            Err(error) => return Err(fails(error)),
+        }
+        self.put_back(staged, &parent)
+    }
+
+    /// What is left to do of a removal after the file has been taken out: others' content goes back where it was.
+    pub(super) fn put_back(&self, staged: &Staged, parent: &OwnedFd) -> Result<Put, DiskError> {
+        let (path, old) = (staged.path(), staged.old_slot());
+        let found = self.examine(&old).map_err(|error| failed(path, error))?;
+        let put = if found.hash.is_some() && found.hash == staged.plan.from {
+            Put::Done
+        } else {
+            match self.put_where_nothing_is(&old, parent, path.name()) {
+                Ok(()) => Put::Kept(found),
+                Err(Errno::EXIST) => Put::Displaced(self.displace(&old, found)?),
+                Err(error) => return Err(failed(path, error)),
+            }
+        };
+        self.durable(parent, path).map(|()| put)
+    }
+
+    /// Looks at what was in place, and keeps it if that is not what was expected.
+    pub(super) fn look(&self, plan: &Plan, slot: &str) -> Result<Look, DiskError> {
+        let found = self.examine(slot).map_err(|error| failed(&plan.path, error))?;
+        if found.hash.is_some() && (found.hash == plan.from || found.hash == plan.to) {
+            return Ok(Look::Expected);
+        }
+        self.displace(slot, found).map(Look::Foreign)
+    }
+
+    /// What lies in a slot of what is staged.
+    pub(super) fn examine(&self, slot: &str) -> io::Result<Found> {
+        let mut found = Found { hash: None, text: None, kept: None };
+        let Some(file) = handle::file(&self.staged, slot)? else { return Ok(found) };
+        let mut bytes = Vec::new();
+        file.take(HASHED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).is_ok_and(|read| read <= HASHED_BYTES_MAX) {
+            found.hash = Some(sha256(&bytes));
+        }
+        let refused = self.refuses(&bytes);
+        found.text = String::from_utf8(bytes).ok().filter(|_| refused.is_none());
+        Ok(found)
+    }
+
+    /// Moves what lies in a slot to where foreign content is kept. Nothing there is ever written over.
+    pub(super) fn displace(&self, slot: &str, found: Found) -> Result<Found, DiskError> {
+        let fails = |error: io::Error| DiskError::io("what others have written cannot be kept", error);
+        let random = random().map_err(fails)?;
+        let names = match found.hash {
+            Some(hash) => [hash.to_string(), format!("{hash}-{random}")],
+            None => [format!("unread-{random}"), format!("unread-{random}-")],
+        };
+        for name in names {
+            match self.rename_new(&self.staged, slot, &self.displaced, &name) {
+                Ok(()) => {
+                    rustix::fs::fsync(&self.displaced).map_err(|error| fails(error.into()))?;
+                    return Ok(Found { kept: Some(name), ..found });
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(fails(error.into())),
+            }
+        }
+        Err(fails(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    fn put_where_nothing_is(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+        self.rename_new(&self.staged, slot, parent, name)
+    }
+
+    /// Moves a file to a name that nothing has.
+    fn rename_new(&self, from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Result<(), Errno> {
+        if self.swap == Swap::Exchange {
+            return rename(from.as_fd(), name, to.as_fd(), new, RenameFlags::NOREPLACE);
+        }
+        match rustix::fs::linkat(from, name, to, new, AtFlags::empty()) {
+            Ok(()) => handle::unlink(from, name),
+            // A file system that knows no second names for a file: here alone there is a moment between check and move.
+            Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match handle::stat(to, new)? {
+                Some(_) => Err(Errno::EXIST),
+                None => rustix::fs::renameat(from, name, to, new),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the new content the permissions of what it replaces, and its owner as far as that is allowed.
+    fn keep_mode(&self, stat: &Stat, new: &str) -> Result<(), Errno> {
+        if handle::kind(stat) != FileType::RegularFile {
+            return Ok(());
+        }
+        let file = handle::file(&self.staged, new)?.ok_or(Errno::NOENT)?;
+        let own = rustix::fs::fstat(&file)?;
+        if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {
+            let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            rustix::fs::fchown(&file, Some(owner), Some(group)).or_else(|error| match error {
+                Errno::PERM => Ok(()),
+                error => Err(error),
+            })?;
+        }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777))
+    }
+
+    /// The directory that a file is in, made if it is not there.
+    fn parent_or_new(&self, path: &FilePath) -> Result<OwnedFd, DiskError> {
+        let mut at = self.root.try_clone().map_err(|error| failed(path, error))?;
+        for (end, _) in path.as_str().match_indices('/') {
+            let prefix = &path.as_str()[..end];
+            at = match self.enter(&at, prefix)? {
+                Some(directory) => directory,
+                None => {
+                    let name = prefix.rsplit('/').next().unwrap_or(prefix);
+                    handle::new_directory(&at, name, 0o755).map_err(|error| failed(path, error))?;
+                    self.enter(&at, prefix)?.ok_or_else(|| DiskError::Busy { path: prefix.to_owned() })?
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    fn durable(&self, parent: &OwnedFd, path: &FilePath) -> Result<(), DiskError> {
+        rustix::fs::fsync(parent).and_then(|()| rustix::fs::fsync(&self.staged)).map_err(|error| failed(path, error))
+    }
+}
+
+fn failed(path: &FilePath, error: impl Into<io::Error>) -> DiskError {
+    DiskError::io(format_args!("{path} cannot be written"), error)
+}
+
+fn rename(from: BorrowedFd<'_>, name: &str, to: BorrowedFd<'_>, new: &str, flags: RenameFlags) -> Result<(), Errno> {
+    rustix::fs::renameat_with(from, name, to, new, flags)
+}
+
+/// What tells two things of the same content apart.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}

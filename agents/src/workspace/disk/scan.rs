@@ -1,0 +1,165 @@
+//! All files that are served, and what was left out and why.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::files::{self, FilePath};
+use rustix::fs::FileType;
+
+use super::error::{DiskError, Reason};
+use super::served::Way;
+use super::{DEPTH_MAX, Disk, handle};
+
+/// How many names are looked at for each file that may be served: directories with far more of what is not served, like
+/// pictures, are not walked for ever.
+const NAMES_PER_FILE: usize = 10;
+/// How many names are told of each reason.
+const TOLD_MAX: usize = 10;
+
+/// What is in a directory.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Scan {
+    /// The files that are served.
+    pub files: BTreeMap<FilePath, Scanned>,
+    /// What is not, by the reason.
+    pub left: BTreeMap<Reason, Left>,
+}
+
+/// A file, as a scan found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scanned {
+    /// SHA-256 of what is in it.
+    pub hash: Digest,
+    /// Lines of it.
+    pub lines: u32,
+    /// Bytes of it.
+    pub bytes: u64,
+}
+
+/// What was left out for one reason; a directory counts once.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Left {
+    /// How many names.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<String>,
+}
+
+/// What a walk comes by.
+pub(super) enum Passed<'a> {
+    /// A directory, that is gone into.
+    Directory(&'a str),
+    /// A file, and the directory it is in.
+    File(FilePath, &'a OwnedFd),
+    /// What is not served.
+    Left(String, Reason),
+}
+
+/// How far a walk may go, and what is done with what it comes by.
+struct Walk<'a, 'r> {
+    way: Way<'r>,
+    names_left: usize,
+    pass: &'a mut dyn FnMut(Passed<'_>) -> Result<(), DiskError>,
+}
+
+impl Disk {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// There are too many, or the directory cannot be read.
+    pub fn scan(&self) -> Result<Scan, DiskError> {
+        let mut scan = Scan::default();
+        self.walk(&mut |passed| {
+            let (name, reason) = match passed {
+                Passed::Directory(_) => return Ok(()),
+                Passed::Left(name, reason) => (name, reason),
+                Passed::File(path, parent) => match self.read_in(parent, path.as_str(), path.name()) {
+                    Ok(Some(contents)) => {
+                        let lines = files::count(&contents.text);
+                        let bytes = u64::try_from(contents.text.len()).expect("an address fits");
+                        scan.files.insert(path, Scanned { hash: contents.hash, lines, bytes });
+                        let is_too_many = scan.files.len() > self.max_files;
+                        return if is_too_many { Err(self.too_many()) } else { Ok(()) };
+                    }
+                    // It went between being listed and being read.
+                    Ok(None) => return Ok(()),
+                    Err(DiskError::NotServed(not)) => (not.path, not.reason),
+                    Err(error) => return Err(error),
+                },
+            };
+            let left = scan.left.entry(reason).or_default();
+            left.count += 1;
+            if left.first.len() < TOLD_MAX {
+                left.first.push(name);
+            }
+            Ok(())
+        })?;
+        Ok(scan)
+    }
+
+    fn too_many(&self) -> DiskError {
+        DiskError::TooManyFiles { max: self.max_files }
+    }
+
+    /// Goes through the directory, in the order of names.
+    pub(super) fn walk(&self, pass: &mut dyn FnMut(Passed<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
+        let names_left = self.max_files.saturating_mul(NAMES_PER_FILE);
+        let mut walk = Walk { way: self.rules.way(&self.root)?, names_left, pass };
+        self.walk_below(&self.root, "", 0, &mut walk)
+    }
+
+    fn walk_below(&self, at: &OwnedFd, above: &str, depth: usize, walk: &mut Walk<'_, '_>) -> Result<(), DiskError> {
+        let failed = |error| DiskError::io(format_args!("{above:?} cannot be listed"), error);
+        let names = handle::names(at, walk.names_left).map_err(failed)?.ok_or_else(|| self.too_many())?;
+        walk.names_left -= names.len();
+        for name in names {
+            let name = match name.to_str() {
+                Ok(name) => format!("{above}{name}"),
+                Err(_) => {
+                    (walk.pass)(Passed::Left(format!("{above}{}", name.to_string_lossy()), Reason::Name))?;
+                    continue;
+                }
+            };
+            if let Err(reason) = self.step(at, &name, depth, walk)? {
+                (walk.pass)(Passed::Left(name, reason))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        at: &OwnedFd,
+        path: &str,
+        depth: usize,
+        walk: &mut Walk<'_, '_>,
+    ) -> Result<Result<(), Reason>, DiskError> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let Some(stat) = handle::stat(at, name).map_err(|error| DiskError::io(path, error))? else { return Ok(Ok(())) };
+        let kind = handle::kind(&stat);
+        if let Some(reason) = walk.way.judge(path, kind == FileType::Directory) {
+            return Ok(Err(reason));
+        }
+        let Ok(file) = FilePath::parse(path) else { return Ok(Err(Reason::Name)) };
+        match kind {
+            FileType::RegularFile => (walk.pass)(Passed::File(file, at)).map(Ok),
+            FileType::Directory if depth == DEPTH_MAX => Ok(Err(Reason::TooDeep)),
+            FileType::Directory => match self.enter(at.as_fd(), path) {
+                Ok(Some(directory)) => {
+                    let mark = walk.way.mark();
+                    walk.way.enter(&directory, path)?;
+                    (walk.pass)(Passed::Directory(path))?;
+                    self.walk_below(&directory, &format!("{path}/"), depth + 1, walk)?;
+                    walk.way.leave(mark);
+                    Ok(Ok(()))
+                }
+                Ok(None) => Ok(Ok(())),
+                Err(DiskError::NotServed(not)) => Ok(Err(not.reason)),
+                Err(error) => Err(error),
+            },
+            FileType::Symlink => Ok(Err(Reason::Symlink)),
+            _ => Ok(Err(Reason::NotRegular)),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Nothing outside the directory is read or written, whatever becomes of the names meanwhile.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::{Disk, Reason, change, directory, fast_directory, hash, name, open, read, refused, text, write};
+use crate::workspace::disk::DiskError;
+
+#[test]
+fn links_are_not_served_wherever_they_lead() {
+    let (root, outside) = (directory(), directory());
+    let at = |name: &str| root.path().join(name);
+    write(outside.path().join("secret"), "secret");
+    write(at("real/a.txt"), "a");
+    symlink(outside.path().join("secret"), at("file")).expect("a link");
+    symlink(outside.path(), at("dir")).expect("a link");
+    symlink("real/a.txt", at("inside")).expect("a link");
+    symlink("real", at("inside-dir")).expect("a link");
+    symlink("nowhere", at("dangling")).expect("a link");
+    symlink("../..", at("real/up")).expect("a link");
+    let disk = open(root.path());
+    for path in ["file", "dir/secret", "inside", "inside-dir/a.txt", "dangling", "real/up/x", "dir/new/deep"] {
+        assert_eq!(refused(&disk, path), Some(Reason::Symlink), "{path}");
+        let staged = disk.stage(&name(path), None, Some("x"));
+        assert_eq!(staged.err().and_then(|error| error.reason()), Some(Reason::Symlink), "{path}");
+    }
+    assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
+    assert_eq!(text(outside.path().join("secret")), "secret");
+    let scan = disk.scan().expect("scanned");
+    assert_eq!(scan.files.keys().map(|path| path.as_str()).collect::<Vec<_>>(), ["real/a.txt"]);
+    assert_eq!(scan.left[&Reason::Symlink].count, 6);
+}
+
+#[test]
+fn what_is_no_ordinary_file_is_not_opened() {
+    let root = directory();
+    let at = |name: &str| root.path().join(name);
+    rustix::fs::mkfifoat(CWD, at("pipe"), rustix::fs::Mode::RWXU).expect("a pipe");
+    let _listener = UnixListener::bind(at("socket")).expect("a socket");
+    assert!(fs::metadata(at("socket")).expect("it is there").file_type().is_socket());
+    fs::create_dir(at("folder")).expect("a directory");
+    write(at("plain"), "text");
+    let disk = open(root.path());
+    for path in ["pipe", "socket", "folder", "plain/below"] {
+        assert_eq!(refused(&disk, path), Some(Reason::NotRegular), "{path}");
+        let staged = disk.stage(&name(path), None, Some("x"));
+        assert_eq!(staged.err().and_then(|error| error.reason()), Some(Reason::NotRegular), "{path}");
+    }
+    assert_eq!(disk.scan().expect("scanned").left[&Reason::NotRegular].count, 2);
+}
+
+#[test]
+fn a_name_of_the_same_file_elsewhere_is_not_written_through() {
+    let (root, outside) = (directory(), directory());
+    write(outside.path().join("other"), "shared");
+    fs::hard_link(outside.path().join("other"), root.path().join("a.txt")).expect("a second name");
+    let disk = open(root.path());
+    assert_eq!(read(&disk, "a.txt").as_deref(), Some("shared"), "a second name cannot be told from a first");
+    change(&disk, "a.txt", Some("shared"), Some("ours"));
+    assert_eq!(text(outside.path().join("other")), "shared");
+    assert_eq!(text(root.path().join("a.txt")), "ours");
+}
+
+/// Exchanges two names again and again until it is told to stop.
+fn swapping(one: &Path, other: &Path, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).ok();
+    }
+}
+
+/// Whether an error is a refusal, as it must be while names are something else.
+fn is_refusal(error: &DiskError) -> bool {
+    matches!(error.reason(), Some(Reason::Symlink | Reason::NotRegular)) || matches!(error, DiskError::Busy { .. })
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_in_between_leads_nowhere() {
+    let (root, outside) = (fast_directory(), fast_directory());
+    let at = |name: &str| root.path().join(name);
+    write(at("d/e/f"), "inside");
+    write(outside.path().join("e/f"), "secret");
+    symlink(outside.path(), at("link")).expect("a link");
+    let disk: Disk = open(root.path());
+    let (is_over, refusals, reads) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| swapping(&at("d"), &at("link"), &is_over));
+        let reader = scope.spawn(|| {
+            for _ in 0..10_000 {
+                match disk.read(&name("d/e/f")) {
+                    Ok(found) => {
+                        let found = found.expect("it is never away").text;
+                        assert!(found.starts_with("inside"), "{found}");
+                        reads.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        assert!(is_refusal(&error), "{error}");
+                        refusals.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let writer = scope.spawn(|| {
+            let mut puts = 0;
+            for count in 0..10_000 {
+                let made = disk
+                    .stage(&name("d/e/f"), hash("inside"), Some(&format!("inside {count}")))
+                    .and_then(|staged| disk.put(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
+                match made {
+                    Ok(_) => puts += 1,
+                    Err(error) => assert!(is_refusal(&error), "{error}"),
+                }
+            }
+            puts
+        });
+        reader.join().expect("no read led outside");
+        let puts = writer.join().expect("no write led outside");
+        is_over.store(true, Ordering::Relaxed);
+        let (reads, refusals) = (reads.load(Ordering::Relaxed), refusals.load(Ordering::Relaxed));
+        println!("{reads} reads, {refusals} refusals, {puts} puts");
+        assert!(
+            reads > 0 && refusals > 0 && puts > 0,
+            "both were met: {reads} reads, {refusals} refusals, {puts} puts"
+        );
+    });
+    assert_eq!(text(outside.path().join("e/f")), "secret");
+    assert_eq!(fs::read_dir(outside.path().join("e")).expect("listed").count(), 1);
+    assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
+}
+
+#[test]
+fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
+    let (root, outside) = (fast_directory(), fast_directory());
+    let at = |name: &str| root.path().join(name);
+    write(at("f"), "inside");
+    write(outside.path().join("secret"), "secret");
+    symlink(outside.path().join("secret"), at("link")).expect("a link");
+    let disk = open(root.path());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| swapping(&at("f"), &at("link"), &is_over));
+        let reader = scope.spawn(|| {
+            let (mut reads, mut refusals) = (0, 0);
+            for _ in 0..10_000 {
+                match disk.read(&name("f")) {
+                    Ok(Some(found)) => {
+                        assert!(found.text.starts_with("inside"), "{}", found.text);
+                        reads += 1;
+                    }
+                    Ok(None) => panic!("it is never away"),
+                    Err(error) => {
+                        assert!(is_refusal(&error), "{error}");
+                        refusals += 1;
+                    }
+                }
+            }
+            (reads, refusals)
+        });
+        // What is in place is exchanged, be it a link: so there is soon no link left to swap, and a new one is made.
+        let writer = scope.spawn(|| {
+            for count in 0..2_000 {
+                let made = disk
+                    .stage(&name("f"), hash("inside"), Some(&format!("inside {count}")))
+                    .and_then(|staged| disk.put(&staged).inspect_err(|_| disk.discard(&staged).expect("discarded")));
+                if let Err(error) = made {
+                    assert!(is_refusal(&error), "{error}");
+                }
+                if !at("f").is_symlink() && !at("link").is_symlink() {
+                    fs::remove_file(at("link")).ok();
+                    symlink(outside.path().join("secret"), at("link")).ok();
+                }
+            }
+        });
+        let (reads, refusals) = reader.join().expect("no read led outside");
+        writer.join().expect("no write led outside");
+        is_over.store(true, Ordering::Relaxed);
+        println!("{reads} reads, {refusals} refusals");
+        assert!(reads > 0 && refusals > 0, "both were met: {reads} reads, {refusals} refusals");
+    });
+    assert_eq!(text(outside.path().join("secret")), "secret");
+}

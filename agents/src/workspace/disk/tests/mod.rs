@@ -1,0 +1,130 @@
+//! Real directories, real git, and real races.
+
+mod escape;
+mod limits;
+mod locks;
+mod races;
+mod recovery;
+mod replace;
+mod rules;
+mod scan;
+mod watch;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::FilePath;
+use tempfile::TempDir;
+
+use super::replace::Swap;
+use super::{Disk, DiskOptions, Put, Reason};
+
+/// Both ways of putting a content in the place of another.
+const SWAPS: [Swap; 2] = [Swap::Exchange, Swap::TakeAndLink];
+
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("a directory can be made")
+}
+
+/// A directory in memory, where there is one: for what is done thousands of times and waits for the disk each time.
+fn fast_directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| directory())
+}
+
+fn open(path: &Path) -> Disk {
+    Disk::open(path, DiskOptions::default()).expect("the directory can be opened")
+}
+
+fn open_with(path: &Path, swap: Swap) -> Disk {
+    Disk { swap, ..open(path) }
+}
+
+fn name(path: &str) -> FilePath {
+    FilePath::parse(path).expect("a name")
+}
+
+fn hash(text: &str) -> Option<Digest> {
+    Some(sha256(text.as_bytes()))
+}
+
+fn write(at: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    if let Some(parent) = at.as_ref().parent() {
+        fs::create_dir_all(parent).expect("a directory can be made");
+    }
+    fs::write(&at, text).expect("a file can be written");
+}
+
+fn text(at: impl AsRef<Path>) -> String {
+    fs::read_to_string(&at).unwrap_or_else(|error| panic!("{}: {error}", at.as_ref().display()))
+}
+
+/// The text of a file as the workspace reads it.
+fn read(disk: &Disk, path: &str) -> Option<String> {
+    disk.read(&name(path)).unwrap_or_else(|error| panic!("{path}: {error}")).map(|contents| contents.text)
+}
+
+fn refused(disk: &Disk, path: &str) -> Option<Reason> {
+    disk.serves(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
+}
+
+/// Both phases at once.
+fn change(disk: &Disk, path: &str, from: Option<&str>, to: Option<&str>) -> Put {
+    let staged = disk.stage(&name(path), from.and_then(hash), to).expect("it can be staged");
+    disk.put(&staged).expect("it can be put")
+}
+
+/// The names below a directory of the workspace's own.
+fn own(root: &Path, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join(".patchboard").join(directory)).expect("it can be listed");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The texts that are kept because others had written them.
+fn displaced(root: &Path) -> Vec<String> {
+    let names = own(root, "displaced");
+    names.iter().map(|name| text(root.join(".patchboard/displaced").join(name))).collect()
+}
+
+/// Whether this is the process that a test has started to run itself in.
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+const CHILD: &str = "PATCHBOARD_DISK_CHILD";
+
+/// A command that runs one test of this program again: `child` says where, in a word or path of the test's choice.
+fn again(wrapper: &[&str], test: &str, child: &Path) -> Command {
+    let program = std::env::current_exe().expect("a test is a program");
+    let mut command = match wrapper.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    let test = format!("workspace::disk::tests::{test}");
+    command.args(["--exact", &test, "--nocapture"]).env(CHILD, child);
+    command
+}
+
+/// Numbers that look random and are the same each time (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).expect("an address has 64 bits") % end
+    }
+
+    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+}

@@ -1,0 +1,157 @@
+//! Others write while files are put in place: everything that anybody wrote is found somewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::{Dice, Put, SWAPS, Swap, displaced, fast_directory, name, open_with, own, text, write};
+use crate::workspace::disk::DiskError;
+
+/// Writes like somebody who is careful in their own way: exchanges the file, and remembers what was there.
+fn exchange(root: &Path, own: &str, content: &str) -> Option<String> {
+    let (temporary, file) = (root.join(own), root.join("f"));
+    write(&temporary, content);
+    loop {
+        match rustix::fs::renameat_with(CWD, &temporary, CWD, &file, RenameFlags::EXCHANGE) {
+            Ok(()) => {
+                let was = text(&temporary);
+                fs::remove_file(&temporary).expect("removed");
+                return Some(was);
+            }
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => panic!("{error}"),
+        }
+        match rustix::fs::renameat_with(CWD, &temporary, CWD, &file, RenameFlags::NOREPLACE) {
+            Ok(()) => return None,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Tells the writers to stop, also if the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nothing_that_is_written_beside_a_put_is_lost() {
+    for swap in SWAPS {
+        let root = fast_directory();
+        let disk = open_with(root.path(), swap);
+        let (written, seen) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
+        let note = |set: &Mutex<BTreeSet<String>>, text: String| set.lock().expect("no panic").insert(text);
+        let is_over = AtomicBool::new(false);
+        let counts: [AtomicUsize; 4] = Default::default();
+        let busy = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let _stop = Stop(&is_over);
+            for writer in 0..3 {
+                let (root, is_over, written, seen, note) = (root.path(), &is_over, &written, &seen, &note);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let content = format!("theirs {writer} {count}");
+                        note(written, content.clone());
+                        if let Some(was) = exchange(root, &format!("temporary.{writer}"), &content) {
+                            note(seen, was);
+                        }
+                        count += 1;
+                        thread::sleep(Duration::from_micros(200));
+                    }
+                });
+            }
+            let mut dice = Dice(7);
+            for count in 0..3_000 {
+                let before = disk.read(&name("f")).expect("read");
+                let content = (dice.below(4) > 0).then(|| format!("ours {count}"));
+                if content.is_none() && before.is_none() {
+                    continue;
+                }
+                let from = before.as_ref().map(|before| before.hash);
+                let staged = disk.stage(&name("f"), from, content.as_deref()).expect("staged");
+                if let Some(content) = content {
+                    note(&written, content);
+                }
+                let put = loop {
+                    match disk.put(&staged) {
+                        // Where nothing can be exchanged, those who do nothing else but write may be faster for a while.
+                        Err(DiskError::Busy { .. }) => {
+                            busy.fetch_add(1, Ordering::Relaxed);
+                        }
+                        put => break put.expect("put"),
+                    }
+                };
+                // What was expected is replaced by who had read it; where it is taken out first, others may come behind that.
+                if matches!(put, Put::Done) || (matches!(put, Put::Displaced(_)) && swap == Swap::TakeAndLink) {
+                    before.map(|before| note(&seen, before.text));
+                }
+                let at = match put {
+                    Put::Done => 0,
+                    Put::Missing => 1,
+                    Put::Displaced(_) => 2,
+                    Put::Kept(_) => 3,
+                };
+                counts[at].fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut seen = seen.into_inner().expect("no panic");
+        seen.extend(displaced(root.path()));
+        seen.extend(fs::read_to_string(root.path().join("f")).ok());
+        let written = written.into_inner().expect("no panic");
+        let lost: Vec<&String> = written.difference(&seen).collect();
+        assert!(lost.is_empty(), "{swap:?}: {} of {} lost: {lost:?}", lost.len(), written.len());
+        assert!(own(root.path(), "staged").is_empty());
+        let [done, missing, displaced, kept] = counts.map(AtomicUsize::into_inner);
+        println!(
+            "{swap:?}: {} written, {done} done, {missing} missing, {displaced} displaced, {kept} kept",
+            written.len()
+        );
+        assert!(done > 0 && displaced + kept > 0, "they met: {done} done, {displaced} displaced, {kept} kept");
+    }
+}
+
+#[test]
+fn somebody_who_is_writing_in_place_writes_into_what_is_kept() {
+    for swap in SWAPS {
+        let root = fast_directory();
+        write(root.path().join("f"), "first");
+        let disk = open_with(root.path(), swap);
+        let mut met = 0;
+        for count in 0..500 {
+            let before = disk.read(&name("f")).expect("read").expect("it is there");
+            let staged = disk.stage(&name("f"), Some(before.hash), Some(&format!("ours {count}"))).expect("staged");
+            let content = format!("theirs {count}");
+            let put = thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    // As an editor does that does not replace the file: it is emptied, and written a little later.
+                    let mut file = fs::File::create(root.path().join("f")).expect("opened");
+                    thread::yield_now();
+                    file.write_all(content.as_bytes()).expect("written");
+                });
+                if count % 2 == 0 {
+                    thread::yield_now();
+                }
+                let put = disk.put(&staged).expect("put");
+                writer.join().expect("no panic");
+                put
+            });
+            met += usize::from(matches!(put, Put::Displaced(_)));
+            let in_place = text(root.path().join("f"));
+            let is_found = in_place.contains(&content) || displaced(root.path()).contains(&content);
+            assert!(is_found, "{swap:?}: {content} is neither in place ({in_place}) nor kept; {put:?}");
+        }
+        println!("{swap:?}: {met} of 500 were displaced");
+    }
+}

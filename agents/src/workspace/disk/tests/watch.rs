@@ -1,0 +1,127 @@
+//! What others change is noticed soon.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Disk, DiskOptions, change, directory, name, open, write};
+use crate::workspace::disk::watch::{Noticed, Watch, watch};
+
+/// Waits until `path` may have changed.
+async fn noticed(watch: &mut Watch, path: &str) {
+    let told = async {
+        loop {
+            match watch.next().await.expect("somebody watches") {
+                Noticed::All => return,
+                Noticed::Files(files) if files.contains(&name(path)) => return,
+                Noticed::Files(_) => {}
+                Noticed::TooManyWatches => panic!("there are few directories"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap_or_else(|_| panic!("{path} was not noticed"));
+}
+
+/// All that is told until nothing is for a while.
+async fn all(watch: &mut Watch) -> (BTreeSet<String>, bool) {
+    let (mut files, mut is_all) = (BTreeSet::new(), false);
+    while let Ok(told) = tokio::time::timeout(Duration::from_millis(600), watch.next()).await {
+        match told.expect("somebody watches") {
+            Noticed::Files(some) => files.extend(some.iter().map(ToString::to_string)),
+            Noticed::All => is_all = true,
+            Noticed::TooManyWatches => panic!("there are few directories"),
+        }
+    }
+    (files, is_all)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn changes_of_files_are_noticed_wherever_they_are() {
+    let root = directory();
+    let at = |name: &str| root.path().join(name);
+    write(at("a"), "a");
+    write(at("d/e/b"), "b");
+    write(at(".gitignore"), "ignored/\n");
+    write(at("ignored/x"), "x");
+    write(at(".git/index"), "x");
+    let disk = Arc::new(open(root.path()));
+    let mut watch = watch(&disk).expect("watched");
+
+    write(at("a"), "a2");
+    noticed(&mut watch, "a").await;
+    fs::remove_file(at("d/e/b")).expect("removed");
+    noticed(&mut watch, "d/e/b").await;
+    write(at("d/tmp"), "b2");
+    fs::rename(at("d/tmp"), at("d/e/b")).expect("moved");
+    noticed(&mut watch, "d/e/b").await;
+    all(&mut watch).await;
+
+    // What is not served, and our own reading, is not told.
+    write(at(".git/index"), "y");
+    write(at("ignored/x"), "y");
+    disk.scan().expect("scanned");
+    assert_eq!(all(&mut watch).await, (BTreeSet::new(), false));
+
+    // A change of our own is noticed like any other, and what is staged for it is not.
+    change(&disk, "a", Some("a2"), Some("a3"));
+    let (files, is_all) = all(&mut watch).await;
+    assert_eq!((files, is_all), (BTreeSet::from(["a".to_owned()]), false));
+
+    // A new directory: all may have changed, and it is watched from then on, as is one that was moved here.
+    fs::create_dir_all(at("new/deep")).expect("made");
+    noticed(&mut watch, "new/deep/c").await;
+    all(&mut watch).await;
+    write(at("new/deep/c"), "c");
+    noticed(&mut watch, "new/deep/c").await;
+    fs::rename(at("new"), at("moved")).expect("moved");
+    assert!(all(&mut watch).await.1, "all may have changed");
+    write(at("moved/deep/c"), "c2");
+    noticed(&mut watch, "moved/deep/c").await;
+
+    // Rules that change, change what is served.
+    all(&mut watch).await;
+    write(at(".gitignore"), "");
+    assert!(all(&mut watch).await.1, "all may have changed");
+    write(at("ignored/x"), "z");
+    noticed(&mut watch, "ignored/x").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
+    let root = directory();
+    let disk = Arc::new(open(root.path()));
+    let mut watch = watch(&disk).expect("watched");
+    let begin = |round: usize| root.path().join(format!("f{round}"));
+    // Far more than what is kept for the listener, one after the other.
+    for round in 0..40 {
+        write(begin(round), "x");
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    let (files, is_all) = all(&mut watch).await;
+    assert!(is_all || files.len() == 40, "{files:?}");
+    for round in 0..6_000 {
+        write(begin(round), "y");
+    }
+    let (files, is_all) = all(&mut watch).await;
+    assert!(is_all || files.len() == 6_000, "{} files", files.len());
+    assert!(is_all, "one by one is too many");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_stops_watching_frees_the_directory() {
+    let root = directory();
+    let disk = Arc::new(open(root.path()));
+    let watch = watch(&disk).expect("watched");
+    drop(watch);
+    drop(disk);
+    let reopened = |path: &Path| Disk::open(path, DiskOptions::default()).is_ok();
+    for _ in 0..100 {
+        if reopened(root.path()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the directory is still held");
+}

@@ -1,0 +1,263 @@
+//! To notice early what others change in the directory.
+//!
+//! What is noticed is a hint: it may come late or twice, or name files that are not served or have not changed. What a file
+//! really holds is found by reading it. Directories that are not served are not watched where each is watched by itself.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use patchboard_kernel::files::FilePath;
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+
+use super::error::DiskError;
+use super::scan::Passed;
+use super::{Disk, served};
+
+/// How long nothing must happen before what has happened is told, and how long it is held back at most.
+const QUIET: Duration = Duration::from_millis(20);
+const HELD_BACK_MAX: Duration = Duration::from_millis(200);
+/// Files that are named one by one at most; beyond, all may have changed.
+const NAMED_MAX: usize = 1000;
+/// How much is kept for a receiver that is slow, and for the thread that tells it.
+const TOLD_MAX: usize = 16;
+const EVENTS_MAX: usize = 4096;
+
+/// Whether every directory is watched by itself, as inotify does it, or the root with all below it.
+const EACH_BY_ITSELF: bool = cfg!(target_os = "linux");
+
+/// What may have changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Noticed {
+    /// These files.
+    Files(BTreeSet<FilePath>),
+    /// Any file, or what is served.
+    All,
+    /// The operating system watches no more directories, and nothing more is told: look at the files from time to time.
+    TooManyWatches,
+}
+
+/// A directory that is being watched, until this is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    noticed: mpsc::Receiver<Noticed>,
+    stop: SyncSender<Told>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// What may have changed since the last time; none if nothing will be told any more.
+    pub async fn next(&mut self) -> Option<Noticed> {
+        self.noticed.recv().await
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // If there is no room, there is something else to wake the thread.
+        self.stop.try_send(Told::Stop).ok();
+    }
+}
+
+enum Told {
+    Event(notify::Result<Event>),
+    Stop,
+}
+
+/// The thread's side.
+struct Watcher {
+    disk: Weak<Disk>,
+    root: PathBuf,
+    watcher: RecommendedWatcher,
+    watched: BTreeSet<PathBuf>,
+    /// There were more events than could be kept.
+    overflow: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    pending: BTreeSet<FilePath>,
+    is_all: bool,
+    /// Directories have come or gone.
+    is_moved: bool,
+}
+
+/// Watches a directory.
+///
+/// # Errors
+/// The operating system watches no more directories, or not this one.
+pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
+    let (told, events) = sync_channel(EVENTS_MAX);
+    let (sender, noticed) = mpsc::channel(TOLD_MAX);
+    let (overflow, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (tell, full) = (told.clone(), Arc::clone(&overflow));
+    let handler = move |event: notify::Result<Event>| {
+        if event.as_ref().is_ok_and(is_reading) {
+            return;
+        }
+        if let Err(TrySendError::Full(_)) = tell.try_send(Told::Event(event)) {
+            full.store(true, Ordering::Release);
+        }
+    };
+    let config = notify::Config::default().with_follow_symlinks(false);
+    let watcher = RecommendedWatcher::new(handler, config).map_err(|error| failed(&error))?;
+    let mut watcher = Watcher {
+        disk: Arc::downgrade(disk),
+        root: disk.path.clone(),
+        watcher,
+        watched: BTreeSet::new(),
+        overflow,
+        is_over: Arc::clone(&is_over),
+        pending: BTreeSet::new(),
+        is_all: false,
+        is_moved: false,
+    };
+    watcher.watch_all(disk)?;
+    let run = move || watcher.run(&events, &sender);
+    thread::Builder::new()
+        .name("workspace-watch".into())
+        .spawn(run)
+        .map_err(|error| DiskError::io("the directory cannot be watched", error))?;
+    Ok(Watch { noticed, stop: told, is_over })
+}
+
+impl Watcher {
+    fn run(mut self, events: &Receiver<Told>, sender: &mpsc::Sender<Noticed>) {
+        loop {
+            let has_pending = self.is_all || !self.pending.is_empty();
+            let first = if has_pending {
+                events.recv_timeout(HELD_BACK_MAX)
+            } else {
+                events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            let held_back = Instant::now();
+            let mut next = first;
+            loop {
+                match next {
+                    Ok(Told::Event(event)) => self.take(event),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+                if self.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                let Some(left) = HELD_BACK_MAX.checked_sub(held_back.elapsed()) else { break };
+                next = events.recv_timeout(left.min(QUIET));
+            }
+            self.is_all |= self.overflow.swap(false, Ordering::AcqRel);
+            if (self.is_moved || self.is_all) && EACH_BY_ITSELF {
+                let Some(disk) = self.disk.upgrade() else { return };
+                self.is_moved = false;
+                if let Err(DiskError::TooManyWatches) = self.watch_all(&disk) {
+                    sender.blocking_send(Noticed::TooManyWatches).ok();
+                    return;
+                }
+            }
+            if !self.tell(sender) {
+                return;
+            }
+        }
+    }
+
+    /// Tells what there is to tell, if there is room; false if nobody listens any more.
+    fn tell(&mut self, sender: &mpsc::Sender<Noticed>) -> bool {
+        if !self.is_all && self.pending.is_empty() {
+            return true;
+        }
+        match sender.try_reserve() {
+            Ok(place) => {
+                let files = std::mem::take(&mut self.pending);
+                place.send(if std::mem::take(&mut self.is_all) { Noticed::All } else { Noticed::Files(files) });
+                true
+            }
+            Err(mpsc::error::TrySendError::Full(())) => true,
+            Err(mpsc::error::TrySendError::Closed(())) => false,
+        }
+    }
+
+    fn take(&mut self, event: notify::Result<Event>) {
+        let event = match event {
+            Ok(event) if event.need_rescan() => {
+                self.is_all = true;
+                return;
+            }
+            Ok(event) => event,
+            Err(_) => {
+                self.is_all = true;
+                return;
+            }
+        };
+        let may_be_directory = matches!(
+            event.kind,
+            EventKind::Any | EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))
+        );
+        for path in &event.paths {
+            let Some(name) = path.strip_prefix(&self.root).ok().and_then(Path::to_str) else { continue };
+            let is_own = |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case(served::PRIVATE);
+            if name.split('/').any(is_own) {
+                continue;
+            }
+            let is_directory = || self.watched.contains(path) || path.symlink_metadata().is_ok_and(|at| at.is_dir());
+            if may_be_directory && is_directory() {
+                self.is_moved = true;
+                self.is_all = true;
+            } else if name.rsplit('/').next() == Some(".gitignore") {
+                self.is_all = true;
+            } else if let Ok(file) = FilePath::parse(name) {
+                self.pending.insert(file);
+            }
+        }
+        self.is_all |= self.pending.len() > NAMED_MAX;
+        if self.is_all {
+            self.pending.clear();
+        }
+    }
+
+    /// Watches all directories that are served, those that are watched already too: one of the same name may be another.
+    fn watch_all(&mut self, disk: &Disk) -> Result<(), DiskError> {
+        if !EACH_BY_ITSELF {
+            return self.watcher.watch(&self.root, RecursiveMode::Recursive).map_err(|error| failed(&error));
+        }
+        let mut watched = BTreeSet::from([self.root.clone()]);
+        let walked = disk.walk(&mut |passed| {
+            if let Passed::Directory(name) = passed {
+                watched.insert(self.root.join(name));
+            }
+            if watched.len() > disk.max_files { Err(DiskError::TooManyWatches) } else { Ok(()) }
+        });
+        for path in &watched {
+            match self.watcher.watch(path, RecursiveMode::NonRecursive).map_err(|error| failed(&error)) {
+                Err(DiskError::TooManyWatches) => return Err(DiskError::TooManyWatches),
+                Err(error) if *path == self.root => return Err(error),
+                // It went meanwhile.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.watched = watched;
+        walked
+    }
+}
+
+/// Whether somebody has only looked at something, as the workspace itself does all the time.
+fn is_reading(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+        EventKind::Access(_) => !event.need_rescan(),
+        _ => false,
+    }
+}
+
+fn failed(error: &notify::Error) -> DiskError {
+    let is_limit = |error: &io::Error| Errno::from_io_error(error).is_some_and(|errno| errno == Errno::MFILE);
+    match &error.kind {
+        ErrorKind::MaxFilesWatch => DiskError::TooManyWatches,
+        ErrorKind::Io(error) if is_limit(error) => DiskError::TooManyWatches,
+        _ => DiskError::io("the directory cannot be watched", io::Error::other(error.to_string())),
+    }
+}
