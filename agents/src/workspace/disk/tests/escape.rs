@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Disk, Reason, change, directory, fast_directory, hash, name, open, read, refused, text, write};
+use super::{Disk, Reason, Stop, change, directory, fast_directory, hash, name, open, read, refused, text, write};
 use crate::workspace::disk::DiskError;
 
 #[test]
@@ -89,6 +89,7 @@ fn a_directory_that_becomes_a_link_in_between_leads_nowhere() {
     let disk: Disk = open(root.path());
     let (is_over, refusals, reads) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
+        let _stop = Stop(&is_over);
         scope.spawn(|| swapping(&at("d"), &at("link"), &is_over));
         let reader = scope.spawn(|| {
             for _ in 0..10_000 {
@@ -120,7 +121,6 @@ fn a_directory_that_becomes_a_link_in_between_leads_nowhere() {
         });
         reader.join().expect("no read led outside");
         let puts = writer.join().expect("no write led outside");
-        is_over.store(true, Ordering::Relaxed);
         let (reads, refusals) = (reads.load(Ordering::Relaxed), refusals.load(Ordering::Relaxed));
         println!("{reads} reads, {refusals} refusals, {puts} puts");
         assert!(
@@ -143,6 +143,7 @@ fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
     let disk = open(root.path());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _stop = Stop(&is_over);
         scope.spawn(|| swapping(&at("f"), &at("link"), &is_over));
         let reader = scope.spawn(|| {
             let (mut reads, mut refusals) = (0, 0);
@@ -178,7 +179,6 @@ fn a_file_that_becomes_a_link_in_between_is_neither_read_nor_written_through() {
         });
         let (reads, refusals) = reader.join().expect("no read led outside");
         writer.join().expect("no write led outside");
-        is_over.store(true, Ordering::Relaxed);
         println!("{reads} reads, {refusals} refusals");
         assert!(reads > 0 && refusals > 0, "both were met: {reads} reads, {refusals} refusals");
     });

@@ -13,6 +13,7 @@ mod watch;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
@@ -111,6 +112,15 @@ fn again(wrapper: &[&str], test: &str, child: &Path) -> Command {
     let test = format!("workspace::disk::tests::{test}");
     command.args(["--exact", &test, "--nocapture"]).env(CHILD, child);
     command
+}
+
+/// Tells other threads to stop, also if the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Numbers that look random and are the same each time (xorshift).

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Dice, Put, SWAPS, Swap, displaced, fast_directory, name, open_with, own, text, write};
+use super::{Dice, Put, SWAPS, Stop, Swap, displaced, fast_directory, name, open_with, own, text, write};
 use crate::workspace::disk::DiskError;
 
 /// Writes like somebody who is careful in their own way: exchanges the file, and remembers what was there.
@@ -33,15 +33,6 @@ fn exchange(root: &Path, own: &str, content: &str) -> Option<String> {
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => panic!("{error}"),
         }
-    }
-}
-
-/// Tells the writers to stop, also if the test fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
