@@ -40,12 +40,14 @@ pub(super) fn directory_or_new(parent: impl AsFd, name: &str, mode: u16) -> Resu
 /// Opens an ordinary file for reading; none if it is something else. A pipe does not keep its opener waiting.
 pub(super) fn file(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno> {
     let Some(stat) = stat(&parent, name)? else { return Err(Errno::NOENT) };
-    if kind(&stat) != FileType::RegularFile {
-        return Ok(None);
-    }
+    if kind(&stat) != FileType::RegularFile { Ok(None) } else { open(parent, name) }
+}
+
+/// Opens what may have become something else since it was looked at.
+pub(super) fn open(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
-        // It became a link, or a socket, after it had been looked at.
+        // A link, or a socket.
         Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
         opened => opened?,
     };

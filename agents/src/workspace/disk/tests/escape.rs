@@ -10,7 +10,7 @@ use std::thread;
 use rustix::fs::{CWD, RenameFlags};
 
 use super::{Disk, Reason, Stop, change, directory, fast_directory, hash, name, open, read, refused, text, write};
-use crate::workspace::disk::DiskError;
+use crate::workspace::disk::{DiskError, handle};
 
 #[test]
 fn links_are_not_served_wherever_they_lead() {
@@ -46,7 +46,13 @@ fn what_is_no_ordinary_file_is_not_opened() {
     assert!(fs::metadata(at("socket")).expect("it is there").file_type().is_socket());
     fs::create_dir(at("folder")).expect("a directory");
     write(at("plain"), "text");
+    symlink("plain", at("link")).expect("a link");
     let disk = open(root.path());
+    // Also if it was an ordinary file when it was looked at.
+    for name in ["pipe", "socket", "folder", "link"] {
+        assert!(handle::open(&disk.root, name).expect("no error").is_none(), "{name}");
+    }
+    assert!(handle::open(&disk.root, "plain").expect("no error").is_some());
     for path in ["pipe", "socket", "folder", "plain/below"] {
         assert_eq!(refused(&disk, path), Some(Reason::NotRegular), "{path}");
         let staged = disk.stage(&name(path), None, Some("x"));
