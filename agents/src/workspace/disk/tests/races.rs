@@ -124,16 +124,13 @@ fn somebody_who_is_writing_in_place_writes_into_what_is_kept() {
             let before = disk.read(&name("f")).expect("read").expect("it is there");
             let staged = disk.stage(&name("f"), Some(before.hash), Some(&format!("ours {count}"))).expect("staged");
             let content = format!("theirs {count}");
+            // As an editor does that does not replace the file: it is emptied, and written a little later.
+            let mut file = fs::File::create(root.path().join("f")).expect("opened");
             let put = thread::scope(|scope| {
                 let writer = scope.spawn(|| {
-                    // As an editor does that does not replace the file: it is emptied, and written a little later.
-                    let mut file = fs::File::create(root.path().join("f")).expect("opened");
                     thread::yield_now();
                     file.write_all(content.as_bytes()).expect("written");
                 });
-                if count % 2 == 0 {
-                    thread::yield_now();
-                }
                 let put = disk.put(&staged).expect("put");
                 writer.join().expect("no panic");
                 put

@@ -27,7 +27,7 @@ async fn noticed(watch: &mut Watch, path: &str) {
 /// All that is told until nothing is for a while.
 async fn all(watch: &mut Watch) -> (BTreeSet<String>, bool) {
     let (mut files, mut is_all) = (BTreeSet::new(), false);
-    while let Ok(told) = tokio::time::timeout(Duration::from_millis(600), watch.next()).await {
+    while let Ok(told) = tokio::time::timeout(Duration::from_millis(2_000), watch.next()).await {
         match told.expect("somebody watches") {
             Noticed::Files(some) => files.extend(some.iter().map(ToString::to_string)),
             Noticed::All => is_all = true,
