@@ -26,8 +26,8 @@ pub struct Reads {
 #[derive(Clone, Debug, Default)]
 struct Known {
     seen: Vec<Part>,
-    /// What it saw last.
-    text: Option<Arc<str>>,
+    /// What it saw, by version.
+    texts: BTreeMap<u64, Arc<str>>,
     noted: u64,
 }
 
@@ -56,7 +56,7 @@ impl Reads {
                 }
             }
         }
-        self.keep(path, text);
+        self.keep(path, version, text);
     }
 
     /// Notes an edit of its own, which made this version of a file of which the state said `before`. What it knew of the
@@ -82,7 +82,7 @@ impl Reads {
                 union(known).into_iter().map(|lines| Part { version, lines: Some(lines) }).collect()
             }
         };
-        self.keep(path, Some(text));
+        self.keep(path, version, Some(text));
     }
 
     /// Notes that a file of its own making or knowing is gone, with this version.
@@ -106,9 +106,22 @@ impl Reads {
         self.files.get(path).is_some_and(|known| !known.seen.is_empty())
     }
 
-    /// The text that was seen last of a file, if it is kept.
-    pub fn text(&self, path: &FilePath) -> Option<&Arc<str>> {
-        self.files.get(path)?.text.as_ref()
+    /// Forgets a file; then notes what is known of it instead.
+    pub fn renew(&mut self, path: &FilePath, version: u64, lines: &[Option<Lines>], text: Option<&Arc<str>>) {
+        self.forget(path);
+        lines.iter().for_each(|lines| self.note(path, version, *lines, text));
+    }
+
+    /// Forgets what was read of a file.
+    pub fn forget(&mut self, path: &FilePath) {
+        if let Some(known) = self.files.remove(path) {
+            self.text_bytes -= known.bytes();
+        }
+    }
+
+    /// The text of a version that was seen of a file, if it is kept.
+    pub fn text(&self, path: &FilePath, version: u64) -> Option<&Arc<str>> {
+        self.files.get(path)?.texts.get(&version)
     }
 
     /// The names of all files of which something was read.
@@ -116,26 +129,27 @@ impl Reads {
         self.files.keys()
     }
 
-    /// The version in whose numbers an agent counts that speaks of a line: that of the last part it was shown with this
-    /// line, or the one after it, in it.
-    pub fn numbered_at(&self, path: &FilePath, line: u32) -> Option<u64> {
-        let holds =
-            |part: &&Part| part.lines.is_none_or(|(first, last)| first <= line.saturating_add(1) && line <= last);
-        self.files.get(path)?.seen.iter().filter(holds).map(|part| part.version).max()
-    }
-
-    fn keep(&mut self, path: &FilePath, text: Option<&Arc<str>>) {
+    fn keep(&mut self, path: &FilePath, version: u64, text: Option<&Arc<str>>) {
         self.clock += 1;
         let Some(known) = self.files.get_mut(path) else { return };
         known.noted = self.clock;
-        self.text_bytes -= known.text.as_ref().map_or(0, |text| text.len());
-        known.text = text.cloned();
-        self.text_bytes += known.text.as_ref().map_or(0, |text| text.len());
+        self.text_bytes -= known.bytes();
+        known.texts.extend(text.map(|text| (version, Arc::clone(text))));
+        let seen = &known.seen;
+        known.texts.retain(|version, _| seen.iter().any(|part| part.version == *version));
+        self.text_bytes += known.bytes();
         while self.text_bytes > TEXT_BYTES_MAX {
-            let held = self.files.values_mut().filter(|known| known.text.is_some());
+            let held = self.files.values_mut().filter(|known| !known.texts.is_empty());
             let Some(oldest) = held.min_by_key(|known| known.noted) else { break };
-            self.text_bytes -= oldest.text.take().map_or(0, |text| text.len());
+            self.text_bytes -= oldest.bytes();
+            oldest.texts.clear();
         }
+    }
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        self.texts.values().map(|text| text.len()).sum()
     }
 }
 
@@ -207,9 +221,6 @@ mod tests {
         reads.note(&path(), 3, Some((5, 9)), None);
         reads.note(&path(), 4, Some((2, 3)), None);
         assert_eq!(seen(&reads), [(3, Some((1, 9))), (4, Some((2, 3)))]);
-        assert_eq!(reads.numbered_at(&path(), 2), Some(4));
-        assert_eq!(reads.numbered_at(&path(), 8), Some(3));
-        assert_eq!(reads.numbered_at(&path(), 20), None);
         reads.note(&path(), 5, None, None);
         reads.note(&path(), 5, Some((1, 1)), None);
         assert_eq!(seen(&reads), [(5, None)]);
@@ -248,7 +259,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             reads.note(&FilePath::parse(name).expect("a name"), 1, None, Some(&large));
         }
-        let kept = |name| reads.text(&FilePath::parse(name).expect("a name")).is_some();
+        let kept = |name| reads.text(&FilePath::parse(name).expect("a name"), 1).is_some();
         assert_eq!([kept("a"), kept("b"), kept("c")], [false, true, true]);
         assert_eq!(reads.all().len(), 3, "what was read is known all the same");
     }

@@ -7,13 +7,13 @@
 //! knows of is put in place when the workspace is opened again, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::board::{Outcome, Verdict};
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, Entry, FILES, FileChange, FilePath, Hunk, count};
+use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FileChange, FilePath, Hunk, count};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::{Rejection, Violation};
 use patchboard_kernel::state::State;
@@ -22,10 +22,14 @@ use tokio::sync::RwLock;
 use uuid::Uuid;
 
 use super::disk::{Contents, Disk, DiskError, Put, Recovery, Staged};
-use super::text;
+use super::text::hunks::hunks;
+use super::text::intent::author_name;
 
 /// Files in one report of what was found when the workspace was opened.
 const FOUND_AT_ONCE: usize = 2000;
+
+/// Names of authors that are known in files.
+const AUTHORS_MAX: usize = 10_000;
 
 /// Bytes of texts that are kept to tell what changed around the workspace.
 const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -44,6 +48,14 @@ pub struct Workspace {
     disk: Arc<Disk>,
     /// Held together by those who look, alone by those who change.
     turn: Arc<RwLock<Turn>>,
+    /// Who is known to have edited here, or may.
+    authors: Mutex<BTreeSet<String>>,
+}
+
+/// All that a rejection says, as one text.
+pub(super) fn told(rejection: &Rejection) -> String {
+    let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
+    each.join("; ")
 }
 
 /// What only one at a time may know.
@@ -64,7 +76,7 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Board(#[from] RuntimeError),
     /// The board does not take what has happened.
-    #[error("files were changed in a way that the board does not allow, and nothing can be edited until that is mended: {0}")]
+    #[error("files were changed in a way that the board does not allow, and nothing can be edited until that is mended: {}", told(.0))]
     Refused(Box<Rejection>),
     /// It has none.
     #[error("the board has no workspace")]
@@ -160,9 +172,13 @@ impl Workspace {
     /// [`WorkspaceError`].
     pub async fn open(board: BoardHandle, disk: Disk) -> Result<Opened, WorkspaceError> {
         let spec = board.snapshot().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
-        let workspace = Self { board, spec, disk: Arc::new(disk), turn: Arc::default() };
+        let workspace = Self { board, spec, disk: Arc::new(disk), turn: Arc::default(), authors: Mutex::default() };
         let recovery = workspace.recover().await?;
         let found = workspace.rescan().await?;
+        for entry in workspace.files().into_values() {
+            entry.edits.values().for_each(|edit| workspace.meet(&edit.by));
+            workspace.meet(&entry.writer);
+        }
         Ok(Opened { workspace: Arc::new(workspace), recovery, found })
     }
 
@@ -170,6 +186,21 @@ impl Workspace {
     async fn recover(&self) -> Result<Recovery, WorkspaceError> {
         let state = self.state();
         self.on_disk(move |disk| disk.recover(|path| Entry::of(&state, path).and_then(|entry| entry.hash))).await
+    }
+
+    /// Remembers that somebody edits here, so that what is written in that name is known as such.
+    pub fn meet(&self, author: &str) {
+        if author != EXTERNAL {
+            let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
+            if authors.len() < AUTHORS_MAX {
+                authors.insert(author_name(author));
+            }
+        }
+    }
+
+    /// The names of those who edit here, as they stand in comments.
+    pub fn authors(&self) -> BTreeSet<String> {
+        self.authors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The board.
@@ -195,8 +226,8 @@ impl Workspace {
     /// The files that are there, as the board knows them.
     pub fn files(&self) -> BTreeMap<FilePath, Entry> {
         let state = self.state();
-        let names = state.root().child(FILES).and_then(|files| files.as_object()).map(|files| files.keys());
-        let paths = names.into_iter().flatten().filter_map(|name| FilePath::parse(name).ok());
+        let members = state.root().child(FILES).and_then(|files| files.as_object()).map(|files| files.iter());
+        let paths = members.into_iter().flatten().filter_map(|(name, ..)| FilePath::parse(name).ok());
         let known = paths.filter_map(|path| Some((path.clone(), Entry::of(&state, &path)?)));
         known.filter(|(_, entry)| entry.is_there()).collect()
     }
@@ -251,7 +282,7 @@ impl Workspace {
                 turn.texts.keep(path, standing.text.as_ref());
                 Ok(standing)
             }
-            None => Err(DiskError::busy(path).into()),
+            None => Err(DiskError::Busy { path: path.to_string() }.into()),
         }
     }
 
@@ -361,7 +392,7 @@ impl Workspace {
             let wanted = Wanted {
                 path: path.clone(),
                 before: turn.texts.get(&path).cloned(),
-                hunks: turn.texts.get(&path).map(|before| text::changes(before, &foreign)),
+                hunks: turn.texts.get(&path).map(|before| hunks(before, &foreign)),
                 after: Some(Arc::clone(&foreign)),
             };
             let (at, again) = (path.clone(), Arc::clone(&foreign));
@@ -408,10 +439,10 @@ impl Workspace {
             }
             let before = texts.get(path).filter(|text| known == Some(sha256(text.as_bytes())));
             let hunks = match (known, before, &there) {
-                (None, _, Some(there)) => Some(text::changes("", &there.text)),
-                (Some(_), Some(before), Some(there)) => Some(text::changes(before, &there.text)),
-                (_, Some(before), None) => Some(text::changes(before, "")),
-                (_, None, _) | (None, _, None) => None,
+                (None, _, Some(there)) => Some(hunks("", &there.text)),
+                (Some(_), Some(before), Some(there)) => Some(hunks(before, &there.text)),
+                (_, Some(before), None) => Some(hunks(before, "")),
+                (Some(_), None, _) | (None, None, None) => None,
             };
             // Whole files are not put into the journal because they were there before the board.
             let hunks = hunks.filter(|_| entry.is_some());

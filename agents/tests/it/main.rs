@@ -9,3 +9,4 @@ mod llm;
 mod seats;
 mod session;
 mod support;
+mod workspace;

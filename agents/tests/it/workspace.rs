@@ -1,0 +1,100 @@
+//! Agents at one directory: real files, a real board, and what each is told.
+
+use patchboard_kernel::replay;
+use patchboard_workshop::Workshop;
+use serde_json::json;
+
+const CODE: &str = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n";
+
+#[tokio::test]
+async fn what_was_viewed_can_be_edited_and_others_are_told_what_is_different() {
+    let shop = Workshop::open(2, &json!({}), &[("src/code.py", CODE), ("notes.txt", "hello\n")]).await;
+    assert_eq!(shop.found, 2);
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let told = ada.call(json!({"command": "view", "path": "src/code.py"})).await;
+    assert!(told.text.contains("version 1, 10 lines") && told.text.contains("     2\t    return 1"), "{}", told.text);
+    bob.call(json!({"command": "view", "path": "src/code.py"})).await;
+    bob.call(json!({"command": "view", "path": "notes.txt"})).await;
+    let told = ada
+        .call(json!({"command": "str_replace", "path": "src/code.py", "old_str": "return 1", "new_str": "return 11", "intent": "eleven"}))
+        .await;
+    assert!(!told.is_error(), "{}", told.text);
+    let text = shop.text("src/code.py").expect("a file");
+    assert!(text.starts_with("def one():\n    # engineer_1: eleven\n    return 11\n"), "{text}");
+    assert_eq!(shop.entry("src/code.py").expect("known").version, 2);
+
+    // Bob rests on the file as it was, also where he changes another.
+    let told = bob
+        .call(json!({"command": "str_replace", "path": "notes.txt", "old_str": "hello", "new_str": "bye", "intent": "leave"}))
+        .await;
+    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
+    assert!(told.text.contains("+    return 11") && told.text.contains("by engineer_1: eleven"), "{}", told.text);
+    let told = bob
+        .call(json!({"command": "str_replace", "path": "notes.txt", "old_str": "hello", "new_str": "bye", "intent": "leave"}))
+        .await;
+    assert!(!told.is_error(), "what a refusal shows is read with it: {}", told.text);
+    assert_eq!(shop.text("notes.txt").as_deref(), Some("bye\n"), "a text file has no comments");
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
+async fn functions_of_one_file_are_edited_side_by_side() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("code.py", CODE)]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    ada.call(json!({"command": "view", "path": "code.py", "view_range": [1, 3]})).await;
+    bob.call(json!({"command": "view", "path": "code.py", "view_range": [9, 10]})).await;
+    let told = ada
+        .call(json!({"command": "insert", "path": "code.py", "insert_line": 1, "insert_text": "    print(1)\n    print(2)\n", "intent": "log"}))
+        .await;
+    assert!(!told.is_error(), "{}", told.text);
+    // Line 9 of what Bob has seen is line 11 now.
+    let told = bob
+        .call(json!({"command": "insert", "path": "code.py", "insert_line": 9, "insert_text": "    print(3)\n", "intent": "log"}))
+        .await;
+    assert!(!told.is_error(), "{}", told.text);
+    let text = shop.text("code.py").expect("a file");
+    assert_eq!(text.lines().nth(11), Some("    print(3)"), "{text}");
+    assert!(text.contains("def three():\n    print(3)\n    return 3"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_written_around_the_workspace_is_noticed_before_anything_is_accepted() {
+    let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "a.py"})).await;
+    ada.call(json!({"command": "view", "path": "b.py"})).await;
+    std::fs::write(shop.directory.path().join("b.py"), "b = 2\n").expect("written");
+    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
+    let known = shop.entry("b.py").expect("known");
+    assert_eq!((known.version, known.writer.as_str()), (2, "external"));
+    assert!(told.text.contains("-b = 1") && told.text.contains("+b = 2"), "{}", told.text);
+    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    std::fs::remove_file(shop.directory.path().join("b.py")).expect("gone");
+    let told = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_read"), "a file that is gone has changed: {}", told.text);
+    let told = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!((shop.text("a.py"), shop.text("c.py").is_some()), (None, true));
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
+async fn a_workspace_is_taken_up_again_with_what_happened_meanwhile() {
+    let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "a.py"})).await;
+    ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"})).await;
+    std::fs::write(shop.directory.path().join("new.py"), "n = 1\n").expect("written");
+    drop(ada);
+    let shop = shop.crashed().await;
+    assert_eq!(shop.found, 1);
+    assert_eq!(shop.entry("a.py").expect("known").version, 2);
+    let mut ada = shop.session(0);
+    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_target"), "who begins anew has read nothing: {}", told.text);
+    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!(shop.text("a.py").as_deref(), Some("# engineer_1: three\na = 3\n"));
+}

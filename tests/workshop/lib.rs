@@ -1,0 +1,213 @@
+//! A board whose engineers are all at work on one directory: what tests and examples drive by hand.
+//!
+//! Every engineer has one open task, and whoever holds the [`Workshop`] plays all of them, command by command.
+
+use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use patchboard_agents::workspace::disk::{Disk, DiskOptions};
+use patchboard_agents::workspace::service::{Opened, Workspace};
+use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::files::{Access, EditAttempt, Entry, FilePath};
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::Record;
+use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long it is waited until all are at work.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps whoever is called at work until the test is over.
+#[derive(Default)]
+struct Busy {
+    calls: Mutex<BTreeMap<String, EditAttempt>>,
+}
+
+impl Agent for Busy {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let attempt = EditAttempt { invocation: call.invocation, attempt: call.attempt };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call.worker.to_string(), attempt);
+        Box::pin(pending())
+    }
+}
+
+/// Engineers at work on a directory.
+pub struct Workshop {
+    /// The files.
+    pub directory: TempDir,
+    /// The journal.
+    data: TempDir,
+    busy: Arc<Busy>,
+    runtime: Runtime,
+    /// The board.
+    pub board: BoardHandle,
+    /// The directory and its board.
+    pub workspace: Arc<Workspace>,
+    /// What was found when it was opened last.
+    pub found: usize,
+}
+
+/// The name of an engineer, counted from 0.
+pub fn name(engineer: usize) -> String {
+    format!("engineer_{}", engineer + 1)
+}
+
+/// A name of a file.
+///
+/// # Panics
+/// If it is none.
+pub fn path(name: &str) -> FilePath {
+    FilePath::parse(name).expect("the name of a file")
+}
+
+impl Workshop {
+    /// So many engineers at these files; `spec` says more of the workspace than its directory.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub async fn open(engineers: usize, spec: &Value, files: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            let file = directory.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap_or(Path::new("."))).expect("directories");
+            std::fs::write(file, text).expect("a file");
+        }
+        Self::at(engineers, spec, directory).await
+    }
+
+    /// The same at what is in a directory.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub async fn at(engineers: usize, spec: &Value, directory: TempDir) -> Self {
+        let data = tempfile::tempdir().expect("a directory");
+        let busy = Arc::new(Busy::default());
+        let runtime = runtime(data.path(), &busy).await;
+        let board = runtime.create(blueprint(engineers, spec), json!({}), None).await.expect("a board");
+        let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
+        let workshop = Self { directory, data, busy, runtime, board, workspace, found };
+        workshop.all_at_work(engineers).await;
+        workshop
+    }
+
+    /// Ends as a process does that is killed, and takes the board and the directory up again.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub async fn crashed(self) -> Self {
+        let Self { directory, data, runtime, board, workspace, .. } = self;
+        let id = board.id().clone();
+        let engineers = board.snapshot().blueprint.workers.len();
+        drop((workspace, board));
+        drop(runtime);
+        let busy = Arc::new(Busy::default());
+        let runtime = self::runtime(data.path(), &busy).await;
+        let board = resumed(&runtime, &id).await;
+        let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
+        let workshop = Self { directory, data, busy, runtime, board, workspace, found };
+        workshop.all_at_work(engineers).await;
+        workshop
+    }
+
+    async fn all_at_work(&self, engineers: usize) {
+        let begun = tokio::time::Instant::now();
+        while self.busy.calls.lock().unwrap_or_else(PoisonError::into_inner).len() < engineers {
+            assert!(begun.elapsed() < PATIENCE, "not everybody was called");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// An engineer who has read nothing yet.
+    ///
+    /// # Panics
+    /// If there is no such engineer.
+    pub fn session(&self, engineer: usize) -> Session {
+        let worker = name(engineer);
+        let of = self.busy.calls.lock().unwrap_or_else(PoisonError::into_inner)[&worker];
+        let blueprint = Arc::clone(&self.board.snapshot().blueprint);
+        let files = blueprint.workers[worker.as_str()].files.as_ref().expect("an engineer's files");
+        let access = Access::compile(files).expect("patterns");
+        Session::new(Arc::clone(&self.workspace), Author { of, access, worker, name: None })
+    }
+
+    /// What the board knows of a file.
+    pub fn entry(&self, name: &str) -> Option<Entry> {
+        Entry::of(&self.workspace.state(), &path(name))
+    }
+
+    /// What is in a file.
+    pub fn text(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.directory.path().join(name)).ok()
+    }
+
+    /// Everything that is recorded.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn records(&self) -> Vec<Record> {
+        let journal = SqliteJournal::open(self.data.path()).expect("a journal");
+        journal.records(self.board.id(), None, usize::MAX).expect("records")
+    }
+}
+
+/// Does something with a tool; what is told.
+pub async fn call(session: &mut Session, arguments: Value) -> Told {
+    session.call(arguments).await
+}
+
+async fn runtime(data: &Path, busy: &Arc<Busy>) -> Runtime {
+    let journal = SqliteJournal::open(data).expect("a journal");
+    let agent = Arc::clone(busy) as Arc<dyn Agent>;
+    Runtime::start(Arc::new(journal), Options::new(agent)).await.expect("a runtime")
+}
+
+/// A board that another runtime of this process has just let go.
+async fn resumed(runtime: &Runtime, board: &BoardId) -> BoardHandle {
+    let begun = tokio::time::Instant::now();
+    loop {
+        match runtime.resume(board).await {
+            Ok(board) => return board,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn opened(board: &BoardHandle, directory: &Path) -> Opened {
+    let begun = tokio::time::Instant::now();
+    let disk = loop {
+        match Disk::open(directory, DiskOptions::default()) {
+            Ok(disk) => break disk,
+            // The one before is on its way out.
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    Workspace::open(board.clone(), disk).await.expect("a workspace")
+}
+
+fn blueprint(engineers: usize, spec: &Value) -> Blueprint {
+    let mut workspace = json!({"dir": "code"});
+    for (member, value) in spec.as_object().into_iter().flatten() {
+        workspace[member] = value.clone();
+    }
+    let engineer =
+        json!({"agent": "remote", "files": {"edit": ["**"]}, "limits": {"timeout": "10d", "invocations": 2}});
+    let names: Vec<String> = (0..engineers).map(name).collect();
+    let workers: serde_json::Map<String, Value> = names.iter().map(|name| (name.clone(), engineer.clone())).collect();
+    let rules: Vec<Value> = names.iter().map(|name| json!({"name": name, "trigger": "start", "run": name})).collect();
+    let blueprint = json!({
+        "blueprint": 1, "name": "workshop", "state": {"schema": {}}, "workspace": workspace, "workers": workers,
+        "rules": rules, "concurrency": engineers, "limits": {"commits": 10_000_000, "wall": "10d"},
+    });
+    serde_json::from_value(blueprint).expect("a blueprint")
+}
