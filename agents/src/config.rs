@@ -1,4 +1,4 @@
-//! The operator's configuration: which models and programs the seats of blueprints may be filled with.
+//! The operator's configuration: which models, programs and directories the seats of blueprints may be filled with.
 //!
 //! Owns the format of `patchboard.toml`, and how flags and the variables that everybody has (`OPENAI_BASE_URL`,
 //! `OPENAI_API_KEY`, `OPENAI_MODEL`) stand in for it. [`Environment::of_process`] is the only place in this crate that
@@ -21,6 +21,10 @@
 //! tokens = 200000
 //! wall = "30m"
 //!
+//! [workspaces.code]
+//! dir = "../project"
+//! exclude = ["dist/"]
+//!
 //! [commands.counter]
 //! program = ["./count.py", "--strict"]
 //! env = { PYTHONUNBUFFERED = "1" }
@@ -38,6 +42,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
+use crate::workspace::disk::FILE_BYTES_MAX;
 
 /// The operator's name of the model that the architect uses, if it is configured.
 pub const ARCHITECT_MODEL: &str = "architect";
@@ -61,6 +66,9 @@ pub struct Config {
     /// Programs by the operator's name for them.
     #[serde(default)]
     pub commands: BTreeMap<String, Program>,
+    /// Directories by the operator's name for them, for boards whose workers share files.
+    #[serde(default)]
+    pub workspaces: BTreeMap<String, Directory>,
     /// What an architect may use up and grant.
     #[serde(default)]
     pub architect: Architect,
@@ -182,6 +190,27 @@ pub struct Program {
     pub cwd: Option<PathBuf>,
 }
 
+/// A directory that the workers of a board may share.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// Where it is, relative to the configuration's directory.
+    pub dir: PathBuf,
+    /// What of it is not served, as lines of a `.gitignore` at its root.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Bytes of a file at most.
+    #[serde(default = "default_file_bytes")]
+    pub max_bytes: u64,
+}
+
+impl Directory {
+    /// A directory of which everything is served that is text.
+    pub const fn at(dir: PathBuf) -> Self {
+        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX }
+    }
+}
+
 /// What the command line says about models.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Flags {
@@ -234,6 +263,9 @@ impl Config {
         let dir = path.parent().unwrap_or(Path::new(""));
         for program in config.commands.values_mut() {
             program.resolve(dir);
+        }
+        for workspace in config.workspaces.values_mut() {
+            workspace.dir = dir.join(&workspace.dir);
         }
         Ok(config)
     }
@@ -403,6 +435,10 @@ impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
+}
+
+const fn default_file_bytes() -> u64 {
+    FILE_BYTES_MAX
 }
 
 const fn default_tries() -> u32 {

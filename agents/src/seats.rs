@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
@@ -23,6 +23,7 @@ use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::llm::probe::{Probed, probe};
 use crate::script::{self, Script};
+use crate::workspace::boards::Workspaces;
 use crate::{failure, telemetry};
 
 /// Fills seats with the operator's models and programs, and with scripts.
@@ -34,6 +35,7 @@ pub struct Seats {
     any_chat: Slot,
     runner: Runner,
     leases: Option<Leases>,
+    workspaces: Arc<Workspaces>,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -69,13 +71,20 @@ impl Seats {
         let names = config.models.values().chain(&config.any_model).filter_map(|model| model.api_key_env.as_deref());
         let keys = names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect();
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
-        Self { config, inline, keys, chats, any_chat: OnceLock::new(), runner: Runner::new(env), leases: None }
+        let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
+        let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
+        Self { config, inline, keys, chats, any_chat, runner, leases: None, workspaces }
     }
 
     /// The same where processes outside can lease the calls of `remote` seats.
     #[must_use]
     pub fn with_leases(self, leases: Leases) -> Self {
         Self { leases: Some(leases), ..self }
+    }
+
+    /// The directories that boards share with their workers.
+    pub const fn workspaces(&self) -> &Arc<Workspaces> {
+        &self.workspaces
     }
 
     /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
@@ -93,6 +102,11 @@ impl Seats {
     }
 
     fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
+        if seat.files.is_some()
+            && let Some(problem) = self.workspaces.problem(blueprint)
+        {
+            return Some(problem);
+        }
         match &seat.agent {
             AgentKind::Llm => match operator_model(blueprint, seat) {
                 Ok(model) => self.chat(model).err(),
@@ -215,6 +229,7 @@ impl Agent for Seats {
 
     fn ended(&self, board: &BoardId) {
         self.runner.ended(board);
+        self.workspaces.detach(board);
     }
 }
 

@@ -1,11 +1,12 @@
 //! A directory of files that the workers of a board share.
 //!
-//! * [`service`]: a directory and the board that knows of it.
+//! * [`service`]: a directory and the board that knows of it; [`boards`]: those of all boards that run here.
 //! * [`session`]: one agent there: what it asks for, what it is shown, what it has read ([`reads`]).
 //! * [`programs`]: programs that run there, and what they changed ([`running`]); [`git`]: commits.
 //! * [`disk`]: the directory.
 //! * [`text`]: everything about the contents of files that is a function of texts.
 
+pub mod boards;
 pub mod disk;
 pub mod reads;
 pub mod service;

@@ -52,10 +52,26 @@ pub(crate) async fn take_up(
         TakeUp::Paused => runtime.resume_paused(board).await,
     };
     match taken {
-        Ok(board) => Ok((runtime, board)),
+        Ok(board) => with_directory(runtime, board, seating).await,
         Err(error) => {
             runtime.shutdown().await;
             Err(failure(error))
+        }
+    }
+}
+
+/// A board whose directory is open, if it has one.
+pub(crate) async fn with_directory(
+    runtime: Runtime,
+    board: BoardHandle,
+    seating: &Seating,
+) -> Result<(Runtime, BoardHandle), Failure> {
+    match seating.attach(&board).await {
+        Ok(()) => Ok((runtime, board)),
+        Err(failure) => {
+            let failure = failure.detail("board", board.id().as_str().into());
+            runtime.shutdown().await;
+            Err(failure)
         }
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Player, Recorder};
-use patchboard_agents::config::{Config, Environment, Flags};
+use patchboard_agents::config::{Config, Directory, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
+use patchboard_runtime::runtime::BoardHandle;
 use serde_json::json;
 
 use crate::blueprint_file::plural;
@@ -57,12 +59,17 @@ pub(crate) struct SeatArguments {
     /// Run programs that the blueprint itself brings: only if you trust its author with this machine
     #[arg(long)]
     allow_inline: bool,
+    /// The directory that a blueprint's workspace of this name is, beside those that patchboard.toml names
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
+    workspace: Vec<(String, PathBuf)>,
 }
 
 /// Filled seats.
 pub(crate) struct Seating {
     /// Answers every call.
     pub(crate) agent: Arc<dyn Agent>,
+    /// The directories that boards share with their workers.
+    workspaces: Arc<Workspaces>,
     /// The salt that makes two runs of one recording give the same records.
     pub(crate) salt: Option<Salt>,
     /// Whether the model that a flag addresses is sent no key.
@@ -74,6 +81,16 @@ pub(crate) struct Seating {
 impl ModelArguments {
     /// Seats of the operator's configuration, the flags and the environment.
     pub(crate) fn seats(&self, config: Option<&Path>, inline: Inline) -> Result<Seats, Failure> {
+        self.seats_with(config, inline, &[])
+    }
+
+    /// The same with directories of the command line.
+    fn seats_with(
+        &self,
+        config: Option<&Path>,
+        inline: Inline,
+        workspaces: &[(String, PathBuf)],
+    ) -> Result<Seats, Failure> {
         let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
         let path = config.or_else(|| Some(Path::new(CONFIG)).filter(|path| path.is_file()));
         let read = match path {
@@ -86,7 +103,8 @@ impl ModelArguments {
             api_key_env: self.api_key_env.clone(),
         };
         let environment = Environment::of_process();
-        let config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        let mut config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
+        config.workspaces.extend(workspaces.iter().map(|(name, dir)| (name.clone(), Directory::at(dir.clone()))));
         Ok(Seats::new(config, &environment, inline))
     }
 
@@ -131,8 +149,10 @@ impl SeatArguments {
                 return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
             }
             let agent: Arc<dyn Agent> = player.clone();
+            let seats = self.models.seats_with(config, Inline::Refused, &self.workspace)?;
             return Ok(Seating {
                 agent,
+                workspaces: Arc::clone(seats.workspaces()),
                 salt: Some(player.salt()),
                 sends_no_key: false,
                 player: Some(player),
@@ -140,7 +160,7 @@ impl SeatArguments {
             });
         }
         let inline = if self.allow_inline { Inline::Allowed } else { Inline::Refused };
-        let seats = self.models.seats(config, inline)?;
+        let seats = self.models.seats_with(config, inline, &self.workspace)?;
         let problems = seats.check(blueprint);
         if !problems.is_empty() {
             let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -150,9 +170,10 @@ impl SeatArguments {
         }
         // What a flag addresses gets no key but that of a flag.
         let sends_no_key = self.models.model_url.is_some() && self.models.api_key_env.is_none();
+        let workspaces = Arc::clone(seats.workspaces());
         let agent: Arc<dyn Agent> = Arc::new(seats);
         let Some(path) = &self.record else {
-            return Ok(Seating { agent, salt: None, sends_no_key, player: None, recorder: None });
+            return Ok(Seating { agent, workspaces, salt: None, sends_no_key, player: None, recorder: None });
         };
         let made = if self.force {
             Recorder::replace(path, &blueprint.name, agent)
@@ -162,6 +183,7 @@ impl SeatArguments {
         let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?);
         Ok(Seating {
             agent: recorder.clone(),
+            workspaces,
             salt: None,
             sends_no_key,
             player: None,
@@ -177,6 +199,9 @@ impl SeatArguments {
         if self.allow_inline {
             words.push_str(" --allow-inline");
         }
+        for (name, dir) in &self.workspace {
+            flag(&mut words, "--workspace", Some(&format!("{name}={}", dir.display())));
+        }
         words
     }
 }
@@ -185,6 +210,12 @@ impl Seating {
     /// Whether a recording answers.
     pub(crate) const fn is_played(&self) -> bool {
         self.player.is_some()
+    }
+
+    /// Opens the directory of a board, if it has one.
+    pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
+        let attached = self.workspaces.attach(board).await;
+        attached.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }
 
     /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers
@@ -219,6 +250,13 @@ impl Seating {
             output.note(&format!("{} of the recording were not asked for", plural(left, "answer")));
         }
         Ok(())
+    }
+}
+
+fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
+        Some(_) | None => Err("give a name and a directory, like code=../project".to_owned()),
     }
 }
 

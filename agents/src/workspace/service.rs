@@ -81,6 +81,9 @@ pub enum WorkspaceError {
     /// It has none.
     #[error("the board has no workspace")]
     None,
+    /// The operator has not set it up, or it cannot be opened.
+    #[error("{0}")]
+    NotConfigured(String),
     /// A part of the process is gone.
     #[error("the work was broken off: {0}")]
     Broken(String),

@@ -216,8 +216,9 @@ async fn start(
             return Err(drive::failure(error));
         }
     };
-    let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
     output.note(&format!("board {}", board.id()));
+    let (runtime, board) = drive::with_directory(runtime, board, seating).await?;
+    let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
     drive::to_the_end(runtime, board, None, &again, seating, output).await
 }
 

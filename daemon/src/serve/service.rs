@@ -208,10 +208,24 @@ impl Daemon {
     /// Takes up a board that does not run, and tells those who wait for it.
     async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
         let board = self.runtime.resume(board).await?;
+        self.attach(&board);
         if let Some(taken_up) = &*self.taken_up() {
             taken_up.send_modify(|count| *count += 1);
         }
         Ok(board)
+    }
+
+    /// Opens the directory of a board that has one; its workers wait for it.
+    fn attach(&self, board: &BoardHandle) {
+        if board.snapshot().blueprint.workspace.is_none() {
+            return;
+        }
+        let (workspaces, board) = (Arc::clone(self.seats.workspaces()), board.clone());
+        tokio::spawn(async move {
+            if let Err(error) = workspaces.attach(&board).await {
+                tracing::error!(board = %board.id(), %error, "the board's directory cannot be used");
+            }
+        });
     }
 
     /// Does something with a board that does not run meanwhile, to its end, whoever stops waiting for it. `may` says whether
@@ -388,6 +402,7 @@ impl Daemon {
         }
         let Some(id) = id else {
             let board = self.runtime.create(blueprint, request, None).await?;
+            self.attach(&board);
             return Ok((board.id().clone(), true));
         };
         let made = async {
@@ -399,7 +414,8 @@ impl Daemon {
                 return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
             let founding = Founding { id: Some(id.clone()), ..Founding::default() };
-            self.runtime.create_with(blueprint, request, founding).await?;
+            let board = self.runtime.create_with(blueprint, request, founding).await?;
+            self.attach(&board);
             Ok(true)
         };
         let is_new = self.alone(&id, made).await?;
