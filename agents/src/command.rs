@@ -37,7 +37,7 @@ use self::session::{Limits, Sessions};
 use crate::config::{Environment, Program};
 use crate::{failure, one_line};
 
-mod group;
+pub(crate) mod group;
 mod lines;
 pub mod session;
 
@@ -48,7 +48,7 @@ pub const PROTOCOL: u32 = 1;
 pub const GRACE: Duration = Duration::from_millis(500);
 
 /// The variables of this process that every program sees.
-const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+pub(crate) const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Starts programs and asks them. Dropping it kills those that keep state.
 #[derive(Debug)]

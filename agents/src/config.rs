@@ -185,9 +185,19 @@ pub struct Program {
     /// Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Its working directory, relative to the configuration's directory; absent: that of this process.
+    /// Its working directory, relative to the configuration's directory; absent: that of this process, or the directory of
+    /// the workspace that it is run at.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
+    /// Run at a workspace: patterns of the files that it may change. It waits for others who change them, and they for it.
+    #[serde(default)]
+    pub changes: Vec<String>,
+    /// Run at a workspace: whether workers may give it further arguments.
+    #[serde(default)]
+    pub arguments: bool,
+    /// Run at a workspace: how long it may take, at most 10 minutes; that if absent.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
 }
 
 /// A directory that the workers of a board may share.
@@ -389,6 +399,9 @@ impl fmt::Debug for Program {
             .field("program", &self.program)
             .field("env", &self.env.keys())
             .field("cwd", &self.cwd)
+            .field("changes", &self.changes)
+            .field("arguments", &self.arguments)
+            .field("timeout", &self.timeout)
             .finish()
     }
 }
@@ -396,7 +409,7 @@ impl fmt::Debug for Program {
 impl Program {
     /// A program without configured environment or directory.
     pub const fn new(program: Vec<String>) -> Self {
-        Self { program, env: BTreeMap::new(), cwd: None }
+        Self { program, env: BTreeMap::new(), cwd: None, changes: Vec::new(), arguments: false, timeout: None }
     }
 
     fn resolve(&mut self, dir: &Path) {

@@ -8,7 +8,9 @@
 
 pub mod boards;
 pub mod disk;
+pub mod programs;
 pub mod reads;
+pub mod running;
 pub mod service;
 pub mod session;
 pub mod text;

@@ -19,14 +19,20 @@ use patchboard_kernel::rejection::{Rejection, Violation};
 use patchboard_kernel::state::State;
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
 use tokio::sync::RwLock;
+use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::disk::locks::{LockError, Locks, PathSet};
 use super::disk::{Contents, Disk, DiskError, Put, Recovery, Staged};
+use super::running::{Running, RunningPrograms, Teller};
 use super::text::hunks::hunks;
 use super::text::intent::author_name;
 
 /// Files in one report of what was found when the workspace was opened.
 const FOUND_AT_ONCE: usize = 2000;
+
+/// How long an edit waits for a program that may change the same files.
+const WAITS_MAX: Duration = Duration::from_secs(120);
 
 /// Names of authors that are known in files.
 const AUTHORS_MAX: usize = 10_000;
@@ -50,6 +56,8 @@ pub struct Workspace {
     turn: Arc<RwLock<Turn>>,
     /// Who is known to have edited here, or may.
     authors: Mutex<BTreeSet<String>>,
+    locks: Locks,
+    running: RunningPrograms,
 }
 
 /// All that a rejection says, as one text.
@@ -84,9 +92,26 @@ pub enum WorkspaceError {
     /// The operator has not set it up, or it cannot be opened.
     #[error("{0}")]
     NotConfigured(String),
+    /// Others are at work on the same files.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// A part of the process is gone.
     #[error("the work was broken off: {0}")]
     Broken(String),
+}
+
+impl WorkspaceError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Disk(error) => error.code().as_str(),
+            Self::Lock(error) => error.code().as_str(),
+            Self::Board(error) => error.code(),
+            Self::Refused(_) => "workspace_refused",
+            Self::None | Self::NotConfigured(_) => "not_configured",
+            Self::Broken(_) => "internal",
+        }
+    }
 }
 
 /// A file as it stands: what the board knows, and what is in it. Both are of the same content.
@@ -175,7 +200,15 @@ impl Workspace {
     /// [`WorkspaceError`].
     pub async fn open(board: BoardHandle, disk: Disk) -> Result<Opened, WorkspaceError> {
         let spec = board.snapshot().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
-        let workspace = Self { board, spec, disk: Arc::new(disk), turn: Arc::default(), authors: Mutex::default() };
+        let workspace = Self {
+            board,
+            spec,
+            disk: Arc::new(disk),
+            turn: Arc::default(),
+            authors: Mutex::default(),
+            locks: Locks::default(),
+            running: RunningPrograms::default(),
+        };
         let recovery = workspace.recover().await?;
         let found = workspace.rescan().await?;
         for entry in workspace.files().into_values() {
@@ -221,6 +254,11 @@ impl Workspace {
         &self.disk
     }
 
+    /// Turns for those who change the same files.
+    pub const fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
     /// What the board knows.
     pub fn state(&self) -> State {
         self.board.snapshot().state.clone()
@@ -241,17 +279,29 @@ impl Workspace {
     /// [`WorkspaceError`].
     pub async fn rescan(&self) -> Result<usize, WorkspaceError> {
         let mut turn = self.turn.write().await;
+        self.settle(&mut turn).await?;
+        let changed = self.changed().await?;
+        let mut found = 0;
+        for some in changed.chunks(FOUND_AT_ONCE) {
+            found += self.tell_of(&mut turn, some.iter()).await?;
+        }
+        Ok(found)
+    }
+
+    /// Says that a program runs from now on that may change the files of this set: what becomes of them meanwhile is told
+    /// to the board in somebody's name.
+    pub fn runs(&self, set: PathSet, name: &str, intent: &str) -> Running {
+        self.running.begin(set, name, intent)
+    }
+
+    /// The files that hold something else than the board knows.
+    async fn changed(&self) -> Result<Vec<FilePath>, WorkspaceError> {
         let scan = self.on_disk(Disk::scan).await?;
         let known = self.files();
         let of = |entry: &Entry| entry.hash;
         let changed = scan.files.iter().filter(|(path, found)| known.get(*path).and_then(of) != Some(found.hash));
         let gone = known.keys().filter(|path| !scan.files.contains_key(*path));
-        let names: Vec<FilePath> = changed.map(|(path, _)| path.clone()).chain(gone.cloned()).collect();
-        let mut found = 0;
-        for some in names.chunks(FOUND_AT_ONCE) {
-            found += self.catch_up(&mut turn, some.iter()).await?;
-        }
-        Ok(found)
+        Ok(changed.map(|(path, _)| path.clone()).chain(gone.cloned()).collect())
     }
 
     /// Tells the board what others have changed of these files; how many that were.
@@ -311,6 +361,9 @@ impl Workspace {
     ) -> Result<Made, E> {
         let own = Arc::clone(self);
         let work = tokio::spawn(async move {
+            // Who runs a program that may change them comes first or last, and not in between.
+            let set = PathSet::of(targets.iter().cloned()).map_err(WorkspaceError::from)?;
+            let _files = own.locks.acquire(set, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
             let mut turn = Arc::clone(&own.turn).write_owned().await;
             let read: BTreeSet<&FilePath> = edit.reads.iter().map(|read| &read.path).chain(&targets).collect();
             own.catch_up(&mut turn, read).await?;
@@ -413,11 +466,16 @@ impl Workspace {
         turn: &mut Turn,
         paths: impl IntoIterator<Item = &FilePath>,
     ) -> Result<usize, WorkspaceError> {
+        self.settle(turn).await?;
+        self.tell_of(turn, paths).await
+    }
+
+    async fn settle(&self, turn: &mut Turn) -> Result<(), WorkspaceError> {
         if turn.is_unsettled {
             self.recover().await?;
             turn.is_unsettled = false;
         }
-        self.tell_of(turn, paths).await
+        Ok(())
     }
 
     async fn tell_of(
@@ -467,8 +525,25 @@ impl Workspace {
         Ok(found)
     }
 
+    /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's.
     async fn tell(&self, changes: Vec<FileChange>) -> Result<(), WorkspaceError> {
-        let edit = Edit { of: None, token: None, name: None, intent: None, reads: Vec::new(), changes };
+        let mut told: BTreeMap<Teller, Vec<FileChange>> = BTreeMap::new();
+        for change in changes {
+            told.entry(self.running.teller(&change.path)).or_default().push(change);
+        }
+        for ((name, intent), changes) in told {
+            self.tell_as(name, intent, changes).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_as(
+        &self,
+        name: Option<String>,
+        intent: Option<String>,
+        changes: Vec<FileChange>,
+    ) -> Result<(), WorkspaceError> {
+        let edit = Edit { of: None, token: None, name, intent, reads: Vec::new(), changes };
         match self.ask(edit).await? {
             Edited::Done => Ok(()),
             Edited::Refused(rejection) => Err(WorkspaceError::Refused(Box::new(rejection))),

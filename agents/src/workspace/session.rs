@@ -48,8 +48,6 @@ coded! {
         NotReadable = "not_readable",
         /// The edit would take away or change what another author says of a block, and leave the block.
         AnnotationLost = "annotation_lost",
-        /// The workspace or its board cannot be used.
-        WorkspaceFailed = "workspace_failed",
     }
 }
 
@@ -95,8 +93,7 @@ enum Trouble {
 impl From<Trouble> for Told {
     fn from(trouble: Trouble) -> Self {
         match &trouble {
-            Trouble::Workspace(WorkspaceError::Disk(error)) => Self::wrong(error.code().as_str(), error.to_string()),
-            Trouble::Workspace(error) => Self::wrong(SessionCode::WorkspaceFailed.as_str(), error.to_string()),
+            Trouble::Workspace(error) => Self::wrong(error.code(), error.to_string()),
             Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message.clone()),
             Trouble::Session(code, message) => Self::wrong(code.as_str(), message.clone()),
         }
