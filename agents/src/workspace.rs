@@ -8,6 +8,7 @@
 
 pub mod boards;
 pub mod disk;
+pub mod git;
 pub mod programs;
 pub mod reads;
 pub mod running;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use patchboard_agents::config::Program;
+use patchboard_agents::workspace::git;
 use patchboard_agents::workspace::programs::{Runner, run};
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
@@ -170,4 +171,38 @@ async fn a_program_that_goes_on_for_ever_is_ended_with_all_it_started() {
     assert_eq!(none.expect_err("there is none").code(), "cannot_start");
     let refused = run(&shop.workspace, "x", &Program::new(vec!["true".to_owned()]), &["y".to_owned()], ADA).await;
     assert_eq!(refused.expect_err("it takes none").code(), "bad_program_arguments");
+}
+
+#[tokio::test]
+async fn each_authors_files_are_committed_in_that_name_by_who_may() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let sh = |script: &str| {
+        let ran = std::process::Command::new("sh").args(["-c", script]).current_dir(shop.directory.path()).output();
+        String::from_utf8(ran.expect("sh runs").stdout).expect("text")
+    };
+    let error = git::diff(&shop.workspace, "manager", &[]).await.expect_err("there is no repository");
+    assert_eq!(error.code(), "no_repository");
+    sh(
+        "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin",
+    );
+    for (engineer, name) in [(0, "a.py"), (1, "b.py"), (1, "new/c.py")] {
+        let mut session = shop.session(engineer);
+        session.call(json!({"command": "view", "path": name})).await;
+        let edit = json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"});
+        let told = session.call(edit).await;
+        assert!(!told.is_error(), "{}", told.text);
+    }
+    let diff = git::diff(&shop.workspace, "manager", &[]).await.expect("a difference");
+    assert!(diff.contains("+x = 2") && diff.contains("new/c.py"), "{diff}");
+    let only = git::diff(&shop.workspace, "manager", &[path("a.py")]).await.expect("a difference");
+    assert!(only.contains("a.py") && !only.contains("b.py"), "{only}");
+    let commits = git::commit(&shop.workspace, "manager", "two\n\nEverywhere.", None).await.expect("commits");
+    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
+    assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
+    assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
+    assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
+    let error = git::commit(&shop.workspace, "manager", "again", None).await.expect_err("everything is committed");
+    assert_eq!(error.code(), "nothing_to_commit");
+    let error = git::commit(&shop.workspace, "manager", " \n", None).await.expect_err("no message");
+    assert_eq!(error.code(), "empty_message");
 }
