@@ -60,6 +60,9 @@ pub(crate) fn of(body: &Body) -> String {
             invoked.attempt,
             invoked.base
         ),
+        Body::Continued(continued) => {
+            format!("{} asks its model again{}", author(&continued.by), cost(&continued.by))
+        }
         Body::Committed(committed) => {
             let intent = committed.intent.as_ref().map(|intent| format!(" “{}”", short(intent, SHOWN)));
             let (by, ops) = (author(&committed.by), patch(&committed.patch));

@@ -34,7 +34,7 @@ pub(crate) struct Totals {
     pub(crate) last_failure: Option<(FailureCode, String)>,
     /// What the calls cost, as far as it was recorded.
     pub(crate) usage: Usage,
-    /// Attempts that were made.
+    /// Calls that were made.
     pub(crate) calls: u64,
 }
 
@@ -62,6 +62,10 @@ impl Totals {
     fn count(&mut self, body: &Body) {
         match body {
             Body::Invoked(_) => self.calls += 1,
+            Body::Continued(continued) => {
+                self.calls += 1;
+                self.spend(continued.by.usage);
+            }
             Body::Committed(_) => self.commits += 1,
             Body::Rejected(_) => self.rejected += 1,
             Body::Failed(failed) => {
@@ -198,6 +202,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Epoch(_)
         | Body::Scheduled(_)
         | Body::Invoked(_)
+        | Body::Continued(_)
         | Body::Late(_)
         | Body::Reserved(_)
         | Body::Skipped(_)
@@ -237,7 +242,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Redacted
         | Kind::Signal => true,
         // An end is told as the command's result.
-        Kind::Scheduled | Kind::Tick | Kind::Snapshot | Kind::Ended => false,
+        Kind::Scheduled | Kind::Continued | Kind::Tick | Kind::Snapshot | Kind::Ended => false,
     }
 }
 
@@ -257,6 +262,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Epoch
         | Kind::Scheduled
         | Kind::Invoked
+        | Kind::Continued
         | Kind::NoOp
         | Kind::Expanded
         | Kind::Paused

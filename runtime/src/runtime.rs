@@ -470,6 +470,25 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
+    /// Asks whether an attempt whose call is answered may make another one, which may take `reserve` tokens; `usage` is what
+    /// the answered one cost. Answers once that is durable: with [`Outcome::Continued`]; or with [`Outcome::Refused`] if the
+    /// attempt is over, or is with this because the budgets do not suffice ([`Code::BudgetExhausted`]).
+    ///
+    /// [`Code::BudgetExhausted`]: patchboard_kernel::rejection::Code::BudgetExhausted
+    ///
+    /// # Errors
+    /// As [`BoardHandle::propose`].
+    pub async fn go_on(
+        &self,
+        invocation: InvocationId,
+        attempt: u32,
+        usage: Option<Usage>,
+        reserve: u64,
+    ) -> Result<Outcome, RuntimeError> {
+        let decided = self.published.ask(Input::Continue { invocation, attempt, usage, reserve }).await?;
+        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+    }
+
     /// Tells the kernel that an attempt ends without a proposal. Answers once that is durable: whether it counted, which it
     /// does not if the attempt is over.
     ///

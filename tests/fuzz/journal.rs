@@ -480,6 +480,10 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
             };
             if kind == 8 {
                 let code = *bytes.pick(FailureCode::ALL);
+                if code == FailureCode::BudgetExhausted {
+                    // Who finds out is the board.
+                    return Input::Continue { invocation, attempt, usage: usage(bytes), reserve: bytes.number() };
+                }
                 return Input::AgentFailed {
                     invocation,
                     attempt,

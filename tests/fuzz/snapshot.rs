@@ -193,6 +193,7 @@ fn next(board: &Board) -> Vec<Input> {
     // Whatever is open is answered or fails.
     for number in 1..=12 {
         let (invocation, attempt) = (InvocationId(number), 1);
+        inputs.push(Input::Continue { invocation, attempt, usage: None, reserve: 500 });
         inputs.push(propose(From::Attempt { invocation, attempt }));
         let (code, message) = (FailureCode::Timeout, "too late".to_owned());
         inputs.push(Input::AgentFailed { invocation, attempt, code, message, usage: None });

@@ -70,6 +70,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
 /// Changes what the kernel decided; false if the body holds no decision.
 fn forge(body: &mut Body) -> bool {
     match body {
+        Body::Continued(continued) => continued.by.base = continued.by.base.next(),
         Body::Committed(committed) => committed.state = Digest([9; 32]),
         Body::NoOp(no_op) => no_op.by.base = no_op.by.base.next(),
         Body::Approval(approval) => approval.expires = approval.expires.plus_ms(1),

@@ -133,6 +133,7 @@ impl Journal {
 /// The record that an outcome rests on, and of which kinds that can be.
 fn says(outcome: &Outcome) -> Option<(Seq, &'static [Kind])> {
     match outcome {
+        Outcome::Continued { seq } => Some((*seq, &[Kind::Continued])),
         Outcome::Committed { seq, .. } => Some((*seq, &[Kind::Committed])),
         Outcome::NoOp { seq } => Some((*seq, &[Kind::NoOp])),
         Outcome::Expanded { seq } => Some((*seq, &[Kind::Expanded])),

@@ -90,6 +90,9 @@ impl Model {
         if let (Some(Input::Propose(proposal)), Some(outcome)) = (input, &step.outcome) {
             self.proposed(proposal, outcome, &step.records, &board.state().root().to_value());
         }
+        if let Some(Input::Continue { invocation, attempt, .. }) = input {
+            self.asked_again(self.calls.awaited(*invocation, *attempt).is_some(), step);
+        }
         self.ledger.hears(input);
         let mut ended = None;
         for record in &step.records {
@@ -136,6 +139,22 @@ impl Model {
 
     fn now(&self) -> &Value {
         self.documents.last().expect("there is a first one")
+    }
+
+    /// Compares what became of an attempt's wish to make another call. Whether there is enough for it, the accounts say.
+    fn asked_again(&self, is_awaited: bool, step: &Step) {
+        let first = step.records.first().map(|record| record.kind);
+        let code = match &step.outcome {
+            Some(Outcome::Refused(rejection)) => Some(rejection.code.as_str()),
+            _ => None,
+        };
+        let is_due = match first {
+            None => !is_awaited && code == Some("invocation_closed"),
+            Some(Kind::Continued) => is_awaited && matches!(step.outcome, Some(Outcome::Continued { .. })),
+            Some(Kind::Failed) => is_awaited && code == Some("budget_exhausted"),
+            Some(_) => false,
+        };
+        assert!(is_due, "SEED={}: awaited {is_awaited}, another call led to {first:?}, {code:?}", self.seed);
     }
 
     /// Compares what became of a proposal.
@@ -233,6 +252,7 @@ impl Model {
                 self.ledger.called(invoked, branch, step);
                 self.circuit.called(branch, invoked.attempt == 1);
             }
+            Body::Continued(continued) => self.ledger.continued(continued),
             Body::Committed(committed) => {
                 let before = self.now().clone();
                 let now = board.state().root().to_value();

@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Seq, Timestamp, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::owner::Append;
@@ -46,6 +46,8 @@ struct Workers {
     random: Random,
     /// What tells how much calls took; its own, so that it changes nothing else of a seed.
     meter: Random,
+    /// What tells how often they make another call within an attempt; its own for the same reason.
+    loops: Random,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
     mood: Mood,
@@ -225,7 +227,8 @@ impl Simulation {
         };
         let (checks, disk) = (Checks::new(seed), Disk::new(seed));
         let meter = Random::new(seed ^ 0x3e7e);
-        let mut workers = Workers { random, meter, is_careful, mood, trace, checks, disk, history };
+        let loops = Random::new(seed ^ 0x1009);
+        let mut workers = Workers { random, meter, loops, is_careful, mood, trace, checks, disk, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
@@ -432,7 +435,9 @@ impl Others for Workers {
             Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage })
         };
         let again = self.random.percent(10).then(|| self.random.below(15_000));
-        self.sent(after_ms, input, again)
+        let mut deliveries = self.goes_on(invocation, attempt, after_ms);
+        deliveries.extend(self.sent(after_ms, input, again));
+        deliveries
     }
 
     /// Decides how a person will answer: in time or late, about this or something else, or never.
@@ -480,6 +485,22 @@ impl Workers {
     fn usage(&mut self) -> Option<Usage> {
         let (prompt, completion) = (self.meter.below(2_500), self.meter.below(1_500));
         self.meter.percent(30).then_some(Usage { prompt, completion, ..Usage::default() })
+    }
+
+    /// The calls that an attempt makes before it answers, in so many milliseconds; or after, if it is late.
+    fn goes_on(&mut self, invocation: InvocationId, attempt: u32, after_ms: u64) -> Vec<Delivery> {
+        let times = if self.loops.percent(25) { 1 + self.loops.below(3) } else { 0 };
+        let call = |_| {
+            let is_late = self.loops.percent(5);
+            let after_ms = if is_late { after_ms + self.loops.below(2_000) } else { self.loops.below(after_ms + 1) };
+            let (prompt, completion) = (self.loops.below(1_200), self.loops.below(600));
+            let usage = self.loops.percent(80).then_some(Usage { prompt, completion, ..Usage::default() });
+            let attempt = if self.loops.percent(4) { attempt + 1 } else { attempt };
+            let most = if self.loops.percent(10) { 40_000 } else { 2_000 };
+            let reserve = self.loops.below(most);
+            Delivery { after_ms, input: Input::Continue { invocation, attempt, usage, reserve } }
+        };
+        (0..times).map(call).collect()
     }
 
     /// Something that arrives, and perhaps arrives again.
@@ -601,6 +622,7 @@ pub(super) fn tally(outcomes: &[Option<Outcome>]) -> BTreeMap<&'static str, usiz
     let mut tally = BTreeMap::new();
     for outcome in outcomes.iter().flatten() {
         let name = match outcome {
+            Outcome::Continued { .. } => "continued",
             Outcome::Committed { .. } => "committed",
             Outcome::NoOp { .. } => "no_op",
             Outcome::Expanded { .. } => "expanded",

@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::ledger::{Account, Ledger, Usage};
-use patchboard_kernel::record::{Architect, Body, Budget, Invoked, Record};
+use patchboard_kernel::record::{Architect, Author, Body, Budget, Continued, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde_json::{Value, json};
@@ -89,6 +89,7 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
             "document": details.prompts.document,
             "refusals": details.prompts.refusals,
             "trigger": details.prompts.trigger,
+            "tools": details.prompts.tools,
         },
         "late": details.late.total(),
         "estimated": details.answered.estimated,
@@ -109,6 +110,8 @@ struct Asked {
     prompt: Digest,
     reserved: u64,
     is_retry: bool,
+    /// Tokens of the prompt that its first call had; what later ones had more is what tools gave.
+    first: Option<u64>,
 }
 
 /// What the ledger of the board does not say.
@@ -133,6 +136,7 @@ struct Parts {
     document: u64,
     refusals: u64,
     trigger: u64,
+    tools: u64,
 }
 
 impl Parts {
@@ -165,17 +169,26 @@ impl Details {
                 Body::Invoked(invoked) => {
                     // The attempt before was lost, unless something came of it.
                     let before = asked.remove(&(invoked.invocation, invoked.attempt.saturating_sub(1)));
-                    details.unanswered(before);
+                    details.unanswered(before.as_ref());
                     let Invoked { worker, prompt, reserved, attempt, .. } = invoked;
                     let is_retry = *attempt > 1;
                     if is_retry {
                         details.retries.entry(worker.clone()).or_default().calls += 1;
                     }
-                    let now = Asked { worker: worker.clone(), prompt: *prompt, reserved: *reserved, is_retry };
+                    let now =
+                        Asked { worker: worker.clone(), prompt: *prompt, reserved: *reserved, is_retry, first: None };
                     asked.insert((invoked.invocation, invoked.attempt), now);
                 }
                 Body::Ended(ended) if ended.is_final() => {
-                    std::mem::take(&mut asked).into_values().for_each(|one| details.unanswered(Some(one)));
+                    std::mem::take(&mut asked).into_values().for_each(|one| details.unanswered(Some(&one)));
+                }
+                Body::Continued(Continued { by, reserved }) => {
+                    let Some(attempt) = &by.attempt else { continue };
+                    let place = (attempt.invocation, attempt.number);
+                    let Some(mut call) = asked.remove(&place) else { continue };
+                    details.answered_by(reader, &mut known, &mut call, by)?;
+                    call.reserved = *reserved;
+                    asked.insert(place, call);
                 }
                 Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
                 Body::Budget(budget) => details.shortfalls.push(budget.clone()),
@@ -183,32 +196,50 @@ impl Details {
             }
             let Some(by) = author(&body) else { continue };
             let Some(attempt) = &by.attempt else { continue };
-            let call = asked.remove(&(attempt.invocation, attempt.number));
-            let Some(usage) = by.usage else {
-                details.unanswered(call);
-                continue;
-            };
-            details.answered.add(usage);
-            if attempt.number > 1 {
-                details.retried(&by.worker, usage.total());
+            // What a person has answered was charged when the person was asked.
+            if let Some(mut call) = asked.remove(&(attempt.invocation, attempt.number)) {
+                details.answered_by(reader, &mut known, &mut call, by)?;
             }
-            let Some(Asked { prompt, .. }) = call.filter(|_| usage.prompt > 0) else { continue };
-            let parts = match known.get(&prompt) {
-                Some(parts) => *parts,
-                None => {
-                    let text = reader.journal.blob(prompt).map_err(storage)?;
-                    let read = text.and_then(|text| serde_json::from_str::<Prompt>(&text).ok());
-                    let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
-                    *known.entry(prompt).or_insert(parts)
-                }
-            };
-            details.prompts.add(parts, usage.prompt);
         }
         Ok(details)
     }
 
+    /// A call of an attempt is over.
+    fn answered_by(
+        &mut self,
+        reader: &Reader,
+        known: &mut BTreeMap<Digest, PromptParts>,
+        call: &mut Asked,
+        by: &Author,
+    ) -> Result<(), Failure> {
+        let Some(usage) = by.usage else {
+            self.unanswered(Some(call));
+            return Ok(());
+        };
+        self.answered.add(usage);
+        if call.is_retry {
+            self.retried(&call.worker, usage.total());
+        }
+        if usage.prompt == 0 {
+            return Ok(());
+        }
+        let parts = match known.get(&call.prompt) {
+            Some(parts) => *parts,
+            None => {
+                let text = reader.journal.blob(call.prompt).map_err(storage)?;
+                let read = text.and_then(|text| serde_json::from_str::<Prompt>(&text).ok());
+                let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
+                *known.entry(call.prompt).or_insert(parts)
+            }
+        };
+        let first = usage.prompt.min(*call.first.get_or_insert(usage.prompt));
+        self.prompts.add(parts, first);
+        self.prompts.tools += usage.prompt - first;
+        Ok(())
+    }
+
     /// A call that nothing came of stays charged at what was reserved for it.
-    fn unanswered(&mut self, call: Option<Asked>) {
+    fn unanswered(&mut self, call: Option<&Asked>) {
         if let Some(call) = call.filter(|call| call.is_retry) {
             self.retried(&call.worker, call.reserved);
         }
@@ -271,15 +302,16 @@ impl Details {
         // What an architect was told is all instructions, and has its own line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
         if prompts > 0 {
-            let Parts { instructions, contract, document, refusals, trigger } = self.prompts;
+            let Parts { instructions, contract, document, refusals, trigger, tools } = self.prompts;
             let share = |part: u64| format!("{} ({} %)", grouped(part), part * 100 / prompts);
             lines.push(format!(
-                "prompts: instructions {}, contract and schema {}, document {}, refusals {}, trigger {}",
+                "prompts: instructions {}, contract and schema {}, document {}, refusals {}, trigger {}{}",
                 share(instructions),
                 share(contract),
                 share(document),
                 share(refusals),
-                share(trigger)
+                share(trigger),
+                if tools > 0 { format!(", tools {}", share(tools)) } else { String::new() }
             ));
         }
         let unanswered = unanswered(board);

@@ -359,6 +359,7 @@ impl Answer {
             Outcome::NoOp { seq } => Self::no_op(seq),
             Outcome::Expanded { seq } => Self::expanded(seq),
             Outcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
+            Outcome::Continued { seq } => Self { seq: Some(seq), outcome: "continued", ..Self::default() },
             Outcome::Answered { seq } => Self { seq: Some(seq), outcome: "answered", ..Self::default() },
             Outcome::Refused(rejection) => {
                 let Rejection { stage, code, violations, allowed } = rejection;

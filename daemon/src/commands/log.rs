@@ -107,6 +107,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         Kind::Epoch
         | Kind::Scheduled
         | Kind::Invoked
+        | Kind::Continued
         | Kind::NoOp
         | Kind::Expanded
         | Kind::Paused

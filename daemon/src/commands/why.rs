@@ -160,6 +160,11 @@ impl<'a> Answer<'a> {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
                     Ok(Body::Invoked(body)) if is_attempt(&body, attempt) => invoked = Some((earlier, body)),
+                    // Calls of the attempt before its last one.
+                    Ok(Body::Continued(body)) if body.by.attempt.as_ref() == Some(attempt) => {
+                        let usage = committed.by.usage.get_or_insert_default();
+                        usage.add(body.by.usage.unwrap_or_default());
+                    }
                     Ok(Body::Rejected(body)) if invocation_of(&body) == Some(invocation) => {
                         rejected.push((earlier, *body));
                     }

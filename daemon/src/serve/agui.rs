@@ -356,6 +356,7 @@ const fn is_custom(body: &Body) -> bool {
         | Body::Epoch(_)
         | Body::Scheduled(_)
         | Body::Invoked(_)
+        | Body::Continued(_)
         | Body::Committed(_)
         | Body::NoOp(_)
         | Body::Expanded(_)

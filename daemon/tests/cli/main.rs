@@ -17,3 +17,4 @@ mod readme;
 mod redact;
 mod run;
 mod sandbox;
+mod tools;

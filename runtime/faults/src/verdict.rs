@@ -83,6 +83,7 @@ impl Facts {
                     settle(body.by.usage);
                 }
                 Body::NoOp(body) => settle(body.by.usage),
+                Body::Continued(body) => settle(body.by.usage),
                 Body::Invoked(body) if spent >= tokens && body.reserved > 0 => facts.overdrawn += 1,
                 Body::Breaker(body) => {
                     is_opened |= at >= since

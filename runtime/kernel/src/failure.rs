@@ -27,6 +27,8 @@ coded! {
         LeaseExpired = "lease_expired",
         /// The recording holds no reply for this view.
         CassetteMiss = "cassette_miss",
+        /// The attempt would have made another call, and the budgets do not suffice for it.
+        BudgetExhausted = "budget_exhausted",
         /// The seat is not configured: no such model, program or key.
         NotConfigured = "not_configured",
     }
@@ -36,7 +38,9 @@ impl FailureCode {
     /// Whether the same call may end better when it is made again.
     pub const fn is_worth_another_attempt(self) -> bool {
         match self {
-            Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::NotConfigured => false,
+            Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::BudgetExhausted | Self::NotConfigured => {
+                false
+            }
             Self::Timeout
             | Self::Unreachable
             | Self::Truncated

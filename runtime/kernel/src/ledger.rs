@@ -16,6 +16,11 @@ use crate::record::{Architect, Resource};
 /// The largest integer that canonical JSON (RFC 8785) keeps exact, as all below it.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
+/// As many tokens, but no more than a record can hold exactly (2^53 − 1).
+pub(crate) fn bounded(tokens: u64) -> u64 {
+    tokens.min(EXACT_MAX)
+}
+
 /// Tokens of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,11 +41,10 @@ impl Usage {
     /// The same figures, none beyond what a record can hold exactly (2^53 − 1): a provider may say anything.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let bound = |tokens: u64| tokens.min(EXACT_MAX);
         Self {
-            prompt: bound(self.prompt),
-            completion: bound(self.completion),
-            cached: bound(self.cached),
+            prompt: bounded(self.prompt),
+            completion: bounded(self.completion),
+            cached: bounded(self.cached),
             estimated: self.estimated,
         }
     }
@@ -172,6 +176,23 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// The same for a call that follows one which held `reserved`, and cost what `usage` says.
+    ///
+    /// # Errors
+    /// The first budget that does not suffice.
+    pub fn afford_after(
+        &self,
+        blueprint: &Blueprint,
+        branch: &Branch,
+        reserved: u64,
+        usage: Option<Usage>,
+        needed: u64,
+    ) -> Result<(), Shortfall> {
+        let mut settled = self.clone();
+        settled.settle(branch, reserved, usage, 0);
+        settled.afford(blueprint, branch, needed)
     }
 
     /// Sets tokens aside for a call that is about to be made.

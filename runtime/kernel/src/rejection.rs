@@ -104,6 +104,8 @@ coded! {
         WrongWorker = "wrong_worker",
         /// The invocation is over; the proposal came late.
         InvocationClosed = "invocation_closed",
+        /// The budgets do not suffice for another call of the attempt, which is over with that.
+        BudgetExhausted = "budget_exhausted",
         /// The token was used before, with another patch.
         TokenConflict = "token_conflict",
         /// The board has ended.

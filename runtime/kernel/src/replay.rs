@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
 use crate::plan::Own;
-use crate::record::{self, ADMINISTRATOR, Author, Body, End, Kind, Record};
+use crate::record::{self, ADMINISTRATOR, Attempt, Author, Body, End, Kind, Record};
 use crate::rejection::Code;
 use crate::snapshot::LAYOUT;
 use crate::state::State;
@@ -304,6 +304,7 @@ const fn begins_step(kind: Kind) -> bool {
     match kind {
         Kind::Created
         | Kind::Epoch
+        | Kind::Continued
         | Kind::Committed
         | Kind::NoOp
         | Kind::Expanded
@@ -357,8 +358,10 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             let reply = ReplyBody::Text(late.reply);
             Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage })
         }
+        Body::Continued(continued) => go_on(record, continued.by, continued.reserved)?,
+        Body::Failed(record::Failed { by, needed: Some(needed), .. }) => go_on(record, by, needed)?,
         Body::Failed(failed) => {
-            let attempt = failed.by.attempt.ok_or_else(|| differs(record.seq, "it names no attempt"))?;
+            let attempt = attempt_of(record, failed.by.attempt)?;
             Input::AgentFailed {
                 invocation: attempt.invocation,
                 attempt: attempt.number,
@@ -398,6 +401,17 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             return Err(differs(record.seq, format!("{} does not follow from what came before", record.kind)));
         }
     })
+}
+
+/// What an attempt asked for that was to make another call.
+fn go_on(record: &Record, by: Author, reserve: u64) -> Result<Input, Difference> {
+    let attempt = attempt_of(record, by.attempt)?;
+    let (invocation, attempt) = (attempt.invocation, attempt.number);
+    Ok(Input::Continue { invocation, attempt, usage: by.usage, reserve })
+}
+
+fn attempt_of(record: &Record, attempt: Option<Attempt>) -> Result<Attempt, Difference> {
+    attempt.ok_or_else(|| differs(record.seq, "it names no attempt"))
 }
 
 /// An edit of files, as its record has it.

@@ -18,7 +18,7 @@ use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Invoked, Trigger};
+use crate::record::{Attempt, Invoked, Trigger};
 use crate::tree::Node;
 
 /// Something that may wake rules.
@@ -364,6 +364,14 @@ impl Scheduler {
     /// Puts back what a snapshot kept apart; false if there is no such open invocation.
     pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: Basis) -> bool {
         self.open.get_mut(&invocation).map(|open| open.basis = Arc::new(basis)).is_some()
+    }
+
+    /// The current attempt makes another call, which holds `reserved`; returns the branch, none if it is not under way.
+    pub(crate) fn go_on(&mut self, attempt: &Attempt, at: Timestamp, reserved: u64) -> Option<Branch> {
+        let open = self.open.get_mut(&attempt.invocation);
+        let open = open.filter(|open| open.calling && open.attempt == attempt.number)?;
+        (open.since, open.reserved) = (at, reserved);
+        Some(open.queued.branch.clone())
     }
 
     /// Ends the current attempt, so that the next one is due.

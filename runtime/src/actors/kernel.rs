@@ -358,6 +358,7 @@ fn answered(input: &Input) -> Option<Token> {
         Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, .. })
         | Input::AgentFailed { invocation, attempt, .. } => Some(Token::of(*invocation, *attempt)),
         Input::Propose(_)
+        | Input::Continue { .. }
         | Input::Tick
         | Input::Signal { .. }
         | Input::Answer { .. }

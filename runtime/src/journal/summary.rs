@@ -74,6 +74,7 @@ impl BoardSummary {
             Kind::Ended => self.ended = Some(header()?.end.ok_or_else(|| lacks("end"))?),
             Kind::Scheduled
             | Kind::Invoked
+            | Kind::Continued
             | Kind::NoOp
             | Kind::Expanded
             | Kind::Approval

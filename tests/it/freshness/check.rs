@@ -112,6 +112,7 @@ impl Checked {
             Outcome::AwaitingApproval { .. } | Outcome::Answered { .. } | Outcome::Refused(_) => {
                 panic!("nobody is asked")
             }
+            Outcome::Continued { .. } => panic!("nobody goes on"),
             Outcome::NoOp { .. } | Outcome::Expanded { .. } => {
                 figures.no_ops += 1;
                 None

@@ -223,6 +223,7 @@ impl Calls {
             FailureCode::Refused
             | FailureCode::RateLimited
             | FailureCode::CassetteMiss
+            | FailureCode::BudgetExhausted
             | FailureCode::NotConfigured => true,
             FailureCode::Timeout
             | FailureCode::Unreachable

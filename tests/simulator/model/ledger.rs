@@ -6,7 +6,7 @@ use patchboard_kernel::board::{Board, Effect, From, Input, Proposal, ReplyBody, 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::ledger;
-use patchboard_kernel::record::{Author, Budget, Invoked, Resource};
+use patchboard_kernel::record::{Author, Budget, Continued, Invoked, Resource};
 use serde_json::Value;
 
 use super::Branch;
@@ -24,6 +24,10 @@ pub(super) struct Ledger {
     calls: BTreeMap<InvocationId, Call>,
     /// What the input of the present step says that the call took which it answers.
     told: Option<(InvocationId, u64)>,
+    /// What the input of the present step asks for another call.
+    wanted: Option<u64>,
+    /// The budget that is short of it, whatever the calls under way leave: it has to be said.
+    short: Option<Resource>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -46,6 +50,8 @@ struct Call {
     attempt: u32,
     /// Tokens of the prompt.
     prompt: u64,
+    /// Tokens of the longest reply.
+    reply: u64,
     reserved: u64,
 }
 
@@ -66,7 +72,7 @@ impl Ledger {
         }
         limits.extend(blueprint["limits"]["tokens"].as_u64().map(|limit| (Whose::Board, limit)));
         let (accounts, calls) = (BTreeMap::new(), BTreeMap::new());
-        Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None }
+        Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None, wanted: None, short: None }
     }
 
     /// Something reaches the board, before anything comes of it.
@@ -75,7 +81,13 @@ impl Ledger {
             Some(Input::Propose(Proposal { from: From::Attempt { invocation, .. }, usage, reply, .. })) => {
                 Some((*invocation, *usage, Some(reply)))
             }
-            Some(Input::AgentFailed { invocation, usage, .. }) => Some((*invocation, *usage, None)),
+            Some(Input::AgentFailed { invocation, usage, .. } | Input::Continue { invocation, usage, .. }) => {
+                Some((*invocation, *usage, None))
+            }
+            _ => None,
+        };
+        self.wanted = match input {
+            Some(Input::Continue { reserve, .. }) => Some(*reserve),
             _ => None,
         };
         self.told = answer.and_then(|(invocation, usage, reply)| {
@@ -123,7 +135,13 @@ impl Ledger {
             account.calls += 1;
             account.reserved += needed;
         }
-        let call = Call { branch: branch.clone(), attempt: invoked.attempt, prompt, reserved: needed };
+        let call = Call {
+            branch: branch.clone(),
+            attempt: invoked.attempt,
+            prompt,
+            reply: needed - prompt.min(needed),
+            reserved: needed,
+        };
         let before = self.calls.insert(invoked.invocation, call);
         assert!(before.is_none(), "SEED={seed}: a call is made while another one is under way");
     }
@@ -139,13 +157,39 @@ impl Ledger {
         self.limits.get(whose).map(|limit| limit.saturating_sub(account.spent + account.reserved))
     }
 
+    /// A call of an attempt is over, and there is enough for another one.
+    pub(super) fn continued(&mut self, continued: &Continued) {
+        let seed = self.seed;
+        let attempt = continued.by.attempt.as_ref().unwrap_or_else(|| panic!("SEED={seed}: nobody goes on"));
+        let cost = self.told_of(attempt.invocation);
+        let Some(Call { branch, attempt: number, reply, .. }) = self.settle(attempt.invocation, cost) else {
+            panic!("SEED={seed}: an attempt goes on without a call")
+        };
+        assert_eq!(number, attempt.number, "SEED={seed}: another attempt goes on");
+        let reserved = continued.reserved;
+        assert_eq!(Some(reserved), self.wanted, "SEED={seed}: so much was wanted for the next call");
+        for whose in of(&branch) {
+            let left = self.left(&whose);
+            assert!(
+                left.is_none_or(|left| reserved <= left),
+                "SEED={seed}: it goes on beyond its budget, of {whose:?}"
+            );
+            let account = self.accounts.entry(whose).or_default();
+            account.calls += 1;
+            account.reserved += reserved;
+        }
+        // What it is told is not known here: what is not the reply.
+        let call = Call { branch, attempt: number, prompt: reserved.saturating_sub(reply), reply, reserved };
+        self.calls.insert(attempt.invocation, call);
+    }
+
     /// The call of an attempt is over, unless it was before: a person has answered.
     pub(super) fn answered(&mut self, by: &Author) {
         let Some(attempt) = &by.attempt else { return };
         let cost = self.told_of(attempt.invocation);
         if self.calls.get(&attempt.invocation).is_some_and(|call| call.attempt == attempt.number) {
             assert_eq!(by.approval, None, "SEED={}: a person answers for a call under way", self.seed);
-            self.settle(attempt.invocation, cost);
+            drop(self.settle(attempt.invocation, cost));
         }
     }
 
@@ -164,31 +208,42 @@ impl Ledger {
             | FailureCode::Protocol
             | FailureCode::Crashed
             | FailureCode::LeaseExpired
+            | FailureCode::BudgetExhausted
             | FailureCode::Lost => false,
         };
         let cost = self.told_of(attempt.invocation).or(is_free.then_some(0));
-        self.settle(attempt.invocation, cost);
+        let call = self.settle(attempt.invocation, cost);
+        if let (FailureCode::BudgetExhausted, Some(call), Some(wanted)) = (code, call, self.wanted) {
+            let resources = [Resource::BranchTokens, Resource::WorkerTokens, Resource::BoardTokens];
+            let mut budgets = of(&call.branch).into_iter().zip(resources);
+            let short = budgets.find(|(whose, _)| self.left(whose).is_some_and(|left| left < wanted));
+            let (whose, resource) = short.unwrap_or_else(|| panic!("SEED={}: {wanted} tokens are left", self.seed));
+            let spent = self.accounts.get(&whose).copied().unwrap_or_default().spent;
+            self.short = (self.limits[&whose].saturating_sub(spent) < wanted).then_some(resource);
+        }
     }
 
     /// Nobody waits for these calls any more: what they cost will not be known.
     pub(super) fn closed(&mut self, is_open: impl Fn(InvocationId) -> bool) {
         let closed: Vec<_> = self.calls.keys().copied().filter(|invocation| !is_open(*invocation)).collect();
-        closed.into_iter().for_each(|invocation| self.settle(invocation, None));
+        closed.into_iter().for_each(|invocation| drop(self.settle(invocation, None)));
     }
 
     /// Where it is not known what a call cost, that is what was set aside.
-    fn settle(&mut self, invocation: InvocationId, cost: Option<u64>) {
-        let Some(call) = self.calls.remove(&invocation) else { return };
+    fn settle(&mut self, invocation: InvocationId, cost: Option<u64>) -> Option<Call> {
+        let call = self.calls.remove(&invocation)?;
         for whose in of(&call.branch) {
             let account = self.accounts.entry(whose).or_default();
             account.reserved -= call.reserved;
             account.spent += cost.unwrap_or(call.reserved);
         }
+        Some(call)
     }
 
     /// A budget is said not to suffice, and would not if all calls under way cost nothing.
-    pub(super) fn ran_short(&self, budget: &Budget, branch: &Branch) {
+    pub(super) fn ran_short(&mut self, budget: &Budget, branch: &Branch) {
         let seed = self.seed;
+        let is_of_attempt = self.short.take_if(|short| *short == budget.resource).is_some();
         let whose = match budget.resource {
             Resource::BranchTokens => Whose::Branch(branch.clone()),
             Resource::WorkerTokens => Whose::Worker(branch.1.clone()),
@@ -198,7 +253,8 @@ impl Ledger {
         let account = self.accounts.get(&whose).copied().unwrap_or_default();
         let left = self.left(&whose);
         assert_eq!(left, Some(budget.left), "SEED={seed}: so much is left of the tokens of {whose:?}");
-        assert!(budget.needed <= self.call_max(), "SEED={seed}: a call of {} tokens", budget.needed);
+        let is_due = if is_of_attempt { self.wanted == Some(budget.needed) } else { budget.needed <= self.call_max() };
+        assert!(is_due, "SEED={seed}: a call of {} tokens", budget.needed);
         let may_be_left = self.limits[&whose].saturating_sub(account.spent);
         assert!(budget.needed > may_be_left, "SEED={seed}: a budget is short that may yet suffice, of {whose:?}");
     }
@@ -215,6 +271,7 @@ impl Ledger {
     /// The board's accounts are these.
     pub(super) fn compare(&self, board: &Board) {
         let seed = self.seed;
+        assert_eq!(self.short, None, "SEED={seed}: a budget is short, and nothing is said of it");
         let account = |account: &ledger::Account| Account {
             calls: account.calls,
             spent: account.spent,

@@ -100,6 +100,7 @@ impl Counting {
         match record.kind {
             Kind::Created
             | Kind::Invoked
+            | Kind::Continued
             | Kind::Committed
             | Kind::NoOp
             | Kind::Expanded
@@ -152,7 +153,9 @@ impl Counting {
         }
         let Some(by) = header.by else { return };
         if let Some(attempt) = by.attempt {
-            self.ends(board, &attempt, record, code == FailureCode::Lost.as_str());
+            if record.kind != Kind::Continued {
+                self.ends(board, &attempt, record, code == FailureCode::Lost.as_str());
+            }
             let component = if attempt.number > 1 { Component::Retry } else { Component::Worker };
             self.spent(component, by.usage);
         }

@@ -2,9 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use patchboard_runtime::observer::{Observer as _, Restarted};
-use serde_json::Value;
+use patchboard_kernel::board::{Board, Genesis, Input};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{InvocationId, Timestamp};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_runtime::observer::{Durable, Observer as _, Restarted};
+use serde_json::{Value, json};
 
 use super::{Counting, Metrics, Picture, described};
 
@@ -116,4 +124,42 @@ fn restarts_and_repetitions_are_counted_as_they_are_told() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
+}
+
+#[test]
+fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
+    let blueprint = json!({
+        "blueprint": 1, "name": "b", "state": {"schema": {}, "initial": {}}, "workers": {"w": {"agent": "llm"}},
+        "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
+    });
+    let genesis = Genesis {
+        board: "b".into(),
+        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
+        mode: Mode::default(),
+        architect: None,
+        request: Value::Null,
+        salt: Salt::ZERO,
+        at: Timestamp(0),
+    };
+    let (mut board, first) = Board::create(genesis, &Own).expect("a board");
+    let metrics = Arc::new(Metrics::new());
+    let counting = Counting::new(Arc::clone(&metrics));
+    let (invocation, attempt) = (InvocationId(1), 1);
+    let usage = Some(Usage { prompt: 30, completion: 4, ..Usage::default() });
+    let goes_on = board.step(Timestamp(2_000), Input::Continue { invocation, attempt, usage, reserve: 100 });
+    let (code, message) = (FailureCode::Refused, String::new());
+    let ends = board.step(Timestamp(5_000), Input::AgentFailed { invocation, attempt, code, message, usage });
+    for step in [first, goes_on, ends] {
+        counting.durable(&Durable { board: &"b".into(), records: &step.records, took: Duration::ZERO });
+    }
+    let text = metrics.text(&Picture::default());
+    for line in [
+        r#"patchboard_records_total{kind="continued"} 1"#,
+        r#"patchboard_tokens_total{component="worker",kind="prompt"} 60"#,
+        r#"patchboard_tokens_total{component="worker",kind="completion"} 8"#,
+        r#"patchboard_invocation_duration_seconds_sum{outcome="failed"} 5"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert!(!text.contains(r#"patchboard_invocation_duration_seconds_count{outcome="continued"} 1"#), "{text}");
 }

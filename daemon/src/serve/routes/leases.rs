@@ -290,7 +290,10 @@ pub(crate) async fn fail(
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     use FailureCode as F;
-    if matches!(failed.code, F::Timeout | F::Lost | F::LeaseExpired | F::CassetteMiss | F::NotConfigured) {
+    if matches!(
+        failed.code,
+        F::Timeout | F::Lost | F::LeaseExpired | F::CassetteMiss | F::BudgetExhausted | F::NotConfigured
+    ) {
         return Err(Problem::of(Code::BadBody, format!("{} is not for a process to say", failed.code)));
     }
     let message = match failed.message.is_empty() {

@@ -75,6 +75,7 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
         Outcome::NoOp { seq } => (false, json!({"outcome": "no_op", "seq": seq})),
         Outcome::Expanded { seq } => (false, json!({"outcome": "expanded", "seq": seq})),
         Outcome::AwaitingApproval { seq } => (false, json!({"outcome": "awaiting_approval", "seq": seq})),
+        Outcome::Continued { seq } => (false, json!({"outcome": "continued", "seq": seq})),
         Outcome::Answered { seq } => (false, json!({"outcome": "answered", "seq": seq})),
         Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
             let detail = "the proposal was refused before, under the same key";

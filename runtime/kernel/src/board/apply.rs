@@ -15,7 +15,7 @@ use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::planted::{self, Bug};
-use crate::record::{self, Author, Body, Committed, Erasure, Expanded, NoOp, Rejected, Resource, Trigger};
+use crate::record::{self, Author, Body, Committed, Continued, Erasure, Expanded, NoOp, Rejected, Resource, Trigger};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, Queued};
 
@@ -91,6 +91,7 @@ impl Board {
                 self.ledger.reserve(&branch, invoked.reserved);
                 self.breaker.dispatched(&branch, invoked.invocation);
             }
+            Body::Continued(continued) => self.apply_continuation(at, continued)?,
             Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
@@ -254,6 +255,16 @@ impl Board {
             self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
         }
         self.last_at = self.last_at.max(at);
+    }
+
+    fn apply_continuation(&mut self, at: Timestamp, continued: &Continued) -> Result<(), String> {
+        let not_under_way = "it goes on with an attempt that is not under way";
+        let attempt = continued.by.attempt.as_ref().ok_or(not_under_way)?;
+        let open = self.scheduler.open().get(&attempt.invocation).ok_or(not_under_way)?.clone();
+        let branch = self.scheduler.go_on(attempt, at, continued.reserved).ok_or(not_under_way)?;
+        self.settle(&open, continued.by.usage, at);
+        self.ledger.reserve(&branch, continued.reserved);
+        Ok(())
     }
 
     fn apply_commit(&mut self, seq: Seq, at: Timestamp, committed: &Committed, beside: Beside) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! Every record is applied before the next is decided, so each decision sees what the ones before it did.
 
 mod approval;
+mod calls;
 mod dispatch;
 mod files;
 mod outside;
@@ -65,6 +66,9 @@ impl Draft<'_> {
             Input::Propose(proposal) => self.propose(proposal),
             Input::AgentFailed { invocation, attempt, code, message, usage } => {
                 self.agent_failed(invocation, attempt, code, message, usage);
+            }
+            Input::Continue { invocation, attempt, usage, reserve } => {
+                self.another_call(invocation, attempt, usage, reserve);
             }
             Input::Tick => self.tick(),
             Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
@@ -284,7 +288,7 @@ impl Draft<'_> {
         let branch = open.queued.branch.clone();
         let by = author(open, usage.map(Usage::bounded).or_else(|| cost_of(code)));
         let is_final = self.is_last(invocation) || !code.is_worth_another_attempt();
-        self.push(Body::Failed(Failed { by, code, is_final, message }));
+        self.push(Body::Failed(Failed { by, code, is_final, needed: None, message }));
         self.move_breakers(Some(&branch));
         self.go_on();
     }
@@ -428,6 +432,13 @@ fn cost_of(code: FailureCode) -> Option<Usage> {
     use FailureCode as F;
     match code {
         F::Unreachable | F::NotConfigured | F::CassetteMiss | F::Refused | F::RateLimited => Some(Usage::default()),
-        F::Timeout | F::Truncated | F::Empty | F::Protocol | F::Crashed | F::LeaseExpired | F::Lost => None,
+        F::Timeout
+        | F::Truncated
+        | F::Empty
+        | F::Protocol
+        | F::Crashed
+        | F::LeaseExpired
+        | F::BudgetExhausted
+        | F::Lost => None,
     }
 }

@@ -55,6 +55,17 @@ pub enum Input {
         /// What the call cost, if known.
         usage: Option<Usage>,
     },
+    /// A call of an attempt is answered, and the attempt makes another one.
+    Continue {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Which attempt of it.
+        attempt: u32,
+        /// What the call cost that was answered, if known.
+        usage: Option<Usage>,
+        /// Tokens that the next one may take.
+        reserve: u64,
+    },
     /// Time has passed.
     Tick,
     /// A signal, or somebody asking for a manual rule by its name.
@@ -188,7 +199,13 @@ pub enum Outcome {
         /// Its record.
         seq: Seq,
     },
-    /// It was an answer that does not count, or a request whose token was used for another; nothing was recorded.
+    /// The attempt goes on with another call.
+    Continued {
+        /// Its record.
+        seq: Seq,
+    },
+    /// It was an answer that does not count, or a request whose token was used for another, and nothing was recorded; or
+    /// another call of an attempt that is over, or is with this because the call cannot be afforded.
     Refused(Rejection),
     /// It was refused.
     Rejected {

@@ -29,6 +29,8 @@ coded! {
         Scheduled = "scheduled",
         /// An attempt of an invocation is about to be made.
         Invoked = "invoked",
+        /// An attempt's call was answered, and it makes another one.
+        Continued = "continued",
         /// A proposal was committed.
         Committed = "committed",
         /// A proposal changed nothing.
@@ -82,6 +84,8 @@ pub enum Body {
     Scheduled(Scheduled),
     /// See [`Invoked`].
     Invoked(Invoked),
+    /// See [`Continued`].
+    Continued(Continued),
     /// See [`Committed`].
     Committed(Committed),
     /// See [`NoOp`].
@@ -295,6 +299,16 @@ pub struct Invoked {
     pub members: Vec<String>,
 }
 
+/// An attempt's call was answered, and it makes another one: its agent has used tools, and goes on with what they gave.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Continued {
+    /// Whose attempt it is, and what the call cost that was answered.
+    pub by: Author,
+    /// Tokens reserved for the next call.
+    pub reserved: u64,
+}
+
 /// In whose name an administrator's own commits are recorded; no worker of a blueprint is called that.
 pub const ADMINISTRATOR: &str = "$administrator";
 
@@ -436,6 +450,9 @@ pub struct Failed {
     /// Whether the invocation ends with it.
     #[serde(rename = "final", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,
+    /// Tokens that the attempt's next call would have needed, where it ended for lack of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
     /// For people.
     #[serde(skip_serializing)]
     pub message: String,
@@ -731,6 +748,7 @@ impl Body {
             Self::Epoch(_) => Kind::Epoch,
             Self::Scheduled(_) => Kind::Scheduled,
             Self::Invoked(_) => Kind::Invoked,
+            Self::Continued(_) => Kind::Continued,
             Self::Committed(_) => Kind::Committed,
             Self::NoOp(_) => Kind::NoOp,
             Self::Expanded(_) => Kind::Expanded,
@@ -799,6 +817,7 @@ impl Body {
             Self::Signal(it) => vec![("value", borrowed(&it.value))],
             Self::Redacted(it) => vec![("targets", json(&it.targets))],
             Self::Epoch(_)
+            | Self::Continued(_)
             | Self::Breaker(_)
             | Self::Budget(_)
             | Self::Paused(_)

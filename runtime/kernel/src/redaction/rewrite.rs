@@ -204,6 +204,7 @@ impl<'a> Rewriting<'a> {
                 }
             }
             Body::Epoch(_)
+            | Body::Continued(_)
             | Body::Breaker(_)
             | Body::Budget(_)
             | Body::Paused(_)

@@ -243,3 +243,22 @@ async fn an_agent_is_told_when_a_board_is_not_run_here_any_more() {
     runtime.shutdown().await;
     assert!(agent.has(stopped.id()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_goes_on_as_long_as_it_is_under_way() {
+    let dir = dir();
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent(|_| never())).await;
+    let board = create(&runtime, five_steps()).await;
+    until(&mut board.subscribe(None), Kind::Invoked).await;
+    let open = board.snapshot().open;
+    assert_eq!(open, 1);
+    let go_on = || board.go_on(InvocationId(1), 1, None, 7);
+    assert!(matches!(go_on().await, Ok(Outcome::Continued { .. })));
+    assert_eq!(count(&records(&journal, board.id()), Kind::Continued), 1, "it is durable");
+    board.cancel().await.expect("it ends");
+    let Ok(Outcome::Refused(rejection)) = go_on().await else { panic!("it is over") };
+    assert_eq!(rejection.code.as_str(), "invocation_closed");
+    assert_eq!(count(&assert_sound(&journal, board.id()), Kind::Continued), 1);
+    runtime.shutdown().await;
+}

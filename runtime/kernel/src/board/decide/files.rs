@@ -1,5 +1,6 @@
 //! Edits of the files of a workspace.
 
+use super::calls::refused;
 use super::{Draft, author};
 use crate::board::apply::edit_token;
 use crate::board::tokens::Known;
@@ -8,16 +9,13 @@ use crate::files::{self, EXTERNAL, Edit, Refused};
 use crate::id::WorkerName;
 use crate::pipeline;
 use crate::record::{Author, Editing};
-use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::rejection::Code;
 
 impl Draft<'_> {
     /// Commits an edit, or refuses it. The attempt it belongs to goes on in any case. What nobody can refuse, because it
     /// has happened, is committed even on a paused board.
     pub(super) fn edit(&mut self, edit: Edit) {
-        let refused = |code, message: &str| {
-            let violation = Violation::new(code, "", message);
-            Some(Outcome::Refused(Rejection::new(Stage::Authorization, vec![violation])))
-        };
+        let refused = |code, message: &str| Some(refused(code, message));
         let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
         // Whoever repeats it may not know that the attempt is over by now.
         if let Some(token) = edit.token.as_ref().map(edit_token) {

@@ -49,7 +49,7 @@ impl Draft<'_> {
             let seconds = self.board.plan.seats[&branch.worker].worker.limits.timeout;
             let message = format!("no answer within {seconds}");
             self.step.effects.push(Effect::Cancel { invocation, worker: branch.worker.clone() });
-            self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, message }));
+            self.push(Body::Failed(Failed { by, code: FailureCode::Timeout, is_final, needed: None, message }));
             self.move_breakers(Some(&branch));
         }
         for question in expired {
@@ -151,7 +151,7 @@ impl Draft<'_> {
             let is_final = keeps_state || (open.lost >= LOST_MAX && seat.agent != AgentKind::Remote);
             let message = "the process ended while the call was under way".to_owned();
             let by = author(&open, None);
-            self.push(Body::Failed(Failed { by, code: FailureCode::Lost, is_final, message }));
+            self.push(Body::Failed(Failed { by, code: FailureCode::Lost, is_final, needed: None, message }));
             self.move_breakers(Some(&open.queued.branch));
         }
         self.go_on();

@@ -1,0 +1,45 @@
+//! Calls of an attempt after its first: its agent has used tools, and asks its model again with what they gave.
+
+use super::{Draft, author};
+use crate::board::Outcome;
+use crate::failure::FailureCode;
+use crate::id::InvocationId;
+use crate::ledger::{Usage, bounded};
+use crate::record::{Body, Continued, Failed};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+
+impl Draft<'_> {
+    /// Lets an attempt make another call, if the budgets suffice for it; else the attempt is over. Its agent is told, and
+    /// is not stopped: it may have something to put away.
+    pub(super) fn another_call(&mut self, invocation: InvocationId, attempt: u32, usage: Option<Usage>, reserve: u64) {
+        let open = self.board.scheduler.open().get(&invocation);
+        let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else {
+            let message = "the task is over; what it was asked for is not wanted any more";
+            self.step.outcome = Some(refused(Code::InvocationClosed, message));
+            return;
+        };
+        let (usage, needed) = (usage.map(Usage::bounded), bounded(reserve));
+        let (branch, by) = (open.queued.branch.clone(), author(open, usage));
+        let (ledger, blueprint) = (&self.board.ledger, &self.board.plan.blueprint);
+        let Err(short) = ledger.afford_after(blueprint, &branch, open.reserved, usage, needed) else {
+            let seq = self.push(Body::Continued(Continued { by, reserved: needed }));
+            self.step.outcome = Some(Outcome::Continued { seq });
+            return self.go_on();
+        };
+        // Nothing waits within an attempt: not for what calls of others may leave either.
+        let message = format!("the next call needs {needed} tokens, and of {} {} are left", short.resource, short.left);
+        self.step.outcome = Some(refused(Code::BudgetExhausted, &message));
+        let code = FailureCode::BudgetExhausted;
+        self.push(Body::Failed(Failed { by, code, is_final: true, needed: Some(needed), message }));
+        self.move_breakers(Some(&branch));
+        if !short.may_be_freed {
+            self.run_short(&branch, None, short.resource, short.needed, short.left);
+        }
+        self.go_on();
+    }
+}
+
+/// Said to who asked for it.
+pub(super) fn refused(code: Code, message: &str) -> Outcome {
+    Outcome::Refused(Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]))
+}
