@@ -155,6 +155,9 @@ pub struct Model {
     /// Requests one call may make: the first and its repetitions, 1 to 10.
     #[serde(default = "default_tries", deserialize_with = "tries")]
     pub max_tries: u32,
+    /// Tokens of its context: the prompt, what tools gave, and the reply. What tools gave before is shortened to fit.
+    #[serde(default = "default_context", deserialize_with = "positive")]
+    pub context: u32,
     /// Headers to send along.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
@@ -372,6 +375,7 @@ impl Model {
             seed: None,
             structured: Structured::default(),
             max_tries: default_tries(),
+            context: default_context(),
             headers: BTreeMap::new(),
         }
     }
@@ -388,6 +392,7 @@ impl fmt::Debug for Model {
             .field("seed", &self.seed)
             .field("structured", &self.structured)
             .field("max_tries", &self.max_tries)
+            .field("context", &self.context)
             .field("headers", &self.headers.keys())
             .finish()
     }
@@ -452,6 +457,10 @@ impl fmt::Debug for Environment {
 
 const fn default_file_bytes() -> u64 {
     FILE_BYTES_MAX
+}
+
+const fn default_context() -> u32 {
+    32_768
 }
 
 const fn default_tries() -> u32 {

@@ -14,6 +14,7 @@
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
 //! * [`workspace`]: a directory of files that several agents edit at once.
+//! * [`tools`]: what an agent can use within an attempt.
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
@@ -28,6 +29,7 @@ pub mod ordered;
 pub mod script;
 pub mod seats;
 mod telemetry;
+pub mod tools;
 pub mod workspace;
 
 /// A failure of which nothing is known to have been spent.

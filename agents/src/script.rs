@@ -6,24 +6,102 @@
 //! A reply is a patch (an array), an envelope (an object), or one of two special forms: `{"text": "…"}` answers with
 //! exactly that text, `{"fail": "code", "message": "…"}` fails the attempt with a
 //! [`FailureCode`]; the message may be left out.
+//!
+//! A worker with files can use tools before: `{"tools": [{"name": "view", "arguments": {"path": "a.py"}}, …],
+//! "reply": …}`. They are used in that order; one that answers with an error fails the attempt, unless its step says
+//! `"may_fail": true`. With `"retry": n` the step is repeated up to n times while it is an error, for conflicts with others.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tracing::Instrument as _;
 
-use crate::failure;
+use crate::tools::{Tools, Used};
+use crate::{failure, one_line, telemetry};
+
+/// How often a step may be repeated.
+const RETRIES_MAX: u32 = 100;
+
+/// The wait before a step is repeated for the first time; twice as long each time, up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// The longest such wait.
+const PAUSE_MAX: Duration = Duration::from_millis(640);
+
+/// Characters of a tool's error that are kept.
+const MESSAGE_MAX: usize = 300;
 
 /// Answers from the seat's script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Script;
 
+/// What a script does in one attempt.
+struct Turn {
+    steps: Vec<Step>,
+    answer: Answer,
+}
+
+/// A use of a tool.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    name: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    #[serde(default)]
+    may_fail: bool,
+    #[serde(default)]
+    retry: u32,
+}
+
+impl Script {
+    /// Does what the script says, with these tools.
+    pub async fn work(&self, call: &Call, tools: Option<&mut dyn Tools>) -> Answer {
+        let Turn { steps, answer } = turn(call.seat(), call.occurrence)?;
+        match tools {
+            _ if steps.is_empty() => answer,
+            Some(tools) => {
+                for step in &steps {
+                    step.take(tools).await?;
+                }
+                answer
+            }
+            None => Err(failure(FailureCode::NotConfigured, "the script uses tools, and there are none")),
+        }
+    }
+}
+
 impl Agent for Script {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(std::future::ready(answer(call.seat(), call.occurrence)))
+        Box::pin(self.work(call, None))
+    }
+}
+
+impl Step {
+    async fn take(&self, tools: &mut dyn Tools) -> Result<(), Failure> {
+        let arguments = Value::Object(self.arguments.clone()).to_string();
+        let (mut left, mut pause) = (self.retry, PAUSE_MIN);
+        loop {
+            let span = telemetry::execute_tool(&self.name, "");
+            let Used { text, is_error } = tools.call(&self.name, &arguments).instrument(span.clone()).await;
+            telemetry::executed(&span, is_error);
+            if !is_error || (self.may_fail && left == 0) {
+                return Ok(());
+            }
+            if left == 0 {
+                let message = format!("{}: {}", self.name, one_line(&text, MESSAGE_MAX));
+                return Err(failure(FailureCode::Crashed, message));
+            }
+            left -= 1;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 }
 
@@ -33,24 +111,45 @@ pub fn problem(seat: &Worker) -> Option<String> {
         return Some("its script is empty: give it at least one reply".into());
     }
     seat.script.iter().enumerate().find_map(|(index, entry)| match read(entry) {
+        Ok(turn) if !turn.steps.is_empty() && seat.files.is_none() => {
+            Some(format!("reply {index} of its script uses tools, and the worker has no files"))
+        }
         Ok(_) => None,
         Err(why) => Some(format!("reply {index} of its script is {why}")),
     })
 }
 
-fn answer(seat: &Worker, occurrence: u32) -> Answer {
+fn turn(seat: &Worker, occurrence: u32) -> Result<Turn, Failure> {
     let last = seat.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
     let Some(entry) = index.and_then(|index| seat.script.get(index)) else {
         return Err(failure(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
-    match read(entry) {
-        Ok(answer) => answer,
-        Err(why) => Err(failure(FailureCode::NotConfigured, format!("the script's reply is {why}"))),
-    }
+    read(entry).map_err(|why| failure(FailureCode::NotConfigured, format!("the script's reply is {why}")))
 }
 
-fn read(entry: &Value) -> Result<Answer, String> {
+fn read(entry: &Value) -> Result<Turn, String> {
+    if entry.get("tools").is_none() {
+        return Ok(Turn { steps: Vec::new(), answer: read_reply(entry)? });
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        tools: Vec<Step>,
+        reply: Value,
+    }
+    let Fields { tools: steps, reply } =
+        Fields::deserialize(entry).map_err(|why| format!("not {{\"tools\": […], \"reply\": …}}: {why}"))?;
+    if let Some(step) = steps.iter().find(|step| step.retry > RETRIES_MAX) {
+        return Err(format!(
+            "not bounded: {} is retried {} times, at most {RETRIES_MAX} are allowed",
+            step.name, step.retry
+        ));
+    }
+    Ok(Turn { steps, answer: read_reply(&reply)? })
+}
+
+fn read_reply(entry: &Value) -> Result<Answer, String> {
     let reply = |text: String| Ok(Ok(Reply { text, usage: None }));
     match entry {
         Value::Array(_) => reply(entry.to_string()),
@@ -67,14 +166,14 @@ fn read(entry: &Value) -> Result<Answer, String> {
 }
 
 fn read_failure(entry: &Value) -> Result<Failure, String> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
         fail: FailureCode,
         #[serde(default)]
         message: Option<String>,
     }
-    let fields: Fields = serde::Deserialize::deserialize(entry).map_err(|why| format!("no failure: {why}"))?;
+    let fields = Fields::deserialize(entry).map_err(|why| format!("no failure: {why}"))?;
     Ok(failure(fields.fail, fields.message.unwrap_or_else(|| "the script says so".into())))
 }
 
@@ -86,6 +185,10 @@ mod tests {
 
     fn seat(script: Value) -> Worker {
         serde_json::from_value(json!({"agent": "script", "script": script})).expect("a seat")
+    }
+
+    fn answer(seat: &Worker, occurrence: u32) -> Answer {
+        turn(seat, occurrence)?.answer
     }
 
     fn text(seat: &Worker, occurrence: u32) -> String {
@@ -117,11 +220,21 @@ mod tests {
             (json!([{"text": 1}]), "text"),
             (json!([{"fail": "boredom"}]), "boredom"),
             (json!([{"fail": "timeout", "when": "now"}]), "when"),
+            (json!([{"tools": [{"name": "view"}]}]), "reply"),
+            (json!([{"tools": "view", "reply": []}]), "tools"),
+            (json!([{"tools": [{"name": "view", "argument": {}}], "reply": []}]), "argument"),
+            (json!([{"tools": [{"name": "view", "arguments": []}], "reply": []}]), "tools"),
+            (json!([{"tools": [{"name": "view", "retry": 101}], "reply": []}]), "at most 100"),
+            (json!([{"tools": [], "reply": 3}]), "neither"),
         ] {
             let seat = seat(script);
             assert!(problem(&seat).expect("a problem").contains(word), "{seat:?}");
             assert_eq!(answer(&seat, 0).expect_err("fails").code, FailureCode::NotConfigured);
         }
         assert_eq!(problem(&seat(json!([[]]))), None);
+        let uses = json!([{"tools": [{"name": "view"}], "reply": []}]);
+        assert!(problem(&seat(uses.clone())).expect("a problem").contains("has no files"));
+        let with_files = json!({"agent": "script", "script": uses, "files": {}});
+        assert_eq!(problem(&serde_json::from_value(with_files).expect("a seat")), None);
     }
 }

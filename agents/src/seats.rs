@@ -13,7 +13,7 @@ use std::time::Duration;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
 use secrecy::SecretString;
 use tracing::Instrument as _;
 
@@ -23,6 +23,7 @@ use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::llm::probe::{Probed, probe};
 use crate::script::{self, Script};
+use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
 use crate::{failure, telemetry};
 
@@ -36,6 +37,7 @@ pub struct Seats {
     runner: Runner,
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
+    toolbox: Option<Arc<dyn Toolbox>>,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -73,7 +75,7 @@ impl Seats {
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
-        Self { config, inline, keys, chats, any_chat, runner, leases: None, workspaces }
+        Self { config, inline, keys, chats, any_chat, runner, leases: None, workspaces, toolbox: None }
     }
 
     /// The same where processes outside can lease the calls of `remote` seats.
@@ -85,6 +87,12 @@ impl Seats {
     /// The directories that boards share with their workers.
     pub const fn workspaces(&self) -> &Arc<Workspaces> {
         &self.workspaces
+    }
+
+    /// The same where language models and scripts have tools for what the blueprint lets them do with files.
+    #[must_use]
+    pub fn with_toolbox(self, toolbox: Arc<dyn Toolbox>) -> Self {
+        Self { toolbox: Some(toolbox), ..self }
     }
 
     /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
@@ -107,6 +115,9 @@ impl Seats {
         {
             return Some(problem);
         }
+        if self.lacks_tools(seat) {
+            return Some(NO_TOOLS.to_owned());
+        }
         match &seat.agent {
             AgentKind::Llm => match operator_model(blueprint, seat) {
                 Ok(model) => self.chat(model).err(),
@@ -120,6 +131,11 @@ impl Seats {
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
             AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
+    }
+
+    /// Whether a seat is to use files by tools, and nobody has any.
+    fn lacks_tools(&self, seat: &Worker) -> bool {
+        seat.files.is_some() && uses_tools(&seat.agent) && self.toolbox.is_none()
     }
 
     /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.
@@ -193,21 +209,43 @@ impl Seats {
 }
 
 impl Seats {
+    /// The tools of a call, if its seat has any.
+    async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
+        let seat = call.seat();
+        match &self.toolbox {
+            Some(toolbox) if seat.files.is_some() && uses_tools(&seat.agent) => toolbox.open(call).await,
+            None if self.lacks_tools(seat) => Err(failure(FailureCode::NotConfigured, NO_TOOLS)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
     /// Passes a call on to what fills the seat.
-    fn pass_on<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn pass_on<'a>(
+        &'a self,
+        call: &'a Call,
+        tools: Option<Box<dyn Tools>>,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let not_configured = |message: String| -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
             Box::pin(std::future::ready(Err(failure(FailureCode::NotConfigured, message))))
         };
         match &call.seat().agent {
             AgentKind::Llm => match self.chat(call.model.as_deref()) {
-                Ok(chat) => chat.call(call),
+                Ok(chat) => match tools {
+                    Some(mut tools) => Box::pin(async move { chat.work(call, &mut *tools).await }),
+                    None => chat.call(call),
+                },
                 Err(message) => not_configured(message),
             },
             AgentKind::Command => match self.program(&call.worker, call.seat()) {
                 Ok(program) => Box::pin(async move { self.runner.answer(&program, call).await }),
                 Err(message) => not_configured(message),
             },
-            AgentKind::Script => Script.call(call),
+            AgentKind::Script => Box::pin(async move {
+                match tools {
+                    Some(mut tools) => Script.work(call, Some(&mut *tools)).await,
+                    None => Script.call(call).await,
+                }
+            }),
             AgentKind::Remote => match &self.leases {
                 Some(leases) => Box::pin(leases.call(call)),
                 None => not_configured(NOBODY_LEASES.to_owned()),
@@ -221,8 +259,9 @@ impl Agent for Seats {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let span = telemetry::invoke_agent(call);
         Box::pin(async move {
-            let answer = self.pass_on(call).instrument(span.clone()).await;
-            telemetry::ended(&span, &answer);
+            let answer = async { self.pass_on(call, self.tools(call).await?).await };
+            let answer = answer.instrument(span.clone()).await;
+            telemetry::ended(&span, answer.as_ref().map(|reply| reply.usage));
             answer
         })
     }
@@ -232,6 +271,14 @@ impl Agent for Seats {
         self.workspaces.detach(board);
     }
 }
+
+/// Whether agents of this kind are handed tools.
+const fn uses_tools(kind: &AgentKind) -> bool {
+    matches!(kind, AgentKind::Llm | AgentKind::Script)
+}
+
+/// Why a seat that is to use files cannot.
+const NO_TOOLS: &str = "it uses files of a workspace, and none is served here";
 
 /// Why a remote seat is empty.
 const NOBODY_LEASES: &str =

@@ -3,13 +3,18 @@
 //! These are still in development (open-telemetry/semantic-conventions-genai): their names are in this file and nowhere else.
 //! What a model is told, and what it answers, is in no span.
 
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Call, Failure};
 use reqwest::Url;
 use serde_json::Value;
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::config::Model;
+use crate::one_line;
+
+/// Characters of a tool's name that are kept.
+const NAME_MAX: usize = 64;
 
 /// A call of a worker's agent.
 pub(crate) fn invoke_agent(call: &Call) -> Span {
@@ -61,10 +66,35 @@ pub(crate) fn responded(span: &Span, answer: &Value) {
     }
 }
 
+/// A use of a tool.
+pub(crate) fn execute_tool(name: &str, id: &str) -> Span {
+    // A model may have made the name up.
+    let name = one_line(name, NAME_MAX);
+    tracing::info_span!(
+        "execute_tool",
+        otel.name = format!("execute_tool {name}"),
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = name,
+        gen_ai.tool.r#type = "function",
+        gen_ai.tool.call.id = one_line(id, NAME_MAX),
+        error.r#type = Empty,
+    )
+}
+
+/// Notes whether a tool did what it was asked for.
+pub(crate) fn executed(span: &Span, is_error: bool) {
+    if is_error {
+        span.record("error.type", "tool_error");
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
 /// Notes what a call came to.
-pub(crate) fn ended(span: &Span, answer: &Answer) {
-    let usage = match answer {
-        Ok(reply) => reply.usage,
+pub(crate) fn ended(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
+    let usage = match came_to {
+        Ok(usage) => usage,
         Err(failure) => {
             span.record("error.type", failure.code.as_str());
             span.record("otel.status_code", "ERROR");

@@ -28,6 +28,16 @@ impl Act {
         Self::Say(200, "", json!({"choices": [choice], "usage": usage}).to_string())
     }
 
+    /// A completion that wants to use tools, each given by id, name and arguments, and costs so many tokens.
+    pub fn call_tools(calls: &[(&str, &str, &str)], prompt: u64, completion: u64) -> Self {
+        let call = |(id, name, arguments): &(&str, &str, &str)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+        let calls: Vec<Value> = calls.iter().map(call).collect();
+        let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "tool_calls"});
+        let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion});
+        Self::Say(200, "", json!({"choices": [choice], "usage": usage}).to_string())
+    }
+
     /// A completion that costs `prompt` and `completion` tokens.
     pub fn answer(content: &str, prompt: u64, completion: u64) -> Self {
         Self::complete(content, "stop", json!({"prompt_tokens": prompt, "completion_tokens": completion}))

@@ -10,12 +10,13 @@
 //! response format the next looser one is sent ([`schema::Level`]): a derived form that is refused is given up for that
 //! seat, as others may be simpler; a generic one for the model.
 //!
+//! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
+//!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -31,22 +32,25 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use self::reply::{Completion, End};
+use self::request::{Message, Request, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
+use self::work::estimated;
 use crate::config::{Model, Structured};
-use crate::ordered::Ordered;
+use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
 pub mod probe;
 pub mod reply;
+mod request;
 pub mod schema;
 pub mod transport;
+mod work;
 
 pub use self::transport::install_tls_provider;
 
@@ -109,96 +113,11 @@ pub struct Asked<'a> {
     pub timeout: Duration,
 }
 
-/// What a request is made for.
-#[derive(Clone, Copy)]
-enum Task<'a> {
-    Call(&'a Call),
-    Asked(&'a Asked<'a>),
-}
-
-impl<'a> Task<'a> {
-    fn prompt(self) -> &'a Prompt {
-        match self {
-            Self::Call(call) => &call.prompt,
-            Self::Asked(asked) => asked.prompt,
-        }
-    }
-
-    fn reply_tokens(self) -> u32 {
-        match self {
-            Self::Call(call) => call.seat().limits.reply_tokens,
-            Self::Asked(asked) => asked.reply_tokens,
-        }
-    }
-
-    const fn timeout(self) -> Duration {
-        match self {
-            Self::Call(call) => call.timeout,
-            Self::Asked(asked) => asked.timeout,
-        }
-    }
-
-    fn key(self) -> SeatKey {
-        match self {
-            Self::Call(call) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
-            Self::Asked(asked) => (String::new(), asked.by.to_owned()),
-        }
-    }
-
-    /// What the reply is held to, and at which level.
-    fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
-        let (level, schema, first) = match self {
-            Self::Call(call) => {
-                let (level, schema) = schema::of_reply(&call.shown, level)?;
-                (level, Cow::Owned(schema), &[][..])
-            }
-            Self::Asked(asked) => match level {
-                Level::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
-                Level::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
-                Level::None => return None,
-            },
-        };
-        Some((level, Ordered { value: schema, first }))
-    }
-}
-
-#[derive(Serialize)]
-struct Request<'a> {
-    model: &'a str,
-    messages: Vec<Message<'a>>,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<ResponseFormat<'a>>,
-    /// What the response format is of, and whose it is.
-    #[serde(skip)]
-    form: Option<(Level, SeatKey)>,
-}
-
-#[derive(Serialize)]
-struct ResponseFormat<'a> {
-    r#type: &'static str,
-    json_schema: Named<'a>,
-}
-
-#[derive(Serialize)]
-struct Named<'a> {
-    name: &'static str,
-    strict: bool,
-    schema: Ordered<'a>,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: &'a str,
+/// What a model has said.
+struct Said {
+    completion: Completion,
+    /// Whether it could reply by a tool.
+    takes_answers: bool,
 }
 
 impl Chat {
@@ -226,43 +145,65 @@ impl Chat {
                 FailureCode::Unreachable | FailureCode::NotConfigured | FailureCode::Refused | FailureCode::RateLimited
             );
             let charged = || {
-                let prompt = estimated(asked.prompt, "");
-                Usage { completion: u64::from(asked.reply_tokens), ..prompt }
+                let prompt = reply::estimate(Task::Asked(asked).messages().iter().map(Message::chars).sum());
+                Usage { prompt, completion: u64::from(asked.reply_tokens), cached: 0, estimated: true }
             };
             Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
         })
     }
 
     async fn in_time(&self, task: Task<'_>) -> Answer {
-        let span = telemetry::chat(&self.model, task.reply_tokens());
-        let attempt = self.attempt(task).instrument(span.clone());
-        let answer = tokio::time::timeout(task.timeout(), attempt).await.unwrap_or_else(|_| {
-            let limit = task.timeout().as_secs_f64();
-            Err(failure(FailureCode::Timeout, format!("no answer from the model within {limit} s")))
-        });
-        telemetry::ended(&span, &answer);
-        answer
+        let deadline = Instant::now() + task.timeout();
+        let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
+        Ok(Reply { text: completion.text, usage: completion.usage })
     }
 
-    async fn attempt(&self, task: Task<'_>) -> Answer {
-        let deadline = Instant::now() + task.timeout();
+    /// Makes one call of the model.
+    async fn ask(
+        &self,
+        task: Task<'_>,
+        messages: &[Message<'_>],
+        offered: &[Definition],
+        deadline: Instant,
+    ) -> Result<Said, Failure> {
+        let span = telemetry::chat(&self.model, task.reply_tokens());
+        let asking = self.forgive(task, messages, offered, deadline).instrument(span.clone());
+        let said = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
+        telemetry::ended(&span, said.as_ref().map(|said| said.completion.usage));
+        said
+    }
+
+    /// Asks again without what the server refuses, as long as it can be done without.
+    async fn forgive(
+        &self,
+        task: Task<'_>,
+        messages: &[Message<'_>],
+        offered: &[Definition],
+        deadline: Instant,
+    ) -> Result<Said, Failure> {
         loop {
-            let request = self.request(task);
+            let request = self.request(task, messages, offered);
             match self.insist(&request, deadline).await {
                 Err(failure) if self.refused.learn(&failure, &request) => {
                     let learnt = self.masked(&failure.to_string());
                     tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
                 }
+                Err(failure) if refuses_tools(&failure, &request) => {
+                    let said = self.masked(&failure.to_string());
+                    let message = format!("the server takes no tools, which the seat's files need: {said}");
+                    return Err(crate::failure(FailureCode::Refused, message));
+                }
                 Err(failure) => return Err(self.name(&failure)),
                 Ok(answer) => {
                     telemetry::responded(&Span::current(), &answer);
-                    return self.read(task, &answer);
+                    let completion = self.read(task, messages, &answer)?;
+                    return Ok(Said { completion, takes_answers: request.takes_answers() });
                 }
             }
         }
     }
 
-    fn request<'a>(&'a self, task: Task<'a>) -> Request<'a> {
+    fn request<'a>(&'a self, task: Task<'a>, messages: &'a [Message<'a>], offered: &'a [Definition]) -> Request<'a> {
         let limit = Some(task.reply_tokens());
         let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
         let key = task.key();
@@ -271,30 +212,24 @@ impl Chat {
             Structured::Generic => Level::Generic,
             Structured::Off => Level::None,
         };
-        let (level, response_format) = match task.form(asked.max(self.refused.level(&key))) {
-            None => (None, None),
-            Some((level, schema)) => {
-                let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
-                (Some(level), Some(ResponseFormat { r#type: "json_schema", json_schema: named }))
-            }
-        };
-        let prompt = task.prompt();
-        let parts = [("system", &prompt.system), ("user", &prompt.user)];
-        Request {
+        let mut request = Request {
             model: &self.model.model,
-            messages: parts
-                .into_iter()
-                .filter(|(_, content)| !content.is_empty())
-                .map(|(role, content)| Message { role, content })
-                .collect(),
+            messages,
             stream: false,
             temperature: (!self.refused.temperature.load(Ordering::Relaxed)).then_some(self.model.temperature),
             max_tokens: limit.filter(|_| !renamed),
             max_completion_tokens: limit.filter(|_| renamed),
             seed: self.model.seed,
-            response_format,
-            form: level.map(|level| (level, key)),
+            tools: offered.iter().map(Tool::of).collect(),
+            response_format: None,
+            form: None,
+        };
+        if let Some((level, schema)) = task.form(asked.max(self.refused.level(&key)))
+            && request.hold_to(schema, offered)
+        {
+            request.form = Some((level, key));
         }
+        request
     }
 
     /// Sends the request until it is answered, cannot be, or may not be sent again.
@@ -308,7 +243,7 @@ impl Chat {
         (|| self.send(request))
             .retry(pauses)
             .sleep(tokio::time::sleep)
-            .when(is_passing)
+            .when(|failure| is_passing(failure) && !refuses_tools(failure, request))
             .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
             .notify(|failure, pause| {
                 let why = self.masked(&failure.to_string());
@@ -329,20 +264,24 @@ impl Chat {
         }
     }
 
-    fn read(&self, task: Task<'_>, answer: &Value) -> Answer {
-        let Some(completion) = Completion::read(answer) else {
+    fn read(&self, task: Task<'_>, messages: &[Message<'_>], answer: &Value) -> Result<Completion, Failure> {
+        let Some(mut completion) = Completion::read(answer) else {
             return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
         };
-        let usage = Some(completion.usage.unwrap_or_else(|| estimated(task.prompt(), &completion.text)));
-        let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage });
+        let usage = completion.usage.unwrap_or_else(|| estimated(messages, &completion));
+        completion.usage = Some(usage);
+        let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage: Some(usage) });
         let limit = task.reply_tokens();
-        match completion.end {
+        match &completion.end {
             End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
             End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),
-            End::Stopped => match reply::unfence(&completion.text) {
-                "" => fail(FailureCode::Empty, "the model wrote nothing"),
-                text => Ok(Reply { text: text.to_owned(), usage }),
-            },
+            End::Stopped => {
+                completion.text = reply::unfence(&completion.text).to_owned();
+                match completion.text.is_empty() && completion.calls.is_empty() {
+                    true => fail(FailureCode::Empty, "the model wrote nothing"),
+                    false => Ok(completion),
+                }
+            }
         }
     }
 
@@ -462,14 +401,15 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
     (wait < left).then_some(wait)
 }
 
-fn estimated(prompt: &Prompt, reply: &str) -> Usage {
-    let prompt = prompt.system.chars().count() + prompt.user.chars().count();
-    Usage {
-        prompt: reply::estimate(prompt),
-        completion: reply::estimate(reply.chars().count()),
-        cached: 0,
-        estimated: true,
-    }
+/// Whether the server refuses a request because of the tools that it offers. Some say so as a fault of their own.
+fn refuses_tools(failure: &HttpFailure, sent: &Request<'_>) -> bool {
+    let HttpFailure::Status { status: 400 | 422 | 500 | 501, body, .. } = failure else { return false };
+    !sent.tools.is_empty() && body.to_ascii_lowercase().contains("tool")
+}
+
+fn out_of_time(task: Task<'_>) -> Failure {
+    let limit = task.timeout().as_secs_f64();
+    failure(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
 }
 
 /// Hides words that look like keys, because providers repeat (parts of) other keys than ours in their messages.

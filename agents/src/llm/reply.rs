@@ -12,10 +12,23 @@ use serde_json::Value;
 pub struct Completion {
     /// What the model wrote; empty if nothing.
     pub text: String,
+    /// The tools that it wants to use, in their order.
+    pub calls: Vec<ToolCall>,
     /// Why it ended.
     pub end: End,
     /// What the provider says it cost.
     pub usage: Option<Usage>,
+}
+
+/// A tool that a model wants to use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ToolCall {
+    /// What the result is to name; made up where the server gives none.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// JSON, if the model did well.
+    pub arguments: String,
 }
 
 /// Why a model ended.
@@ -41,7 +54,9 @@ impl Completion {
             (_, Some(why)) => End::Refused(why.into()),
             (_, None) => End::Stopped,
         };
-        Some(Self { text: text(&message["content"]), end, usage: usage(&answer["usage"]) })
+        let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let calls = calls.iter().enumerate().map(|(index, call)| tool_call(index, call)).collect();
+        Some(Self { text: text(&message["content"]), calls, end, usage: usage(&answer["usage"]) })
     }
 }
 
@@ -51,6 +66,21 @@ fn text(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+/// Arguments are a text, or, with some vendors, the value itself.
+fn tool_call(index: usize, call: &Value) -> ToolCall {
+    let id = call["id"].as_str().filter(|id| !id.is_empty());
+    let function = &call["function"];
+    ToolCall {
+        id: id.map_or_else(|| format!("call_{index}"), str::to_owned),
+        name: function["name"].as_str().unwrap_or_default().to_owned(),
+        arguments: match &function["arguments"] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        },
     }
 }
 
@@ -137,6 +167,26 @@ mod tests {
         assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), End::Refused("no".into()));
         for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
             assert_eq!(Completion::read(&answer), None, "{answer}");
+        }
+    }
+
+    #[test]
+    fn calls_of_tools_are_read_whatever_a_vendor_makes_of_their_arguments() {
+        let call =
+            |id: Value, arguments: Value| json!({"id": id, "function": {"name": "view", "arguments": arguments}});
+        let calls = [
+            (call(json!("a"), json!("{\"x\": 1}")), ("a", "view", "{\"x\": 1}")),
+            (call(json!(""), json!({"x": 1})), ("call_1", "view", "{\"x\":1}")),
+            (call(Value::Null, Value::Null), ("call_2", "view", "")),
+            (json!({}), ("call_3", "", "")),
+        ];
+        let sent: Vec<_> = calls.iter().map(|(sent, _)| sent).collect();
+        let answer =
+            json!({"choices": [{"finish_reason": "tool_calls", "message": {"content": null, "tool_calls": sent}}]});
+        let read = Completion::read(&answer).expect("a choice");
+        assert_eq!((read.text.as_str(), read.end), ("", End::Stopped));
+        for (call, (_, (id, name, arguments))) in read.calls.iter().zip(calls) {
+            assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.as_str()), (id, name, arguments));
         }
     }
 

@@ -1,12 +1,14 @@
-//! One call to a real model, where there is one: `PATCHBOARD_LIVE_URL=http://127.0.0.1:18080/v1`, and
+//! Calls to a real model, where there is one: `PATCHBOARD_LIVE_URL=http://127.0.0.1:18080/v1`, and
 //! `PATCHBOARD_LIVE_MODEL` if the server serves several.
 
 use std::time::Duration;
 
 use patchboard_agents::config::{Environment, Model};
 use patchboard_agents::llm::Chat;
+use patchboard_agents::tools::{Coming, Definition, Tools, Used};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::Agent as _;
+use patchboard_runtime::agent::{Agent as _, Failure};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -40,4 +42,60 @@ async fn a_real_model_answers_in_the_form_it_is_held_to() {
     }
     let usage = reply.usage.expect("usage");
     assert!(!usage.estimated && usage.prompt > 0 && usage.completion > 0, "{usage:?}");
+}
+
+/// Reads one file, and tells what it was asked.
+struct Reader;
+
+impl Tools for Reader {
+    fn definitions(&self) -> Vec<Definition> {
+        let path = json!({"type": "string", "description": "The file's name."});
+        let parameters = json!({"type": "object", "properties": {"path": path}, "required": ["path"]});
+        vec![Definition { name: "view".into(), description: "Shows a file.".into(), parameters }]
+    }
+
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+        println!("{name} {arguments}");
+        let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
+        Box::pin(std::future::ready(match arguments["path"].as_str() {
+            Some("capitals.txt") => Used::done("Freedonia: Glorana\nSylvania: Vampa\n"),
+            _ => Used::error("there is no such file; there is capitals.txt"),
+        }))
+    }
+
+    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+        println!("go on: {usage:?}, {reserve} wanted");
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn a_real_model_uses_a_tool_and_replies_with_what_it_gave() {
+    let env = Environment::of_process();
+    let Some(url) = env.get("PATCHBOARD_LIVE_URL") else {
+        println!("SKIPPED: set PATCHBOARD_LIVE_URL to ask a real model");
+        return;
+    };
+    let mut model = Model::new(url, env.get("PATCHBOARD_LIVE_MODEL").unwrap_or("default"));
+    model.seed = Some(1);
+    let chat = Chat::new(&model, None).expect("a client");
+    let fields = json!({"agent": "llm", "limits": {"reply_tokens": 300}, "patch": {"max_ops": 2},
+        "writes": [{"path": "/capitals/*", "ops": ["add"]}], "files": {"iterations": 5}});
+    let mut call = call("geographer", seat(fields), "", 0);
+    call.prompt = Prompt {
+        system:
+            "You change a JSON document with JSON Patch (RFC 6902), and can read files with your tools. Answer with \
+                 {\"patch\": [...]} only."
+                .into(),
+        user:
+            "The document is {\"capitals\": {}}. The file capitals.txt names capitals. Add the capital of Freedonia at \
+               /capitals/Freedonia."
+                .into(),
+    }
+    .into();
+    call.timeout = Duration::from_secs(240);
+    let reply = chat.work(&call, &mut Reader).await.expect("a reply");
+    println!("{reply:?}");
+    assert!(reply.text.contains("Glorana"), "{}", reply.text);
+    serde_json::from_str::<Value>(&reply.text).expect("JSON");
 }

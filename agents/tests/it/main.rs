@@ -10,3 +10,4 @@ mod seats;
 mod session;
 mod support;
 mod workspace;
+mod tools;

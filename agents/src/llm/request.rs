@@ -1,0 +1,198 @@
+//! What a chat endpoint is sent: messages, the form that the reply is held to, the tools that may be used before it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use patchboard_kernel::view::Prompt;
+use patchboard_runtime::agent::Call;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::reply::{Completion, ToolCall};
+use super::schema::{self, Level};
+use super::{Asked, SeatKey};
+use crate::ordered::Ordered;
+use crate::tools::Definition;
+
+/// The tool by which a model that has tools gives its reply: many servers hold no reply to a form while tools are offered.
+pub(super) const ANSWER: &str = "answer";
+
+/// What a request is made for.
+#[derive(Clone, Copy)]
+pub(super) enum Task<'a> {
+    Call(&'a Call),
+    Asked(&'a Asked<'a>),
+}
+
+impl<'a> Task<'a> {
+    pub(super) fn prompt(self) -> &'a Prompt {
+        match self {
+            Self::Call(call) => &call.prompt,
+            Self::Asked(asked) => asked.prompt,
+        }
+    }
+
+    pub(super) fn reply_tokens(self) -> u32 {
+        match self {
+            Self::Call(call) => call.seat().limits.reply_tokens,
+            Self::Asked(asked) => asked.reply_tokens,
+        }
+    }
+
+    pub(super) const fn timeout(self) -> Duration {
+        match self {
+            Self::Call(call) => call.timeout,
+            Self::Asked(asked) => asked.timeout,
+        }
+    }
+
+    pub(super) fn key(self) -> SeatKey {
+        match self {
+            Self::Call(call) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
+            Self::Asked(asked) => (String::new(), asked.by.to_owned()),
+        }
+    }
+
+    /// What the reply is held to, and at which level.
+    pub(super) fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
+        let (level, schema, first) = match self {
+            Self::Call(call) => {
+                let (level, schema) = schema::of_reply(&call.shown, level)?;
+                (level, Cow::Owned(schema), &[][..])
+            }
+            Self::Asked(asked) => match level {
+                Level::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
+                Level::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
+                Level::None => return None,
+            },
+        };
+        Some((level, Ordered { value: schema, first }))
+    }
+
+    /// What is said first.
+    pub(super) fn messages(self) -> Vec<Message<'a>> {
+        let prompt = self.prompt();
+        let parts = [("system", &prompt.system), ("user", &prompt.user)];
+        let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
+        parts.map(|(role, content)| Message::new(role, content.as_str())).collect()
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Request<'a> {
+    pub(super) model: &'a str,
+    pub(super) messages: &'a [Message<'a>],
+    pub(super) stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_format: Option<ResponseFormat<'a>>,
+    /// What the form of the reply is of, and whose it is.
+    #[serde(skip)]
+    pub(super) form: Option<(Level, SeatKey)>,
+}
+
+impl<'a> Request<'a> {
+    /// Asks for a reply in this form; where tools are offered, as one of them. Returns whether it can be asked for.
+    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition]) -> bool {
+        if offered.is_empty() {
+            let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
+            self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: named });
+            return true;
+        }
+        if schema.value["type"] != "object" || offered.iter().any(|tool| tool.name == ANSWER) {
+            return false;
+        }
+        let description = "Gives your reply, in the form that the instructions ask for, and ends the task.";
+        self.tools.push(Tool::new(ANSWER, description, schema));
+        true
+    }
+
+    /// Whether the reply can be given by a tool.
+    pub(super) const fn takes_answers(&self) -> bool {
+        !self.tools.is_empty() && self.form.is_some()
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: Named<'a>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'static str,
+    strict: bool,
+    schema: Ordered<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Tool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Ordered<'a>,
+}
+
+impl<'a> Tool<'a> {
+    fn new(name: &'a str, description: &'a str, parameters: Ordered<'a>) -> Self {
+        Self { r#type: "function", function: Function { name, description, parameters } }
+    }
+
+    pub(super) fn of(definition: &'a Definition) -> Self {
+        Self::new(&definition.name, &definition.description, Ordered::new(&definition.parameters, &[]))
+    }
+}
+
+#[derive(Clone, Serialize)]
+pub(super) struct Message<'a> {
+    pub(super) role: &'static str,
+    pub(super) content: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "calls")]
+    pub(super) tool_calls: Vec<ToolCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn new(role: &'static str, content: impl Into<Cow<'a, str>>) -> Self {
+        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None }
+    }
+
+    /// What a model has said.
+    pub(super) fn said(completion: Completion) -> Self {
+        Self { tool_calls: completion.calls, ..Self::new("assistant", completion.text) }
+    }
+
+    /// What came of its call of a tool.
+    pub(super) fn result(of: &ToolCall, text: String) -> Self {
+        Self { tool_call_id: Some(of.id.clone()), ..Self::new("tool", text) }
+    }
+
+    /// Its characters, as they are estimated.
+    pub(super) fn chars(&self) -> usize {
+        let calls = self.tool_calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
+        self.content.chars().count() + calls.sum::<usize>()
+    }
+}
+
+fn calls<S: Serializer>(calls: &[ToolCall], serializer: S) -> Result<S::Ok, S::Error> {
+    let written = calls.iter().map(|ToolCall { id, name, arguments }| -> Value {
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    });
+    serializer.collect_seq(written)
+}

@@ -1,0 +1,272 @@
+//! An attempt in which a model uses tools: it is asked, what it asks for is done, and it is asked again with what came of
+//! that, until it replies.
+//!
+//! Bounded by the seat's `files.iterations` calls of the model, the last of them without tools; by the attempt's time; and
+//! by the budgets, of which the board is asked before each further call. Messages only grow at their end, so that a
+//! provider's cache of prompts holds what came before. When they outgrow the model's context, the oldest results of
+//! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A result is cut to a quarter of the
+//! context, and all that one answer asks for to a half.
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
+
+use super::reply::{Completion, ToolCall, estimate};
+use super::request::{ANSWER, Message, Task};
+use super::schema::Level;
+use super::{Chat, Said, out_of_time};
+use crate::telemetry;
+use crate::tools::{Definition, Tools, Used};
+
+/// Tools that one answer may use; of more it is told.
+const CALLS_MAX: usize = 32;
+
+/// In place of what a tool gave, where there is no room for it any more.
+const SHOWN_EARLIER: &str = "(shown earlier; ask again if you need it)";
+
+/// Said with the last call.
+const LAST: &str = "You can use no more tools. Give your reply now, in the form that the instructions ask for.";
+
+impl Chat {
+    /// Answers a call whose model may use these tools.
+    ///
+    /// Each call of the model but the last is settled by [`Tools::go_on`]; the reply's usage, or the failure's, is the
+    /// last one's.
+    pub async fn work(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
+        let task = Task::Call(call);
+        let deadline = Instant::now() + task.timeout();
+        let iterations = call.seat().files.as_ref().map_or(1, |files| files.iterations).max(1);
+        let definitions = tools.definitions();
+        let mut talk = Talk::new(task, &definitions, self.model.context);
+        for left in (0..iterations).rev() {
+            let offered = if left == 0 { &[][..] } else { &definitions[..] };
+            let Said { completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
+            let usage = completion.usage;
+            // Where none are offered, none are used.
+            if left == 0 || completion.calls.is_empty() {
+                return Ok(Reply { text: completion.text, usage });
+            }
+            let late = || Failure { usage, ..out_of_time(task) };
+            let calls = completion.calls.clone();
+            talk.said(completion);
+            for (index, used) in calls.iter().enumerate() {
+                if used.name == ANSWER && takes_answers {
+                    match answered(&used.arguments) {
+                        Ok(text) => return Ok(Reply { text, usage }),
+                        Err(why) => talk.result(used, why, calls.len()),
+                    }
+                    continue;
+                }
+                let doing = run(tools, &definitions, used, index);
+                let Used { text, .. } = timeout_at(deadline, doing).await.map_err(|_| late())?;
+                talk.result(used, text, calls.len());
+            }
+            if left == 1 {
+                talk.messages.push(Message::new("user", LAST));
+            }
+            talk.make_room();
+            let asking = timeout_at(deadline, tools.go_on(usage, talk.needed())).await;
+            asking.map_err(|_| late())?.map_err(|failure| Failure { usage: failure.usage.or(usage), ..failure })?;
+        }
+        // The last call returns what comes of it.
+        Err(Failure { code: FailureCode::Empty, message: "the model was not asked".to_owned(), usage: None })
+    }
+}
+
+/// What has been said so far.
+struct Talk<'a> {
+    messages: Vec<Message<'a>>,
+    /// Characters of what is said of the tools and of the form of the reply.
+    tools: usize,
+    reply_tokens: u64,
+    /// Tokens of the model's context.
+    context: usize,
+}
+
+impl<'a> Talk<'a> {
+    fn new(task: Task<'a>, definitions: &[Definition], context: u32) -> Self {
+        let of = |tool: &Definition| {
+            tool.name.chars().count() + tool.description.chars().count() + tool.parameters.to_string().chars().count()
+        };
+        let form = task.form(Level::Derived);
+        Self {
+            messages: task.messages(),
+            tools: definitions.iter().map(of).sum::<usize>() + form.map_or(0, |(_, form)| form.json().chars().count()),
+            reply_tokens: u64::from(task.reply_tokens()),
+            context: usize::try_from(context).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn said(&mut self, completion: Completion) {
+        self.messages.push(Message::said(completion));
+    }
+
+    /// `of`: with how many others it shares the room there is.
+    fn result(&mut self, call: &ToolCall, text: String, of: usize) {
+        let most = self.context.min(2 * self.context / of.max(1));
+        self.messages.push(Message::result(call, cut(text, most)));
+    }
+
+    fn chars(&self) -> usize {
+        self.messages.iter().map(Message::chars).sum()
+    }
+
+    /// Tokens that the next call may take, with its reply.
+    fn needed(&self) -> u64 {
+        estimate(self.chars() + self.tools) + self.reply_tokens
+    }
+
+    /// Shortens what is oldest, as far as the context demands. What the model has not seen yet stays.
+    fn make_room(&mut self) {
+        let reply = usize::try_from(self.reply_tokens).unwrap_or(usize::MAX);
+        let most = self.context.saturating_sub(reply).saturating_mul(4).saturating_sub(self.tools);
+        let mut chars = self.chars();
+        if chars <= most {
+            return;
+        }
+        let seen = self.messages.iter().rposition(|message| !message.tool_calls.is_empty()).unwrap_or_default();
+        for message in &mut self.messages[..seen] {
+            if chars <= most / 3 * 2 {
+                break;
+            }
+            let before = message.chars();
+            shorten(message);
+            chars = chars + message.chars() - before;
+        }
+    }
+}
+
+/// Leaves of a message that tools have to do with what is needed to follow the talk.
+fn shorten(message: &mut Message<'_>) {
+    if message.role == "tool" && message.content.len() > SHOWN_EARLIER.len() {
+        message.content = SHOWN_EARLIER.into();
+    }
+    for call in message.tool_calls.iter_mut().filter(|call| call.arguments.len() > SHOWN_EARLIER.len()) {
+        // A server reads them as an object.
+        "{}".clone_into(&mut call.arguments);
+    }
+}
+
+/// The beginning of a text, and how much of it is missing.
+fn cut(mut text: String, most: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        let missing = text[end..].chars().count();
+        text.truncate(end);
+        text.push_str(&format!("\n… ({missing} more characters)"));
+    }
+    text
+}
+
+/// The reply that a model gives by a tool.
+fn answered(arguments: &str) -> Result<String, String> {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+        Ok(_) => Ok(arguments.trim().to_owned()),
+        Err(error) => Err(no_object(&error)),
+    }
+}
+
+/// Uses a tool, if it is one and the arguments are some.
+async fn run(tools: &mut dyn Tools, definitions: &[Definition], call: &ToolCall, index: usize) -> Used {
+    let span = telemetry::execute_tool(&call.name, &call.id);
+    let doing = async {
+        if index >= CALLS_MAX {
+            return Used::error(format!("not done: at most {CALLS_MAX} tools may be used at once"));
+        }
+        if !definitions.iter().any(|tool| tool.name == call.name) {
+            let names: Vec<&str> = definitions.iter().map(|tool| tool.name.as_str()).collect();
+            return Used::error(format!("there is no such tool; there are: {}", names.join(", ")));
+        }
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
+            Ok(_) => tools.call(&call.name, arguments).await,
+            Err(error) => Used::error(no_object(&error)),
+        }
+    };
+    let used = doing.instrument(span.clone()).await;
+    telemetry::executed(&span, used.is_error);
+    used
+}
+
+fn no_object(error: &serde_json::Error) -> String {
+    format!("the arguments are no JSON object: {error}")
+}
+
+/// What a call costs that nobody has counted: its messages, and what was written.
+pub(super) fn estimated(messages: &[Message<'_>], completion: &Completion) -> Usage {
+    let calls = completion.calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
+    Usage {
+        prompt: estimate(messages.iter().map(Message::chars).sum()),
+        completion: estimate(completion.text.chars().count() + calls.sum::<usize>()),
+        cached: 0,
+        estimated: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(context: usize) -> Talk<'static> {
+        let messages = vec![Message::new("system", "s".repeat(40)), Message::new("user", "u".repeat(40))];
+        Talk { messages, tools: 20, reply_tokens: 10, context }
+    }
+
+    fn round(talk: &mut Talk<'_>, id: usize, chars: usize) {
+        let call = ToolCall { id: format!("c{id}"), name: "view".into(), arguments: "{}".into() };
+        let calls = vec![call.clone()];
+        talk.said(Completion { text: String::new(), calls, end: super::super::reply::End::Stopped, usage: None });
+        talk.result(&call, "r".repeat(chars), 1);
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_says_how_much_is_missing() {
+        assert_eq!(cut("äöü".into(), 3), "äöü");
+        assert_eq!(cut("äöüß".into(), 3), "äöü\n… (1 more characters)");
+    }
+
+    #[test]
+    fn results_share_half_of_the_context() {
+        let mut talk = talk(100);
+        let call = ToolCall { id: "c".into(), name: "view".into(), arguments: "{}".into() };
+        for (of, most) in [(1, 100), (2, 100), (4, 50), (200, 1)] {
+            talk.result(&call, "r".repeat(1000), of);
+            let result = talk.messages.last().expect("a result");
+            assert_eq!(
+                result.content.chars().filter(|c| *c == 'r').count() - "characters".matches('r').count() - 1,
+                most
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_oldest_gives_way_and_what_was_not_seen_yet_stays() {
+        let mut talk = talk(310);
+        // 1,110 characters of messages, of (310 - 10) * 4 - 20.
+        for id in 0..5 {
+            round(&mut talk, id, 200);
+        }
+        talk.make_room();
+        let results = |talk: &Talk<'_>| -> Vec<usize> {
+            talk.messages.iter().filter(|one| one.role == "tool").map(|one| one.content.len()).collect()
+        };
+        assert_eq!(results(&talk), [200; 5]);
+        round(&mut talk, 5, 200);
+        talk.make_room();
+        let short = SHOWN_EARLIER.len();
+        assert_eq!(results(&talk), [short, short, short, short, 200, 200], "two thirds are left");
+        assert!(talk.needed() <= 310);
+        let before = serde_json::to_value(&talk.messages).expect("JSON");
+        talk.make_room();
+        assert_eq!(serde_json::to_value(&talk.messages).expect("JSON"), before, "there is room now");
+    }
+
+    #[test]
+    fn a_reply_by_a_tool_is_an_object() {
+        assert_eq!(answered(" {\"patch\": []} "), Ok("{\"patch\": []}".to_owned()));
+        for bad in ["", "[]", "{", "null", "{} {}"] {
+            assert!(answered(bad).is_err(), "{bad}");
+        }
+    }
+}

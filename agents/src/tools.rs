@@ -1,0 +1,127 @@
+//! What an agent can use while it works at one attempt: tools that act on things outside of the board.
+//!
+//! Owns the words between those who have tools (a [`Toolbox`], which knows boards and directories) and those who use them
+//! ([`Chat`], [`Script`], recordings). Knows no tool.
+//!
+//! [`Chat`]: crate::llm::Chat
+//! [`Script`]: crate::script::Script
+
+use std::future::Future;
+use std::pin::Pin;
+
+use patchboard_kernel::board::Outcome;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::rejection::Code;
+use patchboard_runtime::agent::{Call, Failure};
+use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
+use serde_json::Value;
+
+use crate::failure;
+
+/// Something that will be there.
+pub type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A tool, as a model is told of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Definition {
+    /// What it is called by.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The JSON Schema of its arguments, which are an object.
+    pub parameters: Value,
+}
+
+/// What came of using a tool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// For who has used it.
+    pub text: String,
+    /// Whether it did not do what was asked for.
+    pub is_error: bool,
+}
+
+impl Used {
+    /// It did.
+    pub fn done(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: false }
+    }
+
+    /// It did not, for this reason.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true }
+    }
+}
+
+/// The tools of one attempt. What it remembers of the attempt ends with it.
+pub trait Tools: Send {
+    /// What there is; the same for the whole attempt.
+    fn definitions(&self) -> Vec<Definition>;
+
+    /// Uses one. The arguments are JSON, as a model wrote them; what is wrong with them is an error like any other.
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used>;
+
+    /// Asks the board whether the attempt may make another call of its model, which may take `reserve` tokens; `usage` is
+    /// what the one before cost.
+    ///
+    /// # Errors
+    /// With what the attempt ends: the budgets do not suffice, or nobody waits for it any more.
+    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>>;
+}
+
+/// Has the tools of all attempts.
+pub trait Toolbox: Send + Sync {
+    /// The tools of an attempt; none if its seat has none.
+    ///
+    /// # Errors
+    /// With what the attempt ends: the tools that its seat should have are not there.
+    fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>>;
+}
+
+/// Asks the board of an attempt for [`Tools::go_on`].
+///
+/// # Errors
+/// As that.
+pub async fn go_on(board: &BoardHandle, call: &Call, usage: Option<Usage>, reserve: u64) -> Result<(), Failure> {
+    answered(board.go_on(call.invocation, call.attempt, usage, reserve).await, usage)
+}
+
+fn answered(answer: Result<Outcome, RuntimeError>, usage: Option<Usage>) -> Result<(), Failure> {
+    let rejection = match answer {
+        Ok(Outcome::Refused(rejection)) => rejection,
+        Ok(_) => return Ok(()),
+        // What ends the attempt for the board is that its actors begin anew.
+        Err(error) => return Err(Failure { usage, ..failure(FailureCode::Crashed, error.to_string()) }),
+    };
+    let code = match rejection.code {
+        Code::BudgetExhausted => FailureCode::BudgetExhausted,
+        // The board does not listen to it any more.
+        _ => FailureCode::Lost,
+    };
+    let message = rejection.violations.into_iter().next().map(|violation| violation.message);
+    Err(Failure { usage, ..failure(code, message.unwrap_or_default()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::id::Seq;
+    use patchboard_kernel::rejection::{Rejection, Stage, Violation};
+
+    use super::*;
+
+    #[test]
+    fn what_the_board_says_is_how_the_attempt_goes_on_or_ends() {
+        let usage = Some(Usage { prompt: 3, ..Usage::default() });
+        assert_eq!(answered(Ok(Outcome::Continued { seq: Seq(1) }), usage), Ok(()));
+        for (code, failure) in
+            [(Code::BudgetExhausted, FailureCode::BudgetExhausted), (Code::InvocationClosed, FailureCode::Lost)]
+        {
+            let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", "why")]);
+            let ended = answered(Ok(Outcome::Refused(rejection)), usage).expect_err("it ends");
+            assert_eq!((ended.code, ended.message.as_str(), ended.usage), (failure, "why", usage));
+        }
+        let ended = answered(Err(RuntimeError::Interrupted("b".into())), usage).expect_err("it ends");
+        assert_eq!(ended.code, FailureCode::Crashed);
+    }
+}

@@ -1,0 +1,339 @@
+//! Attempts in which an agent uses tools: what a model is sent and told, what bounds it, and what a script does.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use patchboard_agents::config::{Config, Environment, Model};
+use patchboard_agents::llm::Chat;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used};
+use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure};
+use serde_json::{Value, json};
+
+use crate::support::{call, seat};
+
+/// What was done with tools, in order.
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+
+/// Tools that tell what is done with them: `echo`, which gives its text back, `slow`, and `flaky`, which is an error as
+/// often as it is told to.
+#[derive(Default)]
+pub(crate) struct Bench {
+    pub log: Log,
+    /// What the board says to each further call; after these, that there is enough.
+    pub budgets: VecDeque<Result<(), Failure>>,
+    pub errors: u32,
+}
+
+impl Bench {
+    fn tell(&self, what: String) {
+        self.log.lock().expect("whole").push(what);
+    }
+}
+
+impl Tools for Bench {
+    fn definitions(&self) -> Vec<Definition> {
+        let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        let tool =
+            |name: &str| Definition { name: name.into(), description: "A tool.".into(), parameters: text.clone() };
+        ["echo", "slow", "flaky"].map(tool).to_vec()
+    }
+
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+        Box::pin(async move {
+            self.tell(format!("{name} {arguments}"));
+            let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
+            match name {
+                "slow" => tokio::time::sleep(Duration::from_secs(60)).await,
+                "flaky" if self.errors > 0 => {
+                    self.errors -= 1;
+                    return Used::error("not yet");
+                }
+                _ => {}
+            }
+            Used::done(arguments["text"].as_str().unwrap_or("nothing"))
+        })
+    }
+
+    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+        let total = usage.map_or(0, Usage::total);
+        self.tell(format!("go on: {total} spent"));
+        assert!(reserve > 77, "the reply is part of it: {reserve}");
+        Box::pin(std::future::ready(self.budgets.pop_front().unwrap_or(Ok(()))))
+    }
+}
+
+/// Hands out benches that write into one log.
+pub(crate) struct Benches(pub Log, pub u32);
+
+impl Toolbox for Benches {
+    fn open<'a>(&'a self, _: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+        let bench = Bench { log: Arc::clone(&self.0), errors: self.1, ..Bench::default() };
+        Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
+    }
+}
+
+pub(crate) fn told(log: &Log) -> Vec<String> {
+    log.lock().expect("whole").clone()
+}
+
+/// A call of a model that may be asked so often.
+fn working(iterations: u32) -> Call {
+    let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 77},
+        "files": {"iterations": iterations}});
+    call("w", seat(fields), "What is shown.", 0)
+}
+
+/// Lets a model that answers so work at a call.
+async fn work(acts: Vec<Act>, call: &Call, bench: &mut Bench, change: impl FnOnce(&mut Model)) -> (Answer, Vec<Value>) {
+    let endpoint = Endpoint::new(acts);
+    let mut model = Model::new(endpoint.url.clone(), "m");
+    change(&mut model);
+    let chat = Chat::new(&model, None).expect("a client");
+    let answer = chat.work(call, bench).await;
+    (answer, endpoint.bodies())
+}
+
+fn keep(_: &mut Model) {}
+
+fn uses(calls: &[(&str, &str, &str)]) -> Act {
+    Act::call_tools(calls, 10, 2)
+}
+
+fn echo(text: &str) -> (&'static str, String) {
+    ("echo", json!({"text": text}).to_string())
+}
+
+fn spent(prompt: u64, completion: u64) -> Option<Usage> {
+    Some(Usage { prompt, completion, ..Usage::default() })
+}
+
+#[tokio::test]
+async fn a_model_uses_tools_in_their_order_and_then_replies() {
+    let mut bench = Bench::default();
+    let (name, arguments) = echo("one");
+    let two = json!({"text": "two"}).to_string();
+    let acts = vec![
+        uses(&[("a", name, &arguments), ("b", "echo", &two)]),
+        uses(&[("c", "echo", "{\"text\": \"three\"}")]),
+        Act::answer(r#"{"patch": []}"#, 30, 3),
+    ];
+    let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
+    let reply = answer.expect("a reply");
+    assert_eq!((reply.text.as_str(), reply.usage), (r#"{"patch": []}"#, spent(30, 3)));
+    assert_eq!(
+        told(&bench.log),
+        [
+            "echo {\"text\":\"one\"}",
+            "echo {\"text\":\"two\"}",
+            "go on: 12 spent",
+            "echo {\"text\": \"three\"}",
+            "go on: 12 spent"
+        ]
+    );
+    // What was said stays as it is, and only grows at its end.
+    let messages: Vec<&Vec<Value>> = sent.iter().map(|body| body["messages"].as_array().expect("messages")).collect();
+    assert!(messages.windows(2).all(|pair| pair[1].starts_with(pair[0])), "{messages:?}");
+    let roles: Vec<&str> = messages[2].iter().map(|one| one["role"].as_str().expect("a role")).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "tool"]);
+    assert_eq!(messages[2][2]["tool_calls"][1]["id"], "b");
+    assert_eq!(messages[2][2]["tool_calls"][1]["function"], json!({"name": "echo", "arguments": two}));
+    assert_eq!((&messages[2][4]["tool_call_id"], &messages[2][4]["content"]), (&json!("b"), &json!("two")));
+    let names: Vec<&Value> =
+        sent[0]["tools"].as_array().expect("tools").iter().map(|tool| &tool["function"]["name"]).collect();
+    assert_eq!(names, ["echo", "slow", "flaky", "answer"]);
+    assert!(sent.iter().all(|body| body["tools"] == sent[0]["tools"] && body.get("response_format").is_none()));
+}
+
+#[tokio::test]
+async fn a_reply_may_come_by_a_tool_which_ends_the_attempt() {
+    let mut bench = Bench::default();
+    let reply = r#"{"patch": [{"op": "remove", "path": "/a"}]}"#;
+    let acts =
+        vec![uses(&[("a", "answer", "{"), ("b", "echo", "{}")]), uses(&[("c", "answer", reply), ("d", "echo", "{}")])];
+    let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, reply);
+    assert_eq!(told(&bench.log), ["echo {}", "go on: 12 spent"], "nothing is done after the reply");
+    let form = &sent[0]["tools"][3]["function"]["parameters"];
+    assert_eq!(form["properties"]["patch"]["type"], "array", "{form}");
+    let result = sent[1]["messages"][3]["content"].as_str().expect("a text");
+    assert!(result.starts_with("the arguments are no JSON object"), "{result}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
+    let mut bench = Bench { errors: 1, ..Bench::default() };
+    let calls =
+        [("a", "echo", "text"), ("b", "echo", "[]"), ("c", "shout", "{}"), ("d", "flaky", ""), ("e", "echo", "")];
+    let (answer, sent) = work(vec![uses(&calls), Act::answer("[]", 1, 1)], &working(9), &mut bench, keep).await;
+    answer.expect("a reply");
+    let results: Vec<&str> = (3..8).map(|at| sent[1]["messages"][at]["content"].as_str().expect("a text")).collect();
+    assert!(results[0].starts_with("the arguments are no JSON object: "), "{results:?}");
+    assert!(results[1].starts_with("the arguments are no JSON object: "), "{results:?}");
+    assert_eq!(results[2..], ["there is no such tool; there are: echo, slow, flaky", "not yet", "nothing"]);
+    assert_eq!(told(&bench.log), ["flaky {}", "echo {}", "go on: 12 spent"]);
+}
+
+#[tokio::test]
+async fn the_last_call_is_made_without_tools() {
+    let mut bench = Bench::default();
+    let acts = vec![uses(&[("a", "echo", "{}")]), uses(&[("b", "echo", "{}")]), Act::answer("[]", 1, 1)];
+    let (answer, sent) = work(acts, &working(3), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    assert_eq!(sent.len(), 3);
+    assert!(sent[2].get("tools").is_none() && sent[2].get("response_format").is_some(), "{}", sent[2]);
+    let last = sent[2]["messages"].as_array().expect("messages").last().expect("one");
+    assert!(
+        last["role"] == "user" && last["content"].as_str().is_some_and(|text| text.contains("Give your reply now"))
+    );
+    // One that has a single call has no tools at all.
+    let (answer, sent) = work(vec![Act::answer("[]", 1, 1)], &working(1), &mut Bench::default(), keep).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    assert!(sent[0].get("tools").is_none() && sent[0]["messages"].as_array().expect("messages").len() == 2);
+}
+
+#[tokio::test]
+async fn an_attempt_ends_where_the_board_lets_it_make_no_further_call() {
+    let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None };
+    let mut bench = Bench { budgets: [Ok(()), Err(no)].into(), ..Bench::default() };
+    let (answer, sent) = work(vec![uses(&[("a", "echo", "{}")])], &working(9), &mut bench, keep).await;
+    let failure = answer.expect_err("it ends");
+    assert_eq!((failure.code, failure.usage, sent.len()), (FailureCode::BudgetExhausted, spent(10, 2), 2));
+}
+
+#[tokio::test]
+async fn time_is_over_in_the_middle_of_a_tool_too() {
+    let mut call = working(9);
+    call.timeout = Duration::from_millis(300);
+    let (answer, _) = work(vec![uses(&[("a", "slow", "{}")])], &call, &mut Bench::default(), keep).await;
+    let failure = answer.expect_err("it ends");
+    assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, spent(10, 2)), "what the model said is paid for");
+    let acts = vec![uses(&[("a", "echo", "{}")]), Act::Hang];
+    let failure = work(acts, &call, &mut Bench::default(), keep).await.0.expect_err("it ends");
+    assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, None), "of the last call nothing is known");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
+    for (status, body) in [
+        (400, r#"{"error": {"message": "'tools' is not supported by this model"}}"#),
+        (422, r#"{"detail": "tools: extra fields not permitted"}"#),
+        (500, r#"{"error": {"message": "tools param requires --jinja flag"}}"#),
+    ] {
+        let acts = vec![Act::Say(status, "", body.to_owned())];
+        let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
+        let failure = answer.expect_err(body);
+        assert_eq!((failure.code, sent.len()), (FailureCode::Refused, 1));
+        assert!(failure.message.starts_with("the server takes no tools"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
+    let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
+    let acts = vec![refusal(), refusal(), Act::answer("[]", 1, 1)];
+    let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    let counts: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().expect("tools").len()).collect();
+    assert_eq!(counts, [4, 4, 3]);
+    assert_ne!(sent[0]["tools"][3], sent[1]["tools"][3]);
+}
+
+#[tokio::test]
+async fn what_tools_gave_gives_way_when_the_context_is_full() {
+    let mut bench = Bench::default();
+    let long = json!({"text": "x".repeat(5000)}).to_string();
+    let mut acts: Vec<Act> = (0..8).map(|_| uses(&[("a", "echo", &long)])).collect();
+    acts.push(Act::answer("[]", 1, 1));
+    // Room for the prompt, the tools, and a little.
+    let (answer, sent) = work(acts, &working(20), &mut bench, |model| model.context = 1200).await;
+    answer.expect("a reply");
+    for body in &sent {
+        let text = body["messages"].to_string();
+        assert!(text.chars().count() < 4 * 1200 + 5000 + 1500, "{}", text.chars().count());
+    }
+    let last = sent.last().expect("a call")["messages"].as_array().expect("messages").clone();
+    let results: Vec<&str> =
+        last.iter().filter(|one| one["role"] == "tool").map(|one| one["content"].as_str().expect("a text")).collect();
+    assert_eq!(results[0], "(shown earlier; ask again if you need it)");
+    assert!(results[7].starts_with("xxx") && results[7].ends_with("… (3800 more characters)"), "{}", results[7]);
+    let arguments = |at: usize| {
+        last.iter().filter(|one| one["role"] == "assistant").nth(at).expect("one")["tool_calls"][0]["function"]["arguments"].clone()
+    };
+    assert_eq!((arguments(0), arguments(7)), (json!("{}"), json!(long)));
+}
+
+#[tokio::test]
+async fn a_cost_that_no_provider_counts_is_estimated_with_what_tools_gave() {
+    let mut bench = Bench::default();
+    let silent = |act: Act| match act {
+        Act::Say(status, headers, body) => Act::Say(status, headers, body.replace("\"usage\"", "\"unused\"")),
+        act => act,
+    };
+    let long = json!({"text": "x".repeat(400)}).to_string();
+    let acts = vec![silent(uses(&[("a", "echo", &long)])), silent(Act::answer("[]", 1, 1))];
+    let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
+    let usage = answer.expect("a reply").usage.expect("an estimate");
+    // 30 characters of prompt; the tool's name, its arguments and what it gave.
+    assert_eq!((usage.prompt, usage.completion, usage.estimated), ((29 + 4 + 411 + 400_u64).div_ceil(4), 1, true));
+}
+
+fn scripted(entry: Value) -> Call {
+    call("w", seat(json!({"agent": "script", "script": [entry], "files": {}})), "x", 0)
+}
+
+async fn play(entry: Value, errors: u32) -> (Answer, Vec<String>) {
+    let log = Log::default();
+    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused)
+        .with_toolbox(Arc::new(Benches(Arc::clone(&log), errors)));
+    let answer = seats.call(&scripted(entry)).await;
+    (answer, told(&log))
+}
+
+#[tokio::test]
+async fn a_script_uses_its_tools_in_order_and_then_replies() {
+    let steps = json!([{"name": "echo", "arguments": {"text": "one"}}, {"name": "echo"}]);
+    let (answer, log) = play(json!({"tools": steps, "reply": {"patch": []}}), 0).await;
+    assert_eq!(answer.expect("a reply").text, r#"{"patch":[]}"#);
+    assert_eq!(log, [r#"echo {"text":"one"}"#, "echo {}"]);
+    let (answer, _) = play(json!({"tools": steps, "reply": {"fail": "timeout"}}), 0).await;
+    assert_eq!(answer.expect_err("it fails").code, FailureCode::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_fails_with_its_tools_unless_it_says_otherwise() {
+    let step = |more: Value| {
+        let mut step = json!({"name": "flaky"});
+        step.as_object_mut().expect("an object").extend(more.as_object().expect("members").clone());
+        json!({"tools": [step, {"name": "echo"}], "reply": []})
+    };
+    for (more, errors, is_done, uses) in [
+        (json!({}), 1, false, 1),
+        (json!({"may_fail": true}), 1, true, 2),
+        (json!({"retry": 2}), 2, true, 4),
+        (json!({"retry": 2}), 3, false, 3),
+        (json!({"retry": 2, "may_fail": true}), 9, true, 4),
+    ] {
+        let (answer, log) = play(step(more.clone()), errors).await;
+        assert_eq!((answer.is_ok(), log.len()), (is_done, uses), "{more}");
+        if let Err(failure) = answer {
+            assert_eq!((failure.code, failure.message.as_str()), (FailureCode::Crashed, "flaky: not yet"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
+    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+    let call = scripted(json!({"tools": [{"name": "echo"}], "reply": []}));
+    let failure = seats.call(&call).await.expect_err("there are none");
+    assert_eq!(failure.code, FailureCode::NotConfigured);
+    let blueprint = &call.shown.plan().blueprint;
+    assert_eq!(seats.check(blueprint)[0].message, failure.message);
+    let seats = seats.with_toolbox(Arc::new(Benches(Log::default(), 0)));
+    assert_eq!(seats.check(blueprint), []);
+}
