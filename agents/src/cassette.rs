@@ -13,7 +13,14 @@
 //! before it. `order` counts the answers in the order in which they were complete. `shown` is the text of the view, so
 //! that a miss can say what has changed. The recording of one board at a time makes one cassette.
 //!
+//! Where an agent has used tools, its entry says so in `tools`: in their order, what was used and with which arguments,
+//! and that another call of the model was made and what the one before had cost. Each step has its place in the order of
+//! answers. Playback takes them again, on what is there then, before it answers; of results only the hash is recorded.
+//! That one differs is no miss, but a miss that follows names the first that did: if nothing that anybody is shown
+//! depends on it, the run is still the one that was recorded.
+//!
 //! * [`Recorder`] passes calls on to another agent and writes down what comes back.
+//! * [`Notes`] take note of what is done with tools, for a recorder.
 //! * [`Player`] answers from a file, in the recorded order.
 //! * [`erase()`] takes out what was erased of the board: an entry then has `"erased":true` in place of its answer.
 
@@ -29,10 +36,12 @@ use serde::{Deserialize, Serialize};
 
 mod erase;
 mod gate;
+mod notes;
 mod player;
 mod recorder;
 
 pub use self::erase::{Erased, erase};
+pub use self::notes::Notes;
 pub use self::player::Player;
 pub use self::recorder::Recorder;
 
@@ -92,6 +101,9 @@ struct Entry {
     occurrence: u32,
     order: u64,
     shown: String,
+    /// What was done with tools before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Step>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply: Option<RecordedReply>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,6 +116,35 @@ struct Entry {
     erased: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
+}
+
+/// Something that an attempt did before its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    /// Counted together with answers.
+    order: u64,
+    did: Did,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Did {
+    /// It used a tool.
+    Used {
+        name: String,
+        arguments: String,
+        /// Hash of the text that it gave.
+        result: Digest,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    /// It made another call of its model, or would have.
+    WentOn {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        reserve: u64,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

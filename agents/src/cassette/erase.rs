@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::record::{Attempt, Body, Record};
+use patchboard_kernel::record::{Attempt, Author, Body, Record};
 
 use super::{CassetteError, Entry};
 
@@ -43,8 +43,11 @@ pub fn erase(path: &Path, records: &[Record]) -> Result<Erased, CassetteError> {
             entry.shown = ERASED.to_owned();
             erased.views += 1;
         }
-        if gone.answers.contains(&entry.view) && !entry.erased && !entry.cancelled {
-            (entry.reply, entry.failure, entry.erased) = (None, None, true);
+        if gone.answers.contains(&entry.view) && !entry.erased && !(entry.cancelled && entry.tools.is_empty()) {
+            entry.tools.clear();
+            if !entry.cancelled {
+                (entry.reply, entry.failure, entry.erased) = (None, None, true);
+            }
             erased.answers += 1;
         }
         written.push(match entry == before {
@@ -91,12 +94,12 @@ impl Gone {
                     gone.views.extend(&redacted.texts);
                     continue;
                 }
-                Body::Committed(it) => &it.by.attempt,
-                Body::NoOp(it) => &it.by.attempt,
-                Body::Expanded(it) => &it.by.attempt,
-                Body::Rejected(it) => &it.by.attempt,
-                Body::Failed(it) => &it.by.attempt,
-                Body::Approval(it) => &it.by.attempt,
+                Body::Committed(it) => attempt_of(&it.by),
+                Body::NoOp(it) => attempt_of(&it.by),
+                Body::Expanded(it) => attempt_of(&it.by),
+                Body::Rejected(it) => attempt_of(&it.by),
+                Body::Failed(it) => attempt_of(&it.by),
+                Body::Approval(it) => attempt_of(&it.by),
                 Body::Late(it) => {
                     let view = it.invocation.zip(it.attempt).and_then(|attempt| views.get(&attempt));
                     gone.answers.extend(view.filter(|_| record.is_erased()));
@@ -104,9 +107,14 @@ impl Gone {
                 }
                 _ => continue,
             };
-            let view = by.as_ref().map(|Attempt { view, .. }| view);
+            let view = by.map(|Attempt { view, .. }| view);
             gone.answers.extend(view.filter(|_| record.is_erased()));
         }
         gone
     }
+}
+
+/// The attempt whose answer a record is of, or whose use of a tool.
+fn attempt_of(by: &Author) -> Option<&Attempt> {
+    by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
 }

@@ -58,10 +58,20 @@ impl Gate {
         }
     }
 
+    /// The same for something of an attempt that is complete when what is returned is dropped.
+    pub(super) async fn passage<'a>(&'a self, call: &'a Call) -> Passage<'a> {
+        self.pass(call).await;
+        Passage { gate: self, call }
+    }
+
     /// The outcome of an answer is known.
     pub(super) fn settled(&self, board: &BoardId, token: &Token) {
+        self.state().told = true;
+        self.release(board, token);
+    }
+
+    fn release(&self, board: &BoardId, token: &Token) {
         let mut state = self.state();
-        state.told = true;
         if state.passed.as_ref().is_some_and(|(its_board, its_token, _)| its_board == board && its_token == token) {
             state.passed = None;
             drop(state);
@@ -72,5 +82,17 @@ impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that holds all others back until it is over.
+pub(super) struct Passage<'a> {
+    gate: &'a Gate,
+    call: &'a Call,
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        self.gate.release(&self.call.board, &self.call.token);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, Salt, sha256};
@@ -23,8 +23,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::gate::Gate;
-use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences};
+use super::{CassetteError, Did, Entry, FORMAT, Header, Key, Occurrences, Step};
 use crate::failure;
+use crate::tools::Toolbox;
 
 /// How long nothing must have happened before a run is taken to wait for an answer that nobody will ask for.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -46,6 +47,7 @@ pub struct Player {
     state: Mutex<State>,
     changed: Notify,
     gate: Gate,
+    toolbox: Option<Arc<dyn Toolbox>>,
 }
 
 struct State {
@@ -58,6 +60,8 @@ struct State {
     waiting: BTreeSet<u64>,
     last_change: Instant,
     missed: bool,
+    /// The first use of a tool that gave something else than when it was recorded.
+    differs: Option<String>,
 }
 
 impl Player {
@@ -74,6 +78,12 @@ impl Player {
         })
     }
 
+    /// The same where recorded uses of tools are made again with these.
+    #[must_use]
+    pub fn with_toolbox(self, toolbox: Arc<dyn Toolbox>) -> Self {
+        Self { toolbox: Some(toolbox), ..self }
+    }
+
     /// The name of the blueprint that was recorded.
     pub fn blueprint(&self) -> &str {
         &self.blueprint
@@ -87,7 +97,8 @@ impl Player {
     /// How many recorded answers have not been given.
     pub fn left(&self) -> usize {
         let state = self.state();
-        state.due.len() + state.passed_over.len()
+        let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.passed_over.contains(&entry.order);
+        self.entries.values().filter(is_left).count()
     }
 
     /// Takes note that a worker had its next answer to a view in a process before this one: the board that goes on will
@@ -99,6 +110,9 @@ impl Player {
         if let Some(entry) = self.entries.get(&key) {
             state.occurrences.count(&key);
             state.due.remove(&entry.order);
+            for step in &entry.tools {
+                state.due.remove(&step.order);
+            }
         }
     }
 
@@ -119,8 +133,10 @@ impl Player {
             if outcomes.iter().filter(|there| **there).count() != 1 {
                 return Err((number, "an entry has one of reply, failure, cancelled and erased".into()));
             }
-            if !entry.cancelled && !due.insert(entry.order) {
-                return Err((number, format!("a second entry with order {}", entry.order)));
+            let own = (!entry.cancelled).then_some(entry.order);
+            if let Some(order) = entry.tools.iter().map(|step| step.order).chain(own).find(|order| !due.insert(*order))
+            {
+                return Err((number, format!("a second entry with order {order}")));
             }
             let key = Key { worker: entry.worker.clone(), view: entry.view, occurrence: entry.occurrence };
             if entries.insert(key, entry).is_some() {
@@ -134,6 +150,7 @@ impl Player {
             waiting: BTreeSet::new(),
             last_change: Instant::now(),
             missed: false,
+            differs: None,
         };
         Ok(Self {
             blueprint: header.blueprint,
@@ -142,6 +159,7 @@ impl Player {
             state: Mutex::new(state),
             changed: Notify::new(),
             gate: Gate::default(),
+            toolbox: None,
         })
     }
 
@@ -155,6 +173,13 @@ impl Player {
             self.changed.notify_waiters();
             return Err(failure(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
         };
+        if let Err(failure) = self.redo(call, entry).await {
+            // Nothing of it will come any more.
+            for order in entry.tools.iter().map(|step| step.order).chain([entry.order]) {
+                drop(Turn::join(self, order));
+            }
+            return Err(failure);
+        }
         if entry.cancelled {
             // The recorded run gave this call up; so does this one, unless it has left its recording.
             tokio::time::sleep(call.timeout).await;
@@ -177,8 +202,54 @@ impl Player {
         }
     }
 
+    /// Does with tools what was recorded, each step in its place.
+    async fn redo(&self, call: &Call, entry: &Entry) -> Result<(), Failure> {
+        if entry.tools.is_empty() {
+            return Ok(());
+        }
+        let mut tools = match &self.toolbox {
+            Some(toolbox) => toolbox.open(call).await?,
+            None => None,
+        };
+        let Some(tools) = &mut tools else {
+            let message = format!("worker {} used tools when it was recorded, and has none here", entry.worker);
+            return Err(failure(FailureCode::CassetteMiss, message));
+        };
+        for Step { order, did } in &entry.tools {
+            let turn = Turn::join(self, *order);
+            turn.come().await;
+            let passage = self.gate.passage(call).await;
+            match did {
+                Did::Used { name, arguments, result, is_error } => {
+                    let used = tools.call(name, arguments).await;
+                    if (sha256(used.text.as_bytes()), used.is_error) != (*result, *is_error) {
+                        self.differs(format!("{name} of worker {} (order {order})", entry.worker));
+                    }
+                }
+                Did::WentOn { usage, reserve } => tools.go_on(*usage, *reserve).await?,
+            }
+            drop((passage, turn));
+        }
+        Ok(())
+    }
+
+    /// A tool gave something else than when it was recorded.
+    fn differs(&self, what: String) {
+        tracing::warn!(what, "a tool gave something else than when it was recorded");
+        self.state().differs.get_or_insert(what);
+    }
+
     /// What to say of a call that is not recorded.
     fn miss(&self, key: &Key, shown: &str) -> String {
+        let message = self.unknown(key, shown);
+        match &self.state().differs {
+            Some(what) => format!("{message}\nbefore, a tool gave something else than when it was recorded: {what}"),
+            None => message,
+        }
+    }
+
+    /// What of it is not recorded.
+    fn unknown(&self, key: &Key, shown: &str) -> String {
         let Key { worker, view, occurrence } = key;
         let mine = || self.entries.values().filter(|entry| entry.worker == *worker);
         let same = mine().filter(|entry| entry.view == *view).count();

@@ -11,21 +11,20 @@ use patchboard_kernel::id::{BoardId, Token};
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use serde::Serialize;
 
-use super::gate::Gate;
-use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, RecordedFailure, RecordedReply};
+use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, RecordedFailure, RecordedReply};
 
 /// Passes calls on to an agent and writes down what comes back, each entry in one piece before the answer is passed on.
 pub struct Recorder {
     agent: Arc<dyn Agent>,
     path: PathBuf,
     tape: Mutex<Tape>,
-    gate: Gate,
+    notes: Notes,
 }
 
 struct Tape {
     file: File,
     occurrences: Occurrences,
-    next_order: u64,
+    entries: u64,
     broken: Option<io::Error>,
 }
 
@@ -53,6 +52,12 @@ impl Recorder {
         Self::start(path, file, blueprint, agent)
     }
 
+    /// The same where the agent's tools are those of these notes.
+    #[must_use]
+    pub fn with_notes(self, notes: Notes) -> Self {
+        Self { notes, ..self }
+    }
+
     /// How many entries were written, once the run is over.
     ///
     /// # Errors
@@ -61,16 +66,16 @@ impl Recorder {
         let mut tape = self.tape();
         let synced = tape.file.sync_all();
         match tape.broken.take().map_or(synced, Err) {
-            Ok(()) => Ok(tape.next_order),
+            Ok(()) => Ok(tape.entries),
             Err(error) => Err(CassetteError::io(&self.path, error)),
         }
     }
 
     fn start(path: &Path, file: File, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        let mut tape = Tape { file, occurrences: Occurrences::default(), next_order: 0, broken: None };
+        let mut tape = Tape { file, occurrences: Occurrences::default(), entries: 0, broken: None };
         tape.write(&Header { cassette: FORMAT, blueprint: blueprint.to_owned() });
         match tape.broken.take() {
-            None => Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), gate: Gate::default() }),
+            None => Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default() }),
             Some(error) => Err(CassetteError::io(path, error)),
         }
     }
@@ -87,14 +92,14 @@ impl Agent for Recorder {
             let key = self.tape().occurrences.of(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
-            self.gate.pass(call).await;
+            self.notes.gate().pass(call).await;
             pending.write(Some(&answer));
             answer
         })
     }
 
     fn settled(&self, board: &BoardId, token: &Token) {
-        self.gate.settled(board, token);
+        self.notes.gate().settled(board, token);
         self.agent.settled(board, token);
     }
 
@@ -125,15 +130,16 @@ impl Pending<'_> {
             worker,
             view,
             occurrence,
-            order: tape.next_order,
+            order: self.recorder.notes.next_order(),
             shown: self.call.prompt.user.clone(),
+            tools: self.recorder.notes.take(self.call),
             reply: reply.map(|reply| RecordedReply { text: reply.text.clone() }),
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
             erased: false,
             usage,
         };
-        tape.next_order += 1;
+        tape.entries += 1;
         tape.write(&entry);
     }
 }

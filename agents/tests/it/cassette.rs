@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use patchboard_agents::cassette::{CassetteError, Player, Recorder};
+use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
+use patchboard_agents::tools::{Coming, Toolbox, Tools};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{call, seat};
+use crate::tools::{Bench, Benches, Log, told};
 
 /// Answers with what it was shown, after a time that depends on it.
 struct Echo;
@@ -315,4 +317,99 @@ async fn a_runtime_that_tells_nothing_is_still_answered() {
     assert_eq!((one.expect("a reply").text, two.expect("a reply").text), ("0".into(), "1".into()));
     // Telling of something unknown does no harm.
     player.settled(&BoardId::from("other"), &Token::from("t"));
+}
+
+/// Uses the tools that its worker's name says, in turn, and goes on between them.
+struct Busy(Arc<dyn Toolbox>);
+
+impl Agent for Busy {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            let mut tools = self.0.open(call).await?.expect("tools");
+            for text in [1, 2] {
+                let arguments = json!({"text": format!("{} {text}", call.worker)}).to_string();
+                tools.call("flaky", &arguments).await;
+                let usage = Some(Usage { prompt: 9, ..Usage::default() });
+                tools.go_on(usage, 100).await?;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(Reply { text: "[]".into(), usage: None })
+        })
+    }
+}
+
+/// Records two workers that use tools side by side; gives what was done with the tools.
+async fn recorded_work(path: &Path) -> Vec<String> {
+    let (log, notes) = (Log::default(), Notes::default());
+    let agent = Arc::new(Busy(notes.of(Arc::new(Benches(Arc::clone(&log), 0)))));
+    let recorder = Recorder::create(path, "demo", agent).expect("a new file").with_notes(notes);
+    let recorder: Arc<dyn Agent> = Arc::new(recorder);
+    let answers = race(&recorder, vec![asked("a", "x", 0), asked("b", "x", 0)]).await;
+    assert_eq!(answers, ["[]", "[]"]);
+    told(&log)
+}
+
+#[tokio::test]
+async fn what_was_done_with_tools_is_done_again_in_its_order_before_the_answer() {
+    let (_dir, path) = place();
+    let done = recorded_work(&path).await;
+    assert_eq!(done.len(), 8);
+    let entries = lines(&path);
+    let steps: Vec<_> =
+        entries[1..].iter().flat_map(|entry| entry["tools"].as_array().expect("steps").clone()).collect();
+    let mut orders: Vec<u64> = steps.iter().map(|step| step["order"].as_u64().expect("a number")).collect();
+    orders.extend(entries[1..].iter().map(|entry| entry["order"].as_u64().expect("a number")));
+    orders.sort_unstable();
+    assert_eq!(orders, (0..10).collect::<Vec<u64>>(), "answers and steps have one order");
+    assert_eq!(steps[1]["did"], json!({"went_on": {"usage": {"prompt": 9, "completion": 0}, "reserve": 100}}));
+    let text = steps[0]["did"]["used"]["arguments"].as_str().expect("arguments").to_owned();
+    let gave = serde_json::from_str::<Value>(&text).expect("JSON")["text"].as_str().expect("a text").to_owned();
+    assert_eq!(steps[0]["did"]["used"]["result"], json!(sha256(gave.as_bytes())));
+
+    for calls in [["a", "b"], ["b", "a"]] {
+        let log = Log::default();
+        let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Benches(Arc::clone(&log), 0)));
+        assert_eq!(player.left(), 2, "answers are counted, and not what was done before");
+        let player: Arc<dyn Agent> = Arc::new(player);
+        let answers = race(&player, calls.iter().map(|worker| asked(worker, "x", 0)).collect()).await;
+        assert_eq!((answers, told(&log)), (vec!["[]".to_owned(), "[]".to_owned()], done.clone()), "{calls:?}");
+    }
+    let player = Player::open(&path).expect("a cassette");
+    let failure = player.call(&asked("a", "x", 0)).await.expect_err("there are no tools");
+    assert_eq!(failure.code, FailureCode::CassetteMiss);
+    assert!(failure.message.contains("used tools"), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_gives_something_else_is_named_by_the_miss_that_follows() {
+    let (_dir, path) = place();
+    recorded_work(&path).await;
+    let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Benches(Log::default(), 1)));
+    let first = asked("a", "x", 0);
+    player.call(&first).await.expect("that alone is no miss");
+    player.settled(&first.board, &first.token);
+    let failure = player.call(&asked("a", "y", 1)).await.expect_err("another view");
+    let what = "before, a tool gave something else than when it was recorded: flaky of worker a (order ";
+    assert!(failure.message.contains(what), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_may_not_go_on_ends_so_and_holds_nobody_back() {
+    let (_dir, path) = place();
+    recorded_work(&path).await;
+    let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Poor));
+    let failure = player.call(&asked("a", "x", 0)).await.expect_err("it ends");
+    assert_eq!(failure.code, FailureCode::BudgetExhausted);
+    assert_eq!(player.left(), 1);
+}
+
+/// Has tools for attempts on boards whose budgets are used up.
+struct Poor;
+
+impl Toolbox for Poor {
+    fn open<'a>(&'a self, _: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+        let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None };
+        let bench = Bench { budgets: [Err(no)].into(), ..Bench::default() };
+        Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
+    }
 }

@@ -1,0 +1,116 @@
+//! What attempts do with tools while they are recorded, in the order in which it happens.
+//!
+//! Answers and uses of tools pass one gate: the order that is noted is that of the journal, and of the things that tools
+//! act on. So recording lets one tool be used at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Call, Failure};
+
+use super::gate::Gate;
+use super::{Did, Step};
+use crate::tools::{Coming, Definition, Toolbox, Tools, Used};
+
+/// Shared by a recorder and the tools of the agents that it records.
+#[derive(Clone, Default)]
+pub struct Notes(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    gate: Gate,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    next_order: u64,
+    /// Of attempts that have no answer yet.
+    steps: BTreeMap<(BoardId, Token), Vec<Step>>,
+}
+
+impl Notes {
+    /// The same tools, with notes of what is done with them.
+    pub fn of(&self, toolbox: Arc<dyn Toolbox>) -> Arc<dyn Toolbox> {
+        Arc::new(NotedBox { notes: self.clone(), toolbox })
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// The place of what is complete now.
+    pub(super) fn next_order(&self) -> u64 {
+        let mut taken = self.taken();
+        taken.next_order += 1;
+        taken.next_order - 1
+    }
+
+    /// What an attempt has done that is over.
+    pub(super) fn take(&self, call: &Call) -> Vec<Step> {
+        self.taken().steps.remove(&(call.board.clone(), call.token.clone())).unwrap_or_default()
+    }
+
+    fn note(&self, call: &Call, did: Did) {
+        let order = self.next_order();
+        let steps = &mut self.taken().steps;
+        steps.entry((call.board.clone(), call.token.clone())).or_default().push(Step { order, did });
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Nothing panics while the lock is held.
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct NotedBox {
+    notes: Notes,
+    toolbox: Arc<dyn Toolbox>,
+}
+
+impl Toolbox for NotedBox {
+    fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+        Box::pin(async move {
+            let tools = self.toolbox.open(call).await?;
+            let noted = |tools| -> Box<dyn Tools> {
+                Box::new(NotedTools { notes: self.notes.clone(), call: call.clone(), tools })
+            };
+            Ok(tools.map(noted))
+        })
+    }
+}
+
+struct NotedTools {
+    notes: Notes,
+    call: Call,
+    tools: Box<dyn Tools>,
+}
+
+impl Tools for NotedTools {
+    fn definitions(&self) -> Vec<Definition> {
+        self.tools.definitions()
+    }
+
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+        Box::pin(async move {
+            let _passage = self.notes.gate().passage(&self.call).await;
+            let used = self.tools.call(name, arguments).await;
+            let result = sha256(used.text.as_bytes());
+            let (name, arguments) = (name.to_owned(), arguments.to_owned());
+            self.notes.note(&self.call, Did::Used { name, arguments, result, is_error: used.is_error });
+            used
+        })
+    }
+
+    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+        Box::pin(async move {
+            let _passage = self.notes.gate().passage(&self.call).await;
+            let answer = self.tools.go_on(usage, reserve).await;
+            self.notes.note(&self.call, Did::WentOn { usage, reserve });
+            answer
+        })
+    }
+}
