@@ -9,5 +9,5 @@ mod llm;
 mod seats;
 mod session;
 mod support;
-mod workspace;
 mod tools;
+mod workspace;
