@@ -25,6 +25,7 @@ use crate::llm::probe::{Probed, probe};
 use crate::script::{self, Script};
 use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
+use crate::workspace::tools::Desk;
 use crate::{failure, telemetry};
 
 /// Fills seats with the operator's models and programs, and with scripts.
@@ -75,13 +76,20 @@ impl Seats {
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
-        Self { config, inline, keys, chats, any_chat, runner, leases: None, workspaces, toolbox: None }
+        let desk = Desk::new(Arc::clone(&workspaces), config.commands.clone());
+        let toolbox: Option<Arc<dyn Toolbox>> = Some(Arc::new(desk));
+        Self { config, inline, keys, chats, any_chat, runner, leases: None, toolbox, workspaces }
     }
 
     /// The same where processes outside can lease the calls of `remote` seats.
     #[must_use]
     pub fn with_leases(self, leases: Leases) -> Self {
         Self { leases: Some(leases), ..self }
+    }
+
+    /// What seats have tools from that do something with files.
+    pub fn toolbox(&self) -> Option<Arc<dyn Toolbox>> {
+        self.toolbox.clone()
     }
 
     /// The directories that boards share with their workers.

@@ -3,6 +3,7 @@
 //! * [`service`]: a directory and the board that knows of it; [`boards`]: those of all boards that run here.
 //! * [`session`]: one agent there: what it asks for, what it is shown, what it has read ([`reads`]).
 //! * [`programs`]: programs that run there, and what they changed ([`running`]); [`git`]: commits.
+//! * [`tools`]: what can be done there, for language models and for processes outside.
 //! * [`disk`]: the directory.
 //! * [`text`]: everything about the contents of files that is a function of texts.
 
@@ -15,3 +16,4 @@ pub mod running;
 pub mod service;
 pub mod session;
 pub mod text;
+pub mod tools;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
-use patchboard_agents::cassette::{CassetteError, Player, Recorder};
+use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_agents::workspace::boards::Workspaces;
@@ -142,14 +142,18 @@ impl SeatArguments {
     /// Fills the seats of a blueprint, or says everything that is missing.
     pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
         if let Some(path) = &self.cassette {
-            let player = Arc::new(Player::open(path).map_err(|error| cassette_failure(&error))?);
+            let seats = self.models.seats_with(config, Inline::Refused, &self.workspace)?;
+            let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
+            let player = Arc::new(match seats.toolbox() {
+                Some(toolbox) => player.with_toolbox(toolbox),
+                None => player,
+            });
             if player.blueprint() != blueprint.name {
                 let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
                 let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
                 return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
             }
             let agent: Arc<dyn Agent> = player.clone();
-            let seats = self.models.seats_with(config, Inline::Refused, &self.workspace)?;
             return Ok(Seating {
                 agent,
                 workspaces: Arc::clone(seats.workspaces()),
@@ -171,6 +175,11 @@ impl SeatArguments {
         // What a flag addresses gets no key but that of a flag.
         let sends_no_key = self.models.model_url.is_some() && self.models.api_key_env.is_none();
         let workspaces = Arc::clone(seats.workspaces());
+        let notes = Notes::default();
+        let seats = match (seats.toolbox(), &self.record) {
+            (Some(toolbox), Some(_)) => seats.with_toolbox(notes.of(toolbox)),
+            _ => seats,
+        };
         let agent: Arc<dyn Agent> = Arc::new(seats);
         let Some(path) = &self.record else {
             return Ok(Seating { agent, workspaces, salt: None, sends_no_key, player: None, recorder: None });
@@ -180,7 +189,7 @@ impl SeatArguments {
         } else {
             Recorder::create(path, &blueprint.name, agent)
         };
-        let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?);
+        let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_notes(notes));
         Ok(Seating {
             agent: recorder.clone(),
             workspaces,

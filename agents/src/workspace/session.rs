@@ -68,11 +68,11 @@ impl Told {
         self.code.is_some()
     }
 
-    fn done(text: String, data: Value) -> Self {
+    pub(super) const fn done(text: String, data: Value) -> Self {
         Self { text, data, code: None }
     }
 
-    fn wrong(code: &str, text: impl Into<String>) -> Self {
+    pub(super) fn wrong(code: &str, text: impl Into<String>) -> Self {
         let text = text.into();
         let data = json!({"code": code, "message": text});
         Self { text, data, code: Some(code.to_owned()) }
@@ -132,6 +132,11 @@ impl Session {
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
         Self { workspace, author, reads: Reads::default() }
+    }
+
+    /// Where it works.
+    pub const fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
     }
 
     /// Who it is.

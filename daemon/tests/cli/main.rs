@@ -17,4 +17,5 @@ mod readme;
 mod redact;
 mod run;
 mod sandbox;
+mod storm;
 mod tools;

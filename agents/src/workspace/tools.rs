@@ -1,0 +1,326 @@
+//! What can be done at a workspace, as tools: of a language model, and of processes outside.
+//!
+//! One tool for each command of the editor, with the arguments that it takes; programs and commits for whoever may run
+//! them. What stands first in the description of every tool that edits is what an edit has to say for the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::{Intent, WorkspaceSpec};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::files::{EditAttempt, FilePath};
+use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::{Call, Failure};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::boards::Workspaces;
+use super::git::{self, GIT};
+use super::programs::{ProgramCode, ProgramError, Ran, Runner, run};
+use super::session::{Author, Session, Told};
+use super::text::command;
+use super::text::intent::convention;
+use crate::config::Program;
+use crate::failure;
+use crate::tools::{Coming, Definition, Toolbox, Tools, Used, go_on};
+
+/// Who has programs by the operator's names for them.
+pub trait Programs: Send + Sync {
+    /// The program of a name.
+    fn program(&self, name: &str) -> Option<&Program>;
+}
+
+/// A command of the editor as a tool: its name, what it does, its arguments, those of them that must be there.
+type Command = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
+const READING: [Command; 3] = [
+    (
+        "view",
+        "Shows a file with line numbers, wholly or the lines of `view_range`; of a directory, what is in it. What you \
+         have viewed counts as read: your edits are refused while something that you have read has changed since, and \
+         you are told what changed. With `view_range` only those lines count, so that others can work on the rest of \
+         the file.",
+        &["path", "view_range"],
+        &["path"],
+    ),
+    ("list", "Lists the files of a directory, or all, with who changed them last.", &["path"], &[]),
+    (
+        "search",
+        "Finds lines that hold a text, in all files or those of a directory.",
+        &["path", "pattern", "regex"],
+        &["pattern"],
+    ),
+];
+
+const EDITING: [Command; 5] = [
+    (
+        "str_replace",
+        "Replaces one piece of a file by another. The piece must be there exactly once.",
+        &["path", "old_str", "new_str", "intent"],
+        &["path", "old_str"],
+    ),
+    (
+        "insert",
+        "Puts lines behind a line of a file, by the numbers you were shown.",
+        &["path", "insert_line", "insert_text", "intent"],
+        &["path", "insert_line", "insert_text"],
+    ),
+    (
+        "create",
+        "Writes a whole file: a new one, or all of one that you have viewed.",
+        &["path", "file_text", "intent"],
+        &["path", "file_text"],
+    ),
+    ("delete", "Removes a file that you have viewed.", &["path", "intent"], &["path"]),
+    ("rename", "Gives a file another name.", &["path", "new_path", "intent"], &["path", "new_path"]),
+];
+
+/// What an author finds at a workspace.
+pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
+    let schema = command::schema();
+    let is_intent_required = spec.intent == Intent::Required;
+    let tool = |(name, what, arguments, required): &Command, head: &str| {
+        let properties: Map<String, Value> = arguments
+            .iter()
+            .map(|argument| ((*argument).to_owned(), schema["properties"][*argument].clone()))
+            .collect();
+        let mut required = required.to_vec();
+        if is_intent_required && arguments.contains(&"intent") {
+            required.push("intent");
+        }
+        let parameters = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        });
+        Definition { name: (*name).to_owned(), description: format!("{head}{what}"), parameters }
+    };
+    let mut tools: Vec<Definition> = READING.iter().map(|command| tool(command, "")).collect();
+    let access = author.access.spec();
+    if !access.edit.is_empty() {
+        let head = convention(author.label());
+        tools.extend(EDITING.iter().map(|command| tool(command, &head)));
+    }
+    let programs: Vec<&String> = access.run.iter().filter(|name| *name != GIT).collect();
+    if !programs.is_empty() {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "program": {"description": "Which one.", "enum": programs},
+                "arguments": {
+                    "description": "What it is given beside what it is always given, if it takes anything.",
+                    "type": "array", "items": {"type": "string"}, "maxItems": 64,
+                },
+            },
+            "required": ["program"], "additionalProperties": false,
+        });
+        let description =
+            "Runs a program in the directory, and shows how it ended and the end of what it wrote.".to_owned();
+        tools.push(Definition { name: "run".to_owned(), description, parameters });
+    }
+    if access.run.iter().any(|name| name == GIT) {
+        let paths = json!({"type": "array", "items": {"type": "string"}, "maxItems": 32,
+            "description": "The files; all if absent."});
+        tools.push(Definition {
+            name: "diff".to_owned(),
+            description: "Shows what is not committed to git yet.".to_owned(),
+            parameters: json!({"type": "object", "properties": {"paths": paths}, "additionalProperties": false}),
+        });
+        tools.push(Definition {
+            name: "commit".to_owned(),
+            description: "Commits what is not committed to git yet: the files of each author in a commit of their own, or \
+                          only those of `author`."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "message": {"type": "string", "description": "What the commit does: one line, and more below if needed."},
+                    "author": {"type": "string", "description": "Whose files; everybody's if absent."},
+                },
+                "required": ["message"], "additionalProperties": false,
+            }),
+        });
+    }
+    tools
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    program: String,
+    #[serde(default)]
+    arguments: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Diff {
+    #[serde(default)]
+    paths: Vec<FilePath>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commit {
+    message: String,
+    #[serde(default)]
+    author: Option<String>,
+}
+
+/// Uses a tool of those that an author finds; the arguments are an object.
+pub async fn call(session: &mut Session, programs: &dyn Programs, name: &str, arguments: Value) -> Told {
+    let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
+    if !is_there {
+        return Told::wrong("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)));
+    }
+    match name {
+        "run" => match read::<Run>(arguments) {
+            Ok(wanted) => run_program(session, programs, &wanted).await,
+            Err(told) => told,
+        },
+        "diff" => match read::<Diff>(arguments) {
+            Ok(Diff { paths }) => match git::diff(session.workspace(), session.author().label(), &paths).await {
+                Ok(text) if text.is_empty() => Told::done("Everything is committed.\n".to_owned(), json!({"diff": ""})),
+                Ok(text) => Told::done(text.clone(), json!({ "diff": text })),
+                Err(error) => Told::wrong(error.code(), error.to_string()),
+            },
+            Err(told) => told,
+        },
+        "commit" => match read::<Commit>(arguments) {
+            Ok(wanted) => commit(session, &wanted).await,
+            Err(told) => told,
+        },
+        command => {
+            let mut arguments = arguments;
+            match arguments.as_object_mut() {
+                Some(members) if !members.contains_key("command") => {
+                    members.insert("command".to_owned(), command.into());
+                    session.call(arguments).await
+                }
+                Some(_) => Told::wrong("bad_arguments", "The arguments cannot be used: this tool takes no `command`."),
+                None => Told::wrong("bad_arguments", "The arguments cannot be used: they are no object."),
+            }
+        }
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Told> {
+    serde_json::from_value(arguments).map_err(|error| {
+        let why = crate::one_line(&error.to_string(), 300);
+        Told::wrong("bad_arguments", format!("The arguments cannot be used: {why}."))
+    })
+}
+
+async fn run_program(session: &Session, programs: &dyn Programs, wanted: &Run) -> Told {
+    let may = session.author().access.spec().run.iter().any(|name| *name == wanted.program && name != GIT);
+    let label = session.author().label();
+    let ran = match programs.program(&wanted.program).filter(|_| may) {
+        Some(program) => {
+            run(session.workspace(), &wanted.program, program, &wanted.arguments, Runner { label, env: &[] }).await
+        }
+        None => Err(ProgramError::Program(
+            ProgramCode::NoSuchProgram,
+            format!("there is no program {} that you may run", crate::one_line(&wanted.program, 80)),
+        )),
+    };
+    match ran {
+        Ok(Ran { exit, stdout, stderr, changed, others }) => {
+            let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
+            let named = |what: &str, paths: &[FilePath]| match paths {
+                [] => String::new(),
+                paths => format!("{what}: {}\n", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            };
+            let text = format!(
+                "{} ended: {ended}\n{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
+                wanted.program,
+                named("changed", &changed),
+                named("changed, though it may not change them", &others),
+            );
+            let data = json!({"exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others});
+            Told::done(text, data)
+        }
+        Err(error) => Told::wrong(error.code(), error.to_string()),
+    }
+}
+
+async fn commit(session: &Session, wanted: &Commit) -> Told {
+    let label = session.author().label();
+    match git::commit(session.workspace(), label, &wanted.message, wanted.author.as_deref()).await {
+        Ok(commits) => {
+            let lines = commits.iter().map(|commit| {
+                format!(
+                    "{} by {}: {} files\n",
+                    &commit.hash[..commit.hash.len().min(12)],
+                    commit.author,
+                    commit.files.len()
+                )
+            });
+            let each = commits
+                .iter()
+                .map(|commit| json!({"hash": commit.hash, "author": commit.author, "files": commit.files}));
+            Told::done(lines.collect(), json!({"commits": each.collect::<Vec<_>>()}))
+        }
+        Err(error) => Told::wrong(error.code(), error.to_string()),
+    }
+}
+
+/// The operator's programs by name.
+impl Programs for BTreeMap<String, Program> {
+    fn program(&self, name: &str) -> Option<&Program> {
+        self.get(name)
+    }
+}
+
+/// Tools at the directories of boards, for all who work there in this process.
+pub struct Desk {
+    workspaces: Arc<Workspaces>,
+    programs: Arc<BTreeMap<String, Program>>,
+}
+
+impl Desk {
+    /// At these directories, with these programs.
+    pub fn new(workspaces: Arc<Workspaces>, programs: BTreeMap<String, Program>) -> Self {
+        Self { workspaces, programs: Arc::new(programs) }
+    }
+}
+
+impl Toolbox for Desk {
+    fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
+        Box::pin(async move {
+            let Some(access) = call.shown.seat().files.clone() else { return Ok(None) };
+            let workspace = self.workspaces.of(&call.board).await;
+            let workspace = workspace.map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
+            let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
+            let author = Author { of, access, worker: call.worker.to_string(), name: None };
+            let session = Session::new(workspace, author);
+            let seated = Seated { call: call.clone(), session, programs: Arc::clone(&self.programs) };
+            Ok(Some(Box::new(seated) as Box<dyn Tools>))
+        })
+    }
+}
+
+/// One attempt at a workspace.
+struct Seated {
+    call: Call,
+    session: Session,
+    programs: Arc<BTreeMap<String, Program>>,
+}
+
+impl Tools for Seated {
+    fn definitions(&self) -> Vec<Definition> {
+        definitions(self.session.author(), self.session.workspace().spec())
+    }
+
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+        Box::pin(async move {
+            let arguments = match serde_json::from_str(arguments) {
+                Ok(arguments) => arguments,
+                Err(error) => return Used::error(format!("The arguments are not JSON: {error}.")),
+            };
+            let told = call(&mut self.session, &*self.programs, name, arguments).await;
+            Used { is_error: told.is_error(), text: told.text }
+        })
+    }
+
+    fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+        Box::pin(async move { go_on(self.session.workspace().board(), &self.call, usage, reserve).await })
+    }
+}

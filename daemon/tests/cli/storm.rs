@@ -1,0 +1,245 @@
+//! The shipped blueprint of a manager and engineers, played from scripts on a small repository: real files, real tests,
+//! real commits.
+
+use std::process::Command;
+
+use patchboard_kernel::source::Source;
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+const OPS: &str = "\
+def add(a, b):\n    \"\"\"The sum.\"\"\"\n    pass\n\n\ndef scale(xs, k):\n    \"\"\"Each times k.\"\"\"\n    pass\n";
+const TEXT: &str =
+    "from calc.ops import add, scale\n\n\ndef total(xs):\n    \"\"\"All of them in one.\"\"\"\n    pass\n";
+const TESTS: &str = "\
+import unittest\n\nfrom calc import VERSION\nfrom calc.ops import add, scale, negate\nfrom calc.text import total\n\n\n\
+class All(unittest.TestCase):\n\
+\x20   def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n\n\
+\x20   def test_scale(self):\n        self.assertEqual(scale([1, 2], 3), [3, 6])\n\n\
+\x20   def test_negate(self):\n        self.assertEqual(negate(2), -2)\n\n\
+\x20   def test_total(self):\n        self.assertEqual(total([1, 2, 3]), \"6 in all\")\n\n\
+\x20   def test_version(self):\n        self.assertEqual(VERSION, 2)\n";
+
+const CONFIG: &str = "\
+[commands.tests]\nprogram = [\"python3\", \"-B\", \"-m\", \"unittest\", \"-q\"]\n";
+
+/// The blueprint with scripts in its seats.
+fn scripted() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../blueprints/storm.yaml");
+    let text = std::fs::read_to_string(path).expect("the blueprint is there");
+    let source = Source::read("storm.yaml", &text).expect("it can be read");
+    let mut blueprint = source.value().clone();
+    for (worker, script) in scripts() {
+        let seat = blueprint["workers"][worker].as_object_mut().expect("a seat");
+        seat.insert("agent".to_owned(), json!("script"));
+        seat.insert("script".to_owned(), script);
+    }
+    for worker in blueprint["workers"].as_object_mut().expect("workers").values_mut() {
+        if worker["agent"] == "llm" {
+            worker["agent"] = json!("script");
+            worker["script"] = json!([{"fail": "crashed", "message": "nobody gives it a task"}]);
+        }
+    }
+    blueprint
+}
+
+fn tool(name: &str, arguments: Value) -> Value {
+    json!({"name": name, "arguments": arguments})
+}
+
+fn view(path: &str) -> Value {
+    tool("view", json!({"path": path}))
+}
+
+fn replace(path: &str, old: &str, new: &str, intent: &str) -> Value {
+    json!({"name": "str_replace", "retry": 20,
+        "arguments": {"path": path, "old_str": old, "new_str": new, "intent": intent}})
+}
+
+fn scripts() -> Vec<(&'static str, Value)> {
+    let task = |task: &str, round: u32, engineer: &str, file: &str, functions: &[&str]| {
+        json!({"op": "add", "path": "/tasks/-", "value": {"task": task, "round": round, "engineer_id": engineer,
+            "file_path": file, "functions_to_implement": functions, "instruction": "Write them as the tests want them."}})
+    };
+    let report = |task: &str, engineer: &str, status: &str| {
+        json!([{"op": "add", "path": "/reports/-",
+            "value": {"task": task, "engineer_id": engineer, "status": status, "notes": "as told"}}])
+    };
+    let tests = || tool("run", json!({"program": "tests"}));
+    let commit = |message: &str, author: &str| tool("commit", json!({"message": message, "author": author}));
+    let review = |round: u32, tasks: &[(&str, bool)]| {
+        let tasks: Vec<Value> = tasks
+            .iter()
+            .map(|(task, committed)| json!({"task": task, "committed": committed, "note": "by its tests"}))
+            .collect();
+        json!({"op": "add", "path": "/reviews/-", "value": {"round": round, "tasks": tasks}})
+    };
+    let mut again = task("t3", 2, "engineer_2", "calc/text.py", &["total"]);
+    again["value"]["again_of"] = json!("t2");
+    vec![
+        (
+            "manager_scan",
+            json!([{
+                "tools": [
+                    tests(), view("calc/ops.py"), view("calc/__init__.py"),
+                    tool("insert", json!({"path": "calc/ops.py", "insert_line": 8, "intent": "the tests want it",
+                        "insert_text": "\n\ndef negate(a):\n    \"\"\"Minus a.\"\"\"\n    pass\n"})),
+                    tool("commit", json!({"message": "add stubs"})),
+                ],
+                "reply": [{"op": "add", "path": "/summary", "value": "calc/ops.py: add, scale, negate. calc/text.py: total."}],
+            }]),
+        ),
+        // A first answer that gives one function to two engineers is refused by the invariant.
+        (
+            "manager_delegate",
+            json!([
+                [
+                    task("t1", 1, "engineer_1", "calc/ops.py", &["add"]),
+                    task("t2", 1, "engineer_2", "calc/ops.py", &["add"])
+                ],
+                [
+                    task("t1", 1, "engineer_1", "calc/ops.py", &["add", "scale", "negate"]),
+                    task("t2", 1, "engineer_2", "calc/text.py", &["total"])
+                ],
+            ]),
+        ),
+        (
+            "engineer_1",
+            json!([{
+                "tools": [
+                    view("calc/ops.py"),
+                    replace("calc/ops.py", "The sum.\"\"\"\n    pass", "The sum.\"\"\"\n    return a + b", "sum"),
+                    replace("calc/ops.py", "Each times k.\"\"\"\n    pass", "Each times k.\"\"\"\n    return [x * k for x in xs]", "scale"),
+                    replace("calc/ops.py", "Minus a.\"\"\"\n    pass", "Minus a.\"\"\"\n    return -a", "negate"),
+                    // Both change what is common to all.
+                    view("calc/__init__.py"),
+                    replace("calc/__init__.py", "AUTHORS = [", "AUTHORS = [\n    \"one\",", "name the author"),
+                ],
+                "reply": report("t1", "engineer_1", "done"),
+            }]),
+        ),
+        (
+            "engineer_2",
+            json!([
+                {
+                    "tools": [
+                        view("calc/text.py"), view("calc/ops.py"), view("calc/__init__.py"),
+                        replace("calc/text.py", "one.\"\"\"\n    pass", "one.\"\"\"\n    return str(add(xs[0], xs[1]))", "total"),
+                        replace("calc/__init__.py", "AUTHORS = [", "AUTHORS = [\n    \"two\",", "name the author"),
+                    ],
+                    "reply": report("t2", "engineer_2", "failed"),
+                },
+                {
+                    "tools": [
+                        view("calc/text.py"), view("calc/__init__.py"),
+                        replace("calc/text.py", "return str(add(xs[0], xs[1]))",
+                            "result = 0\n    for x in xs:\n        result = add(result, x)\n    return f\"{result} in all\"", "total of all"),
+                        replace("calc/__init__.py", "VERSION = 1", "VERSION = 2", "the version that the tests want"),
+                    ],
+                    "reply": report("t3", "engineer_2", "done"),
+                },
+            ]),
+        ),
+        (
+            "manager_review",
+            json!([
+                {
+                    "tools": [tool("diff", json!({})), tests(), commit("calc: operations", "engineer_1")],
+                    "reply": [review(1, &[("t1", true), ("t2", false)]), again],
+                },
+                {
+                    "tools": [tests(), commit("calc: totals", "engineer_2")],
+                    "reply": [review(2, &[("t3", true)])],
+                },
+            ]),
+        ),
+        (
+            "manager_final",
+            json!([{
+                "tools": [tests()],
+                "reply": [{"op": "add", "path": "/verdict", "value": {"passed": 5, "failed": 0, "notes": "All of it."}}],
+            }]),
+        ),
+    ]
+}
+
+fn git(sandbox: &Sandbox, arguments: &[&str]) -> String {
+    let identity = ["-c", "user.name=me", "-c", "user.email=me@example"];
+    let ran = Command::new("git").current_dir(sandbox.path().join("repo")).args(identity).args(arguments).output();
+    let ran = ran.expect("git runs");
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+fn repository() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for (name, text) in [
+        ("repo/calc/__init__.py", "VERSION = 1\nAUTHORS = [\n    \"first\",\n]\n"),
+        ("repo/calc/ops.py", OPS),
+        ("repo/calc/text.py", TEXT),
+        ("repo/test_calc.py", TESTS),
+        ("patchboard.toml", CONFIG),
+    ] {
+        sandbox.write(name, text);
+    }
+    sandbox.write("storm.json", scripted().to_string());
+    git(&sandbox, &["init", "-q"]);
+    git(&sandbox, &["add", "."]);
+    git(&sandbox, &["commit", "-qm", "begin"]);
+    sandbox
+}
+
+#[test]
+fn a_manager_and_engineers_work_on_one_repository() {
+    let sandbox = repository();
+    let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
+    let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
+    let result = sandbox.run(&arguments).exits(0).json();
+    assert_eq!((&result["end"], &result["state"]["verdict"]["passed"]), (&json!("done"), &json!(5)));
+    assert_eq!(result["state"]["tasks"].as_array().map(Vec::len), Some(3), "the failed task was given out once more");
+
+    // What the verdict says is so.
+    let mut tested = Command::new("python3");
+    let tested = tested.args(["-B", "-m", "unittest", "-q"]).current_dir(sandbox.path().join("repo")).output();
+    let tested = tested.expect("python3 runs");
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
+    assert!(String::from_utf8_lossy(&tested.stderr).contains("Ran 5 tests"));
+    let log = git(&sandbox, &["log", "--format=%an|%cn|%s"]);
+    let mut authors: Vec<&str> = log.lines().collect();
+    authors.reverse();
+    assert_eq!(
+        authors,
+        [
+            "me|me|begin",
+            "manager_scan|manager_scan|add stubs",
+            "engineer_1|manager_review|calc: operations",
+            "engineer_2|manager_review|calc: totals",
+        ]
+    );
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), "", "everything is committed");
+    let ops = std::fs::read_to_string(sandbox.path().join("repo/calc/ops.py")).expect("a file");
+    assert!(ops.contains("    # engineer_1: sum\n    return a + b"), "{ops}");
+    let authors = std::fs::read_to_string(sandbox.path().join("repo/calc/__init__.py")).expect("a file");
+    assert!(authors.contains("\"one\"") && authors.contains("\"two\""), "nobody's edit is lost: {authors}");
+
+    // Everything of it can be derived again, and asked about.
+    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["verify", "last"]).exits(0);
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py/hash"]).exits(0);
+    assert!(why.stdout.contains("engineer_2"), "{}", why.stdout);
+    let log = sandbox.run(&["log", "last"]).exits(0);
+    assert!(log.stdout.contains("disjoint-files"), "the first delegation was refused: {}", log.stdout);
+}
+
+#[test]
+fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
+    let sandbox = repository();
+    let request = json!({"task": "Write what is missing."}).to_string();
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request]).exits(2);
+    assert!(ran.stderr.contains("[workspaces.code]") && ran.stderr.contains("--workspace code=DIR"), "{}", ran.stderr);
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code=nowhere"]).exits(2);
+    assert!(ran.stderr.contains("nowhere"), "{}", ran.stderr);
+    let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code"]).exits(2);
+    assert!(ran.stderr.contains("give a name and a directory"), "{}", ran.stderr);
+}
