@@ -13,7 +13,7 @@ use std::time::Duration;
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::board::{Outcome, Verdict};
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FileChange, FilePath, Hunk, count};
+use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FileChange, FilePath, FileRead, Hunk, Lines, count};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::{Rejection, Violation};
 use patchboard_kernel::state::State;
@@ -146,6 +146,8 @@ pub struct Wanted {
     pub after: Option<Arc<str>>,
     /// What of it changes.
     pub hunks: Option<Vec<Hunk>>,
+    /// Lines of what it holds now that the edit touches though nobody asked for that: where it is signed.
+    pub signed: Vec<Lines>,
 }
 
 impl Wanted {
@@ -372,7 +374,12 @@ impl Workspace {
                 standing.push(own.look_alone(&mut turn, path).await?);
             }
             let wanted = make(&standing)?;
-            let edit = Edit { changes: wanted.iter().map(Wanted::change).collect(), ..edit };
+            let mut edit = Edit { changes: wanted.iter().map(Wanted::change).collect(), ..edit };
+            for (wanted, standing) in wanted.iter().zip(&standing) {
+                let (path, version) = (&wanted.path, standing.version());
+                let read = |lines: &Lines| FileRead { path: path.clone(), version, lines: Some(*lines) };
+                edit.reads.extend(wanted.signed.iter().map(read));
+            }
             let edited = own.decide(&mut turn, edit, &wanted).await?;
             Ok(Made { edited, standing, wanted })
         });
@@ -450,6 +457,7 @@ impl Workspace {
                 before: turn.texts.get(&path).cloned(),
                 hunks: turn.texts.get(&path).map(|before| hunks(before, &foreign)),
                 after: Some(Arc::clone(&foreign)),
+                signed: Vec::new(),
             };
             let (at, again) = (path.clone(), Arc::clone(&foreign));
             staged = self.on_disk(move |disk| disk.stage(&at, from, Some(&again))).await?;

@@ -286,7 +286,7 @@ impl Session {
             let gone = maker.change(from, &EditCommand::Delete, &standing[0])?;
             let hunks = vec![Hunk { at: 1, was: String::new(), now: text.to_string() }];
             let hunks = Some(hunks).filter(|_| !text.is_empty()).unwrap_or_default();
-            let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks) };
+            let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
             Ok(vec![gone, made])
         };
         let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
@@ -507,31 +507,31 @@ impl Maker {
             let EditCommand::Create { .. } = command else {
                 return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
             };
-            let (after, hunks) = self.apply(&path, command, "")?;
-            return Ok(Wanted { path, before: None, after: Some(after), hunks: Some(hunks) });
+            let Applied { text: after, hunks, .. } = self.apply(&path, command, "")?;
+            return Ok(Wanted { path, before: None, after: Some(after), hunks: Some(hunks), signed: Vec::new() });
         };
         if matches!(command, EditCommand::Delete) {
             let hunks = edit::apply(command, text)?.hunks;
-            return Ok(Wanted { path, before: Some(Arc::clone(text)), after: None, hunks: Some(hunks) });
+            let before = Some(Arc::clone(text));
+            return Ok(Wanted { path, before, after: None, hunks: Some(hunks), signed: Vec::new() });
         }
         let command = self.renumbered(&path, command, entry);
-        let (after, hunks) = self.apply(&path, &command, text)?;
+        let Applied { text: after, hunks, signed } = self.apply(&path, &command, text)?;
         self.keeps_annotations(&path, text, &after)?;
-        Ok(Wanted { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks) })
+        Ok(Wanted { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks), signed })
     }
 
-    fn apply(&self, path: &FilePath, command: &EditCommand, text: &str) -> Result<(Arc<str>, Vec<Hunk>), Trouble> {
+    fn apply(&self, path: &FilePath, command: &EditCommand, text: &str) -> Result<Applied, Trouble> {
+        let plain = edit::apply(command, text)?;
         let language = Language::of(path).filter(|_| self.annotate && !self.intent.trim().is_empty());
-        let edited = match language {
-            Some(language) => {
-                let is_author = |name: &str| self.authors.contains(name);
-                let signature =
-                    Signature { language, author: &self.label, intent: &self.intent, is_author: &is_author };
-                apply_signed(command, text, &signature)?.0
-            }
-            None => edit::apply(command, text)?,
+        let Some(language) = language else {
+            return Ok(Applied { text: plain.text.into(), hunks: plain.hunks, signed: Vec::new() });
         };
-        Ok((edited.text.into(), edited.hunks))
+        let is_author = |name: &str| self.authors.contains(name);
+        let signature = Signature { language, author: &self.label, intent: &self.intent, is_author: &is_author };
+        let edited = apply_signed(command, text, &signature)?.0;
+        let signed = beside(&plain.hunks, &edited.hunks, count(text));
+        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, signed })
     }
 
     /// An edit that the kernel will refuse, because others were faster. What it would have made of what its author saw is
@@ -546,7 +546,7 @@ impl Maker {
         let text = before.as_deref().unwrap_or_default();
         let edited = edit::apply(command, text).ok();
         let after: Arc<str> = edited.map_or_else(|| text.into(), |edited| edited.text.into());
-        Wanted { path, before, after: Some(after), hunks: None }
+        Wanted { path, before, after: Some(after), hunks: None, signed: Vec::new() }
     }
 
     /// The line numbers of an insertion are those of what its author saw last there.
@@ -582,6 +582,33 @@ impl Maker {
         );
         Err(Trouble::Session(SessionCode::AnnotationLost, message))
     }
+}
+
+/// What an edit makes of a text.
+struct Applied {
+    text: Arc<str>,
+    hunks: Vec<Hunk>,
+    /// See [`Wanted::signed`].
+    signed: Vec<Lines>,
+}
+
+/// The lines of the text before that an edit touches which is signed, and would not if it were not: those of an earlier
+/// comment of its own, and those beside which a comment is put.
+fn beside(plain: &[Hunk], signed: &[Hunk], lines: u32) -> Vec<Lines> {
+    let plain: Vec<Move> = plain.iter().map(Move::from).collect();
+    let touched = |line: u32| plain.iter().any(|step| step.at <= line && line < step.at + step.removed);
+    let mut beside = Vec::new();
+    for step in signed.iter().map(Move::from) {
+        match step.removed {
+            0 if plain.iter().any(|own| own.at == step.at) => {}
+            0 => beside.push((step.at.min(lines), step.at.min(lines))),
+            removed => {
+                let more = (step.at..step.at + removed).filter(|line| !touched(*line));
+                beside.extend(more.map(|line| (line, line)));
+            }
+        }
+    }
+    union(beside)
 }
 
 /// Where what an edit did is, in the numbers after it; what is gone has the lines around its place.

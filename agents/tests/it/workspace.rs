@@ -206,3 +206,27 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
     let error = git::commit(&shop.workspace, "manager", " \n", None).await.expect_err("no message");
     assert_eq!(error.code(), "empty_message");
 }
+
+#[tokio::test]
+async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
+    const DECORATED: &str = "x = 1\n\n\n@cache\n@other(\n    1,\n)\ndef one(a,\n        b):\n    return 1\n";
+    let shop = Workshop::open(2, &json!({}), &[("code.py", DECORATED)]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    ada.call(json!({"command": "view", "path": "code.py", "view_range": [8, 9]})).await;
+    let edit = |new: &str| json!({"command": "str_replace", "path": "code.py", "old_str": "def one(", "new_str": new, "intent": "signature"});
+    let told = ada.call(edit("def two(")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    let text = shop.text("code.py").expect("a file");
+    assert!(text.contains("# engineer_1: signature\n@cache\n"), "above the decorators, which ada has not read: {text}");
+    // Her next intent takes the place of the one before, which she was not shown either.
+    let edit = json!({"command": "str_replace", "path": "code.py", "old_str": "def two(", "new_str": "def three(", "intent": "renamed"});
+    let told = ada.call(edit).await;
+    assert!(!told.is_error(), "{}", told.text);
+    let text = shop.text("code.py").expect("a file");
+    assert!(text.contains("# engineer_1: renamed\n") && !text.contains("signature"), "{text}");
+    // Another author's stays while the block below it does.
+    bob.call(json!({"command": "view", "path": "code.py"})).await;
+    let told = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
+    assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
