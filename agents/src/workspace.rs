@@ -17,3 +17,4 @@ pub mod service;
 pub mod session;
 pub mod text;
 pub mod tools;
+pub mod worktree;

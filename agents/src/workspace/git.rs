@@ -35,6 +35,8 @@ coded! {
         NothingToCommit = "nothing_to_commit",
         /// The message is empty.
         EmptyMessage = "empty_message",
+        /// Others' work is in the way of a merge, and nothing was merged.
+        MergeConflict = "merge_conflict",
         /// git refused.
         GitRefused = "git_refused",
     }
@@ -144,13 +146,32 @@ fn all(paths: &[FilePath]) -> impl Iterator<Item = &str> {
     everything.into_iter().chain(paths.iter().map(FilePath::as_str))
 }
 
-async fn git<'a>(
+/// Runs git where it changes nothing that is served.
+pub(super) async fn git<'a>(
     workspace: &Arc<Workspace>,
     label: &str,
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> Result<Ran, GitError> {
+    asked(workspace, label, arguments, Vec::new()).await
+}
+
+/// Runs git where it may change every file.
+pub(super) async fn git_that_changes<'a>(
+    workspace: &Arc<Workspace>,
+    label: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<Ran, GitError> {
+    asked(workspace, label, arguments, vec!["**".to_owned()]).await
+}
+
+async fn asked<'a>(
+    workspace: &Arc<Workspace>,
+    label: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
+    changes: Vec<String>,
+) -> Result<Ran, GitError> {
     let mut program = Program::new(vec![GIT.to_owned()]);
-    program.arguments = true;
+    (program.arguments, program.changes) = (true, changes);
     // Whose repository it is, is known by its place alone, and nothing asks for anything.
     let email = format!("{label}@workspace");
     let env = [

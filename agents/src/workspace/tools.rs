@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Intent, WorkspaceSpec};
+use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::ledger::Usage;
@@ -20,6 +20,7 @@ use super::programs::{ProgramCode, ProgramError, Ran, Runner, run};
 use super::session::{Author, Session, Told};
 use super::text::command;
 use super::text::intent::convention;
+use super::worktree::{Worktree, merge};
 use crate::config::Program;
 use crate::failure;
 use crate::tools::{Coming, Definition, Toolbox, Tools, Used, go_on};
@@ -119,6 +120,20 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
     if access.run.iter().any(|name| name == GIT) {
         let paths = json!({"type": "array", "items": {"type": "string"}, "maxItems": 32,
             "description": "The files; all if absent."});
+        if spec.isolation == Isolation::Worktree {
+            tools.push(Definition {
+                name: "merge".to_owned(),
+                description:
+                    "Merges what an engineer has done in a working tree of its own into the directory, all of it or \
+                              nothing."
+                        .to_owned(),
+                parameters: json!({
+                    "type": "object",
+                    "properties": {"author": {"type": "string", "description": "Whose work."}},
+                    "required": ["author"], "additionalProperties": false,
+                }),
+            });
+        }
         tools.push(Definition {
             name: "diff".to_owned(),
             description: "Shows what is not committed to git yet.".to_owned(),
@@ -165,8 +180,22 @@ struct Commit {
     author: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Merge {
+    author: String,
+}
+
 /// Uses a tool of those that an author finds; the arguments are an object.
-pub async fn call(session: &mut Session, programs: &dyn Programs, name: &str, arguments: Value) -> Told {
+///
+/// `tree`: where it edits, if that is not the directory itself.
+pub async fn call(
+    session: &mut Session,
+    tree: Option<&Worktree>,
+    programs: &dyn Programs,
+    name: &str,
+    arguments: Value,
+) -> Told {
     let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
     if !is_there {
         return Told::wrong("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)));
@@ -184,6 +213,13 @@ pub async fn call(session: &mut Session, programs: &dyn Programs, name: &str, ar
             },
             Err(told) => told,
         },
+        "merge" => match read::<Merge>(arguments) {
+            Ok(Merge { author }) => match merge(session.workspace(), session.author().label(), &author).await {
+                Ok(text) => Told::done(text.clone(), json!({ "merged": text })),
+                Err(error) => Told::wrong(error.code(), error.to_string()),
+            },
+            Err(told) => told,
+        },
         "commit" => match read::<Commit>(arguments) {
             Ok(wanted) => commit(session, &wanted).await,
             Err(told) => told,
@@ -193,7 +229,10 @@ pub async fn call(session: &mut Session, programs: &dyn Programs, name: &str, ar
             match arguments.as_object_mut() {
                 Some(members) if !members.contains_key("command") => {
                     members.insert("command".to_owned(), command.into());
-                    session.call(arguments).await
+                    match tree {
+                        Some(tree) => tree.run(arguments).await,
+                        None => session.call(arguments).await,
+                    }
                 }
                 Some(_) => Told::wrong("bad_arguments", "The arguments cannot be used: this tool takes no `command`."),
                 None => Told::wrong("bad_arguments", "The arguments cannot be used: they are no object."),
@@ -290,8 +329,13 @@ impl Toolbox for Desk {
             let workspace = workspace.map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
             let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
             let author = Author { of, access, worker: call.worker.to_string(), name: None };
+            let tree = match Worktree::is_for(&author, &workspace) {
+                true => Some(Worktree::open(&workspace, author.clone()).await),
+                false => None,
+            };
+            let tree = tree.transpose().map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
             let session = Session::new(workspace, author);
-            let seated = Seated { call: call.clone(), session, programs: Arc::clone(&self.programs) };
+            let seated = Seated { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
             Ok(Some(Box::new(seated) as Box<dyn Tools>))
         })
     }
@@ -301,6 +345,7 @@ impl Toolbox for Desk {
 struct Seated {
     call: Call,
     session: Session,
+    tree: Option<Worktree>,
     programs: Arc<BTreeMap<String, Program>>,
 }
 
@@ -315,7 +360,7 @@ impl Tools for Seated {
                 Ok(arguments) => arguments,
                 Err(error) => return Used::error(format!("The arguments are not JSON: {error}.")),
             };
-            let told = call(&mut self.session, &*self.programs, name, arguments).await;
+            let told = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments).await;
             Used { is_error: told.is_error(), text: told.text }
         })
     }

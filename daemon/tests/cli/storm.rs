@@ -243,3 +243,30 @@ fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
     let ran = sandbox.run(&["run", "storm.json", "--request", &request, "--workspace", "code"]).exits(2);
     assert!(ran.stderr.contains("give a name and a directory"), "{}", ran.stderr);
 }
+
+/// The same work with a working tree for each engineer: what both changed is found out when it is merged.
+#[test]
+fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
+    let sandbox = repository();
+    let mut blueprint = scripted();
+    blueprint["workspace"]["isolation"] = json!("worktree");
+    let merge = |author: &str| json!({"name": "merge", "arguments": {"author": author}, "may_fail": true});
+    let reviewed = json!({"round": 1, "tasks": [{"task": "t1", "committed": true, "note": ""}, {"task": "t2", "committed": false, "note": "it conflicts"}]});
+    blueprint["workers"]["manager_review"]["script"] = json!([{
+        "tools": [merge("engineer_1"), merge("engineer_2"), merge("nobody")],
+        "reply": [{"op": "add", "path": "/reviews/-", "value": reviewed}],
+    }]);
+    sandbox.write("storm.json", blueprint.to_string());
+    let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
+    let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
+    sandbox.run(&arguments).exits(0);
+    let read = |name: &str| std::fs::read_to_string(sandbox.path().join("repo").join(name)).expect("a file");
+    assert!(read("calc/ops.py").contains("return a + b") && read("calc/__init__.py").contains("\"one\""));
+    assert!(!read("calc/__init__.py").contains("\"two\""), "the second merge conflicts, and nothing of it is merged");
+    assert_eq!(read("calc/text.py"), TEXT);
+    assert_eq!(git(&sandbox, &["status", "--porcelain"]), "", "and nothing half merged is left");
+    let merged = git(&sandbox, &["log", "--format=%an %s", "-2"]);
+    assert_eq!(merged, "manager_review work of engineer_1\nengineer_1 work of engineer_1\n");
+    let tree = sandbox.path().join("repo/.patchboard/worktrees/engineer_2/calc/text.py");
+    assert!(std::fs::read_to_string(tree).expect("its work is there").contains("str(add("));
+}
