@@ -38,7 +38,7 @@ pub struct Seats {
     runner: Runner,
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
-    toolbox: Option<Arc<dyn Toolbox>>,
+    toolbox: Arc<dyn Toolbox>,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -77,8 +77,7 @@ impl Seats {
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
         let desk = Desk::new(Arc::clone(&workspaces), config.commands.clone());
-        let toolbox: Option<Arc<dyn Toolbox>> = Some(Arc::new(desk));
-        Self { config, inline, keys, chats, any_chat, runner, leases: None, toolbox, workspaces }
+        Self { config, inline, keys, chats, any_chat, runner, leases: None, toolbox: Arc::new(desk), workspaces }
     }
 
     /// The same where processes outside can lease the calls of `remote` seats.
@@ -88,8 +87,8 @@ impl Seats {
     }
 
     /// What seats have tools from that do something with files.
-    pub fn toolbox(&self) -> Option<Arc<dyn Toolbox>> {
-        self.toolbox.clone()
+    pub fn toolbox(&self) -> Arc<dyn Toolbox> {
+        Arc::clone(&self.toolbox)
     }
 
     /// The directories that boards share with their workers.
@@ -97,10 +96,10 @@ impl Seats {
         &self.workspaces
     }
 
-    /// The same where language models and scripts have tools for what the blueprint lets them do with files.
+    /// The same with other tools for what the blueprint lets language models and scripts do with files.
     #[must_use]
     pub fn with_toolbox(self, toolbox: Arc<dyn Toolbox>) -> Self {
-        Self { toolbox: Some(toolbox), ..self }
+        Self { toolbox, ..self }
     }
 
     /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
@@ -119,12 +118,9 @@ impl Seats {
 
     fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
         if seat.files.is_some()
-            && let Some(problem) = self.workspaces.problem(blueprint)
+            && let Some(problem) = self.toolbox.problem(blueprint)
         {
             return Some(problem);
-        }
-        if self.lacks_tools(seat) {
-            return Some(NO_TOOLS.to_owned());
         }
         match &seat.agent {
             AgentKind::Llm => match operator_model(blueprint, seat) {
@@ -139,11 +135,6 @@ impl Seats {
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
             AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
-    }
-
-    /// Whether a seat is to use files by tools, and nobody has any.
-    fn lacks_tools(&self, seat: &Worker) -> bool {
-        seat.files.is_some() && uses_tools(&seat.agent) && self.toolbox.is_none()
     }
 
     /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.
@@ -220,10 +211,9 @@ impl Seats {
     /// The tools of a call, if its seat has any.
     async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
         let seat = call.seat();
-        match &self.toolbox {
-            Some(toolbox) if seat.files.is_some() && uses_tools(&seat.agent) => toolbox.open(call).await,
-            None if self.lacks_tools(seat) => Err(failure(FailureCode::NotConfigured, NO_TOOLS)),
-            Some(_) | None => Ok(None),
+        match seat.files.is_some() && uses_tools(&seat.agent) {
+            true => self.toolbox.open(call).await,
+            false => Ok(None),
         }
     }
 
@@ -284,9 +274,6 @@ impl Agent for Seats {
 const fn uses_tools(kind: &AgentKind) -> bool {
     matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
-
-/// Why a seat that is to use files cannot.
-const NO_TOOLS: &str = "it uses files of a workspace, and none is served here";
 
 /// Why a remote seat is empty.
 const NOBODY_LEASES: &str =

@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -72,6 +73,12 @@ pub trait Tools: Send {
 
 /// Has the tools of all attempts.
 pub trait Toolbox: Send + Sync {
+    /// What keeps the seats of a blueprint from their tools, if anything does.
+    fn problem(&self, blueprint: &Blueprint) -> Option<String> {
+        let _ = blueprint;
+        None
+    }
+
     /// The tools of an attempt; none if its seat has none.
     ///
     /// # Errors

@@ -144,10 +144,7 @@ impl SeatArguments {
         if let Some(path) = &self.cassette {
             let seats = self.models.seats_with(config, Inline::Refused, &self.workspace)?;
             let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
-            let player = Arc::new(match seats.toolbox() {
-                Some(toolbox) => player.with_toolbox(toolbox),
-                None => player,
-            });
+            let player = Arc::new(player.with_toolbox(seats.toolbox()));
             if player.blueprint() != blueprint.name {
                 let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
                 let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
@@ -176,9 +173,12 @@ impl SeatArguments {
         let sends_no_key = self.models.model_url.is_some() && self.models.api_key_env.is_none();
         let workspaces = Arc::clone(seats.workspaces());
         let notes = Notes::default();
-        let seats = match (seats.toolbox(), &self.record) {
-            (Some(toolbox), Some(_)) => seats.with_toolbox(notes.of(toolbox)),
-            _ => seats,
+        let seats = match &self.record {
+            Some(_) => {
+                let noted = notes.of(seats.toolbox());
+                seats.with_toolbox(noted)
+            }
+            None => seats,
         };
         let agent: Arc<dyn Agent> = Arc::new(seats);
         let Some(path) = &self.record else {

@@ -66,9 +66,12 @@ impl Workspaces {
         Self { directories, boards: Mutex::new(BTreeMap::new()) }
     }
 
-    /// What keeps boards of a blueprint from their directory, if anything does.
+    /// What keeps boards of a blueprint from the files that its workers are to use, if anything does.
     pub fn problem(&self, blueprint: &Blueprint) -> Option<String> {
-        let name = &blueprint.workspace.as_ref()?.dir;
+        let Some(workspace) = &blueprint.workspace else {
+            return Some("it uses files, and its blueprint has no workspace".to_owned());
+        };
+        let name = &workspace.dir;
         let Some(directory) = self.directories.get(name) else {
             return Some(format!(
                 "no directory {name} is configured: add [workspaces.{name}] with dir to patchboard.toml, or give \
@@ -124,6 +127,10 @@ impl Workspaces {
             Some(State::Open(workspace)) => Ok(Arc::clone(workspace)),
             Some(State::Failed(why)) => Err(WorkspaceError::NotConfigured(why.clone())),
             Some(State::Opening) | None => {
+                let mut boards = self.lock();
+                if boards.get(board).is_some_and(|slot| matches!(*slot.state.borrow(), State::Opening)) {
+                    boards.remove(board);
+                }
                 Err(WorkspaceError::NotConfigured("the board's directory is not open here".to_owned()))
             }
         }

@@ -17,6 +17,19 @@ use crate::one_line;
 /// Whoever may run this may commit.
 pub const GIT: &str = "git";
 
+/// What a repository's own configuration would run is not run: it may be anybody's.
+const COMMAND_LINE: [&str; 9] = [
+    GIT,
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "commit.gpgSign=false",
+    "-c",
+    "gc.auto=0",
+];
+
 /// Characters of a difference that are shown.
 const DIFF_CHARS_MAX: usize = 32_000;
 
@@ -82,8 +95,12 @@ pub async fn diff(workspace: &Arc<Workspace>, label: &str, paths: &[FilePath]) -
     // New files are told of like others.
     let names = paths.iter().map(FilePath::as_str);
     git(workspace, label, ["add", "--intent-to-add", "--all", "--"].into_iter().chain(all(paths))).await?;
-    let told =
-        git(workspace, label, ["diff", "--no-color", "--no-ext-diff", "HEAD", "--"].into_iter().chain(names)).await?;
+    let told = git(
+        workspace,
+        label,
+        ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"].into_iter().chain(names),
+    )
+    .await?;
     let mut text: String = told.stdout.chars().take(DIFF_CHARS_MAX).collect();
     if text.len() < told.stdout.len() {
         text.push_str("\n[the rest is not shown: name files]\n");
@@ -170,7 +187,7 @@ async fn asked<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     changes: Vec<String>,
 ) -> Result<Ran, GitError> {
-    let mut program = Program::new(vec![GIT.to_owned()]);
+    let mut program = Program::new(COMMAND_LINE.map(str::to_owned).to_vec());
     (program.arguments, program.changes) = (true, changes);
     // Whose repository it is, is known by its place alone, and nothing asks for anything.
     let email = format!("{label}@workspace");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
+use patchboard_kernel::blueprint::{Blueprint, Intent, Isolation, WorkspaceSpec};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::ledger::Usage;
@@ -322,9 +322,16 @@ impl Desk {
 }
 
 impl Toolbox for Desk {
+    fn problem(&self, blueprint: &Blueprint) -> Option<String> {
+        self.workspaces.problem(blueprint)
+    }
+
     fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
             let Some(access) = call.shown.seat().files.clone() else { return Ok(None) };
+            if let Some(problem) = self.workspaces.problem(&call.shown.plan().blueprint) {
+                return Err(failure(FailureCode::NotConfigured, problem));
+            }
             let workspace = self.workspaces.of(&call.board).await;
             let workspace = workspace.map_err(|error| failure(FailureCode::NotConfigured, error.to_string()))?;
             let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };

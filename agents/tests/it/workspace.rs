@@ -192,6 +192,11 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         let told = session.call(edit).await;
         assert!(!told.is_error(), "{}", told.text);
     }
+    // What the repository would run is not run.
+    sh(
+        "mkdir hooks && printf '#!/bin/sh\\ntouch ran\\n' | tee hooks/post-commit > hooks/pre-commit; chmod +x hooks/*; git config core.hooksPath hooks; git config diff.external 'touch ran'",
+    );
+    sh("echo hooks > .git/info/exclude");
     let diff = git::diff(&shop.workspace, "manager", &[]).await.expect("a difference");
     assert!(diff.contains("+x = 2") && diff.contains("new/c.py"), "{diff}");
     let only = git::diff(&shop.workspace, "manager", &[path("a.py")]).await.expect("a difference");
@@ -201,6 +206,7 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
     assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
     assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
     assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
+    assert!(!shop.directory.path().join("ran").exists());
     let error = git::commit(&shop.workspace, "manager", "again", None).await.expect_err("everything is committed");
     assert_eq!(error.code(), "nothing_to_commit");
     let error = git::commit(&shop.workspace, "manager", " \n", None).await.expect_err("no message");
