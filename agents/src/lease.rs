@@ -136,16 +136,15 @@ impl Leases {
     fn lease_now(&self, place: &Place, lasts: Duration, key: Option<&String>) -> Option<Lease> {
         let seats = self.lock();
         let calls = &seats.get(place)?.calls;
-        let had = calls.values().find_map(|kept| match &*kept.standing.borrow() {
-            Standing::Leased { until, key: Some(had) } if Some(had) == key && *until > Instant::now() => {
-                Some(kept.lease(*until))
-            }
-            _ => None,
-        });
-        had.or_else(|| {
+        key.and_then(|key| had(calls, key)).or_else(|| {
             let waiting = calls.values().find(|kept| *kept.standing.borrow() == Standing::Waiting)?;
             Some(waiting.lease_for(lasts, key.cloned()))
         })
+    }
+
+    /// The lease that somebody has got with this `key`, if it is not over.
+    pub fn held(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
+        had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
     /// Lets a lease last from now on; none if it is over.
@@ -208,6 +207,15 @@ impl Leases {
         // Nothing is done while it is held that could leave it half done.
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn had(calls: &BTreeMap<InvocationId, Kept>, key: &str) -> Option<Lease> {
+    calls.values().find_map(|kept| match &*kept.standing.borrow() {
+        Standing::Leased { until, key: Some(had) } if had == key && *until > Instant::now() => {
+            Some(kept.lease(*until))
+        }
+        _ => None,
+    })
 }
 
 impl Kept {

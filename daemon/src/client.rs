@@ -1,5 +1,6 @@
 //! A daemon, as commands of the command line reach it.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,11 +20,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The variable that holds a token; arguments are seen by everybody on the machine.
 const TOKEN: &str = "PATCHBOARD_TOKEN";
 
+/// The variable that names a daemon.
+const URL: &str = "PATCHBOARD_URL";
+
 /// Which daemon.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct DaemonArgument {
     /// Ask the daemon at this address instead of the data directory, with the token in PATCHBOARD_TOKEN, if there is one
-    #[arg(long, value_name = "URL", env = "PATCHBOARD_URL")]
+    #[arg(long, value_name = "URL", env = URL)]
     url: Option<String>,
 }
 
@@ -31,6 +35,11 @@ impl DaemonArgument {
     /// The daemon, if one is named.
     pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
         self.url.as_deref().map(Client::new).transpose()
+    }
+
+    /// Whether one is named beside the environment.
+    pub(crate) fn is_given(&self) -> bool {
+        self.url.is_some() && self.url != std::env::var(URL).ok()
     }
 }
 
@@ -43,6 +52,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(url: &str) -> Result<Self, Failure> {
+        Self::with(url, std::env::var(TOKEN).ok().filter(|token| !token.is_empty()))
+    }
+
+    /// The same with a token that is not the environment's.
+    pub(crate) fn at(url: &str, token: String) -> Result<Self, Failure> {
+        Self::with(url, Some(token))
+    }
+
+    fn with(url: &str, token: Option<String>) -> Result<Self, Failure> {
         install_tls_provider();
         let mut builder = Http::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -55,12 +73,12 @@ impl Client {
             builder = builder.tls_certs_only([]).no_proxy();
         }
         let http = builder.build().map_err(|error| Failure::failed("no_client", error))?;
-        Ok(Self { http, base, token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()) })
+        Ok(Self { http, base, token })
     }
 
     /// The flags that a later command needs to reach the same daemon, after a space; none where the environment names it.
     pub(crate) fn repeated(&self) -> String {
-        if std::env::var("PATCHBOARD_URL").is_ok() { String::new() } else { format!(" --url {}", quoted(&self.base)) }
+        if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&self.base)) }
     }
 
     /// What the daemon answers.
@@ -86,6 +104,12 @@ impl Client {
         request.send().await.map_err(|error| self.unreachable(path, error))
     }
 
+    /// What is there, as it comes, within this time.
+    pub(crate) async fn fetch(&self, path: &str, within: Duration) -> Result<Response, Failure> {
+        let request = self.request(Method::GET, path).timeout(within);
+        request.send().await.map_err(|error| self.unreachable(path, error))
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let mut request = self.request(method, path);
         if let Some(body) = body {
@@ -107,8 +131,13 @@ impl Client {
 
     /// That no answer came, or not all of it.
     pub(crate) fn unreachable(&self, path: &str, error: reqwest::Error) -> Failure {
+        self.broken(path, &error.without_url())
+    }
+
+    /// The same for what an error became.
+    pub(crate) fn broken(&self, path: &str, error: &dyn Display) -> Failure {
         let url = format!("{}{path}", self.base);
-        Failure::failed("daemon_unreachable", format!("{url} does not answer: {}", error.without_url()))
+        Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
             .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
     }
 }

@@ -8,6 +8,7 @@
 //! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
 //! * [`serve`]: the daemon; [`doctor`]: what is wrong with a set-up.
+//! * [`workspace`]: agents at one directory without a daemon.
 //! * [`reader`], [`narrative`], [`provenance`]: reading what has happened.
 
 mod blueprint_file;
@@ -30,6 +31,7 @@ mod provenance;
 mod reader;
 mod seating;
 mod serve;
+mod workspace;
 
 use std::future::Future;
 use std::process::ExitCode;

@@ -11,13 +11,14 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, InvocationId};
 use patchboard_runtime::runtime::BoardHandle;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::disk::watch::{Noticed, watch};
 use super::disk::{Disk, DiskOptions};
 use super::service::{Opened, Workspace, WorkspaceError};
-use super::session::{Author, Session};
+use super::session::{Answer, Author, Session};
 use crate::config::Directory;
 
 /// How long it is waited for a board's directory to be open.
@@ -38,8 +39,11 @@ pub struct Workspaces {
 
 struct Slot {
     state: watch::Sender<State>,
-    sessions: BTreeMap<InvocationId, Seated>,
+    sessions: BTreeMap<Who, Seated>,
 }
+
+/// An invocation, and who it is where several share it.
+type Who = (InvocationId, Option<String>);
 
 #[derive(Clone)]
 enum State {
@@ -136,7 +140,25 @@ impl Workspaces {
         }
     }
 
-    /// An agent at the directory of a board: the one that this attempt has been so far, or one that has read nothing yet.
+    /// Does what the arguments of a tool say, for an agent at the directory of a board, and to its end, also if nobody waits
+    /// for it any more: what was shown must be known as read, and what was made as made. See [`Session::once`] for `key`.
+    ///
+    /// # Errors
+    /// As [`Workspaces::of`].
+    pub async fn call(
+        &self,
+        board: &BoardId,
+        author: Author,
+        key: Option<String>,
+        arguments: Value,
+    ) -> Result<Answer, WorkspaceError> {
+        let session = self.session(board, author).await?;
+        let called = tokio::spawn(async move { session.lock().await.once(key, arguments).await });
+        called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
+    }
+
+    /// An agent at the directory of a board: the one that this attempt has been so far under this name, or one that has read
+    /// nothing yet.
     ///
     /// # Errors
     /// As [`Workspaces::of`].
@@ -149,17 +171,18 @@ impl Workspaces {
         let mut boards = self.lock();
         let sessions = &mut boards.entry(board.clone()).or_default().sessions;
         let of = author.of;
-        if let Some(seated) = sessions.get_mut(&of.invocation).filter(|seated| seated.of == of) {
+        let who = (of.invocation, author.name.clone());
+        if let Some(seated) = sessions.get_mut(&who).filter(|seated| seated.of == of) {
             seated.used = Instant::now();
             return Ok(Arc::clone(&seated.session));
         }
         if sessions.len() >= SESSIONS_MAX
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, seated)| seated.used).map(|(of, _)| *of)
+            && let Some(oldest) = sessions.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
         {
             sessions.remove(&oldest);
         }
         let session = Arc::new(tokio::sync::Mutex::new(Session::new(workspace, author)));
-        sessions.insert(of.invocation, Seated { session: Arc::clone(&session), of, used: Instant::now() });
+        sessions.insert(who, Seated { session: Arc::clone(&session), of, used: Instant::now() });
         Ok(session)
     }
 

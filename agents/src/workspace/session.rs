@@ -3,12 +3,13 @@
 //! Everything that is shown is noted, so that the next edit is checked against it. A refused edit brings back what is
 //! different now; that counts as read, and the agent can try again at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::{Granularity, Isolation, Presentation};
 use patchboard_kernel::coded;
+use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{
     Access, Edit, EditAttempt, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union,
 };
@@ -38,6 +39,9 @@ const SNIPPET_CHARS_MAX: usize = 8_000;
 
 /// Names in one list.
 const LISTED_MAX: usize = 2_000;
+
+/// Edits whose answers are kept for whoever has not heard them.
+const ANSWERS_MAX: usize = 16;
 
 coded! {
     /// What is wrong with what was asked for, beside what editors and the kernel say.
@@ -77,6 +81,24 @@ impl Told {
         let data = json!({"code": code, "message": text});
         Self { text, data, code: Some(code.to_owned()) }
     }
+}
+
+/// What a call under a key comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// It was done, or not, and this is told.
+    Told(Told),
+    /// It was done, or not, before, and this was told then.
+    Before(Told),
+    /// The key was that of another edit.
+    KeyTaken,
+}
+
+/// An edit that was answered under a key.
+struct Answered {
+    key: String,
+    arguments: Digest,
+    told: Told,
 }
 
 /// Why nothing comes of a command.
@@ -125,13 +147,14 @@ pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
     reads: Reads,
+    answers: VecDeque<Answered>,
 }
 
 impl Session {
     /// An agent that has read nothing yet.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
-        Self { workspace, author, reads: Reads::default() }
+        Self { workspace, author, reads: Reads::default(), answers: VecDeque::new() }
     }
 
     /// Where it works.
@@ -155,6 +178,29 @@ impl Session {
             Ok(command) => self.run(command).await,
             Err(error) => Trouble::from(error).into(),
         }
+    }
+
+    /// The same; an edit under a `key` is made once, as long as it is one of the last that were: a repetition is told what
+    /// was told then. Looking again does no harm, and shows what is there now.
+    pub async fn once(&mut self, key: Option<String>, arguments: Value) -> Answer {
+        let digest = sha256(arguments.to_string().as_bytes());
+        if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
+            return match before.arguments == digest {
+                true => Answer::Before(before.told.clone()),
+                false => Answer::KeyTaken,
+            };
+        }
+        let command = match Command::parse(arguments) {
+            Ok(command) => command,
+            Err(error) => return Answer::Told(Trouble::from(error).into()),
+        };
+        let is_edit = matches!(command, Command::Edit { .. } | Command::Rename { .. });
+        let told = self.run(command).await;
+        if let Some(key) = key.filter(|_| is_edit) {
+            self.answers.truncate(ANSWERS_MAX - 1);
+            self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });
+        }
+        Answer::Told(told)
     }
 
     /// Does what a command says.

@@ -1,14 +1,20 @@
-//! `patchboard mcp`: a seat for clients of MCP that start a program and speak to it over stdin and stdout.
+//! `patchboard mcp`: a way in for clients of MCP that start a program and speak to it over stdin and stdout: into a worker's
+//! seat on a board of a daemon, or to a directory that agents share.
 //!
-//! Each line is a message; it is sent to the daemon's endpoint, and what comes back is written as lines. Nothing is
-//! decided here, so that both ways in are one. Stdout has nothing but messages.
+//! Each line is a message; it is sent to the daemon's endpoint, or answered here where there is none, and what comes back is
+//! written as lines. Nothing is decided here, so that both ways in are one. Stdout has nothing but messages.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http;
+use axum::response::Response;
 use clap::Args;
+use futures_util::StreamExt as _;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -18,6 +24,10 @@ use tokio::time::timeout;
 
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::serve::mcp;
+use crate::workspace::desk::Desk;
+use crate::workspace::editor::Editor;
+use crate::workspace::place::Place;
 
 /// Bytes of a message, as the daemon takes them.
 const MESSAGE_BYTES_MAX: u64 = 8 << 20;
@@ -41,17 +51,37 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Where a request says which version of the protocol it speaks.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Take a worker's seat on a board of a daemon, for a client of MCP
+/// Let a client of MCP edit a directory together with others, or take a worker's seat on a board of a daemon
 ///
-/// Speaks the Model Context Protocol over stdin and stdout: a client starts this command and finds the tools read_view,
-/// propose_patch, expand, clarify and explain_rejection. The token in PATCHBOARD_TOKEN must open the seat; one for
-/// seat:BOARD/WORKER names it by itself.
+/// Speaks the Model Context Protocol over stdin and stdout, for clients that start a program.
+///
+/// With --workspace the client finds an editor for the files of a directory: view, list, search, create, str_replace,
+/// insert, delete, rename, and changes. Any number of clients start this command on the same directory at the same time. An
+/// edit is made only if nothing of what its author has read has changed since; otherwise it is refused, with what is there
+/// now. Nothing has to be set up and no daemon runs: the processes find each other by .patchboard in the directory, and
+/// when one goes, the others go on. What was done is in the journal there, for `patchboard log last --data-dir
+/// DIR/.patchboard/workspace`, and for why, replay and verify.
+///
+/// With --url the client finds the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and the
+/// editor where the worker has files. The token in PATCHBOARD_TOKEN must open the seat; one for seat:BOARD/WORKER names it
+/// by itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  patchboard mcp --workspace .
+  patchboard mcp --workspace ~/project --name ada
   patchboard mcp --url http://127.0.0.1:7733 --board 01990b5e-… --worker writer
-  PATCHBOARD_TOKEN=pb_… patchboard mcp --url https://boards.example")]
+  PATCHBOARD_TOKEN=pb_… patchboard mcp --url https://boards.example
+
+In the configuration of a client:
+  {\"mcpServers\": {\"files\": {\"command\": \"patchboard\", \"args\": [\"mcp\", \"--workspace\", \".\"]}}}")]
 pub(crate) struct Arguments {
+    /// The directory that is edited
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["board", "worker"])]
+    workspace: Option<PathBuf>,
+    /// What the agent is called in comments and in the log; the name of its client and a number if absent
+    #[arg(long, value_name = "NAME", requires = "workspace")]
+    name: Option<String>,
     #[command(flatten)]
     daemon: DaemonArgument,
     /// The board, by its whole id; that of the token if absent
@@ -63,16 +93,36 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    let Some(directory) = &arguments.workspace else { return passes_on(arguments).await };
+    if arguments.daemon.is_given() {
+        return Err(Failure::refused("usage", "--workspace needs no daemon, so it does not go with --url"));
+    }
+    let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref())?);
+    let editor = Editor::new(Arc::clone(&desk));
+    let served = tokio::select! {
+        served = serve(Far::Here(editor)) => served,
+        () = desk.keep() => Ok(Exit::Done),
+    };
+    desk.leave().await;
+    served
+}
+
+async fn passes_on(arguments: &Arguments) -> Outcome {
     let client = arguments.daemon.client()?.ok_or_else(|| {
-        Failure::refused("no_daemon", "no daemon is named").help("name it with --url, like http://127.0.0.1:7733")
+        Failure::refused("no_daemon", "neither a directory nor a daemon is named")
+            .help("name a directory with --workspace, or a daemon with --url, like http://127.0.0.1:7733")
     })?;
     let path = match (&arguments.board, &arguments.worker) {
         (Some(board), Some(worker)) => format!("/mcp/{}/{}", segment(board), segment(worker)),
         _ => "/mcp".to_owned(),
     };
+    serve(Far::Daemon { client, path }).await
+}
+
+async fn serve(far: Far) -> Outcome {
     let (answers, unwritten) = mpsc::channel(UNWRITTEN_MAX);
     let mut writing = tokio::spawn(write(unwritten));
-    let endpoint = Arc::new(Endpoint { client, path, answers, version: Mutex::default(), asked: Mutex::default() });
+    let endpoint = Arc::new(Endpoint { far, answers, version: Mutex::default(), asked: Mutex::default() });
     let mut under_way = JoinSet::new();
     let read = tokio::select! {
         read = read(&endpoint, BufReader::new(tokio::io::stdin()), &mut under_way) => read,
@@ -155,10 +205,41 @@ async fn read(
     }
 }
 
-/// The daemon's endpoint.
+/// Where messages are answered.
+enum Far {
+    /// At a daemon's endpoint.
+    Daemon { client: Client, path: String },
+    /// In this process.
+    Here(Editor),
+}
+
+impl Far {
+    async fn answer(&self, message: &Value, text: String, mut headers: HeaderMap, within: Duration) -> Result<Response, Failure> {
+        match self {
+            Self::Daemon { client, path } => {
+                let response = client.send(path, headers, text, within).await?;
+                Ok(http::Response::from(response).map(Body::new))
+            }
+            Self::Here(editor) => {
+                editor.hear(message);
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                Ok(mcp::answer(editor.clone(), &headers, message).await)
+            }
+        }
+    }
+
+    /// That an answer broke off.
+    fn broken(&self, error: &axum::Error) -> Failure {
+        match self {
+            Self::Daemon { client, path } => client.broken(path, error),
+            Self::Here(_) => Failure::failed("internal", format!("the answer broke off: {error}")),
+        }
+    }
+}
+
+/// What answers, and what is under way there.
 struct Endpoint {
-    client: Client,
-    path: String,
+    far: Far,
     answers: mpsc::Sender<Value>,
     /// The version of the protocol that was agreed on at the beginning, where one was.
     version: Mutex<Option<String>>,
@@ -179,7 +260,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message to the daemon, and writes what it says.
+    /// Has a message answered, and writes what it says.
     async fn pass_on(&self, message: &Value, text: String) {
         if let Err(Failure::Told(told)) = self.exchange(message, text).await
             && let Some(id) = message.get("id")
@@ -192,21 +273,25 @@ impl Endpoint {
         let agreed = locked(&self.version).clone();
         let headers = headers_of(message, agreed.as_deref());
         let within = if message["method"] == "subscriptions/listen" { STREAM_TIMEOUT } else { ANSWER_TIMEOUT };
-        let mut response = self.client.send(&self.path, headers, text, within).await?;
+        let response = self.far.answer(message, text, headers, within).await?;
+        let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.starts_with("text/event-stream") {
-            let mut events = Events::default();
-            while let Some(bytes) =
-                response.chunk().await.map_err(|error| self.client.unreachable(&self.path, error))?
-            {
+        let is_stream = kind.starts_with("text/event-stream");
+        let mut parts = response.into_body().into_data_stream();
+        let (mut events, mut body) = (Events::default(), Vec::new());
+        while let Some(bytes) = parts.next().await {
+            let bytes = bytes.map_err(|error| self.far.broken(&error))?;
+            if is_stream {
                 for event in events.read(&bytes)? {
                     self.tell(event).await;
                 }
+            } else {
+                body.extend_from_slice(&bytes);
             }
+        }
+        if is_stream {
             return Ok(());
         }
-        let status = response.status();
-        let body = response.bytes().await.map_err(|error| self.client.unreachable(&self.path, error))?;
         let Some(id) = message.get("id") else { return Ok(()) };
         let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
             return Err(Failure::failed("daemon_unreachable", format!("what answers there speaks no MCP: {status}")));

@@ -11,6 +11,9 @@ use crate::reader::{Reader, storage};
 /// The file that is locked.
 pub(crate) const LOCK: &str = "daemon.lock";
 
+/// The code of a data directory that has a daemon.
+pub(crate) const ALREADY_SERVED: &str = "already_served";
+
 /// Makes sure that one daemon runs on a data directory, for as long as what is returned lives: two would take boards from
 /// each other at every start.
 pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
@@ -21,7 +24,7 @@ pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let message = format!("a daemon is running on {} already", data_dir.display());
-            Err(Failure::refused("already_served", message)
+            Err(Failure::refused(ALREADY_SERVED, message)
                 .help("stop that one, or name another place with --data-dir"))
         }
         Err(TryLockError::Error(error)) => Err(fault(error)),

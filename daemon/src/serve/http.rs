@@ -143,7 +143,7 @@ fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Calle
     daemon.limits.may_try(from)?;
     let (kind, token) = given.split_once(' ').unwrap_or_default();
     let token = token.trim();
-    let scope = if kind.eq_ignore_ascii_case("bearer") { daemon.tokens.scope_of(token)? } else { None };
+    let scope = if kind.eq_ignore_ascii_case("bearer") { daemon.scope_of(token)? } else { None };
     let Some(scope) = scope else {
         daemon.limits.failed(from);
         return Err(unauthorized());

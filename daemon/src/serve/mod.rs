@@ -5,18 +5,21 @@
 //!
 //! * [`service`]: boards that run and boards at rest, apart from how they are reached.
 //! * [`agui`]: what a board does, in the events of AG-UI; [`mcp`]: a worker's seat in MCP.
+//! * [`files`]: the files of a board's directory, for both.
 //! * `tls`: a feature.
 //! * [`retention`]: how long boards are kept that have ended.
-//! * [`alone`]: one daemon on a data directory.
+//! * [`alone`]: one daemon on a data directory; [`host`]: one in the process of an agent, for those at one directory.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
 
 pub(crate) mod access;
 mod agui;
 pub(crate) mod alone;
+mod files;
+pub(crate) mod host;
 mod http;
 mod limits;
-mod mcp;
+pub(crate) mod mcp;
 mod metrics;
 mod problem;
 mod requests;
@@ -42,6 +45,7 @@ use axum::{Extension, Json, Router};
 use clap::Args;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
@@ -97,38 +101,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         )
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
-    let listener =
-        std::net::TcpListener::bind(settings.listen).map_err(|error| unreachable_address(settings.listen, &error))?;
-    let address = listener.local_addr().map_err(|error| unreachable_address(settings.listen, &error))?;
-    let handle = axum_server::Handle::new();
-    let mut server = axum_server::from_tcp(listener)
-        .map_err(|error| unreachable_address(settings.listen, &error))?
-        .handle(handle.clone())
-        .first_request_timeout(HEAD_TIMEOUT)
-        // One request at a time on a connection, so that the number of connections bounds what is under way.
-        .http1_only();
-    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
-    let app = app(Arc::clone(&daemon), settings.door(address));
-    let (connections, counting) = (settings.limits.connections, handle.clone());
-    let make = tower::service_fn(move |peer| {
-        // Counted before the next one is accepted. It is closed without a word: who holds all places idly must not cost
-        // more than the closing.
-        let is_full = counting.connection_count() >= connections;
-        let service = app.clone().layer(Extension(Peer(peer)));
-        std::future::ready(if is_full { Err("there are too many connections") } else { Ok(service) })
-    });
-    #[cfg(feature = "tls")]
-    let (scheme, serving) = match settings.tls {
-        Some(files) => {
-            let config = files.read()?;
-            files.follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
-            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
-            ("https", tokio::spawn(server.acceptor(acceptor).serve(make)))
-        }
-        None => ("http", tokio::spawn(server.serve(make))),
-    };
-    #[cfg(not(feature = "tls"))]
-    let (scheme, serving) = ("http", tokio::spawn(server.serve(make)));
+    let Listening { scheme, address, handle, serving } = listen(&daemon, &settings)?;
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
@@ -164,6 +137,51 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         // What is durable is not lost.
         () = interrupts.next() => Ok(Exit::Done),
     }
+}
+
+/// A daemon that can be reached.
+struct Listening {
+    scheme: &'static str,
+    address: SocketAddr,
+    handle: axum_server::Handle<SocketAddr>,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+/// Lets a daemon be reached at the address of its settings.
+fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failure> {
+    let unreachable = |error: io::Error| unreachable_address(settings.listen, &error);
+    let listener = std::net::TcpListener::bind(settings.listen).map_err(unreachable)?;
+    let address = listener.local_addr().map_err(unreachable)?;
+    let handle = axum_server::Handle::new();
+    let mut server = axum_server::from_tcp(listener)
+        .map_err(unreachable)?
+        .handle(handle.clone())
+        .first_request_timeout(HEAD_TIMEOUT)
+        // One request at a time on a connection, so that the number of connections bounds what is under way.
+        .http1_only();
+    server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
+    let app = app(Arc::clone(daemon), settings.door(address));
+    let (connections, counting) = (settings.limits.connections, handle.clone());
+    let make = tower::service_fn(move |peer| {
+        // Counted before the next one is accepted. It is closed without a word: who holds all places idly must not cost
+        // more than the closing.
+        let is_full = counting.connection_count() >= connections;
+        let service = app.clone().layer(Extension(Peer(peer)));
+        std::future::ready(if is_full { Err("there are too many connections") } else { Ok(service) })
+    });
+    #[cfg(feature = "tls")]
+    let (scheme, serving) = match &settings.tls {
+        Some(files) => {
+            let config = files.read()?;
+            files.follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
+            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
+            ("https", tokio::spawn(server.acceptor(acceptor).serve(make)))
+        }
+        None => ("http", tokio::spawn(server.serve(make))),
+    };
+    #[cfg(not(feature = "tls"))]
+    let (scheme, serving) = ("http", tokio::spawn(server.serve(make)));
+    Ok(Listening { scheme, address, handle, serving })
 }
 
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {

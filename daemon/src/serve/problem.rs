@@ -78,6 +78,12 @@ coded! {
         NotRemote = "not_remote", CONFLICT,
         /// The lease has expired, its attempt is over, or it never was.
         LeaseOver = "lease_over", CONFLICT,
+        /// The caller holds no lease, and no call of the worker waits for somebody.
+        NoLease = "no_lease", CONFLICT,
+        /// The worker may neither see nor change files.
+        NoFiles = "no_files", CONFLICT,
+        /// The board's directory is not open.
+        NoWorkspace = "no_workspace", SERVICE_UNAVAILABLE,
         /// The blueprint has errors; `findings` has them.
         BlueprintRefused = "blueprint_refused", UNPROCESSABLE_ENTITY,
         /// The blueprint has no rules, so its board would never end.

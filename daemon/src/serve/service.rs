@@ -10,10 +10,12 @@ use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
+use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
+use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, End, Ended};
+use patchboard_kernel::record::{Body, Created, End, Ended};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
@@ -26,6 +28,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::access::Scope;
 use super::alone::only_one;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
@@ -60,8 +63,10 @@ pub(crate) struct Daemon {
     pub(crate) leases: Leases,
     /// Who may come in...
     pub(crate) tokens: Tokens,
-    /// ...beside whoever reaches the address, who may do everything, if this is so.
+    /// ...beside whoever reaches the address, who may do everything, if this is so...
     pub(crate) is_open: bool,
+    /// ...and who has the token of this hash, who may as well, as long as the process lives.
+    own: Option<Digest>,
     /// How much one caller may take.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
@@ -110,6 +115,7 @@ impl Daemon {
             leases,
             tokens: Tokens::open(data_dir)?,
             is_open,
+            own: None,
             limits: Limits::new(limits),
             is_ready: AtomicBool::new(false),
             _lock: lock,
@@ -119,6 +125,19 @@ impl Daemon {
             opening: DashMap::new(),
             taken_up: std::sync::Mutex::new(Some(watch::Sender::new(0))),
         })
+    }
+
+    /// The same for a token that opens everything and is in no file of the daemon's.
+    pub(crate) fn opened_by(self, token: &str) -> Self {
+        Self { own: Some(sha256(token.as_bytes())), ..self }
+    }
+
+    /// What the holder of a token may do; none if it opens nothing.
+    pub(crate) fn scope_of(&self, token: &str) -> Result<Option<Scope>, Failure> {
+        if self.own == Some(sha256(token.as_bytes())) {
+            return Ok(Some(Scope::Admin));
+        }
+        self.tokens.scope_of(token)
     }
 
     /// Takes up every board that has not ended, and lets it go on where it was.
@@ -184,9 +203,30 @@ impl Daemon {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
     }
 
+    /// The directories that boards share with their workers.
+    pub(crate) fn workspaces(&self) -> &Workspaces {
+        self.seats.workspaces()
+    }
+
+    /// What a board is made of. Nothing is taken up to be looked at.
+    pub(crate) async fn blueprint(self: &Arc<Self>, board: &BoardId) -> Answered<Arc<Blueprint>> {
+        if let Some(running) = self.running(board) {
+            return Ok(Arc::clone(&running.snapshot().blueprint));
+        }
+        let created = self.created(board).await?;
+        let blueprint = serde_json::from_value(created.blueprint);
+        blueprint.map(Arc::new).map_err(|error| Problem::of(Code::Internal, format!("the blueprint: {error}")))
+    }
+
     /// How many steps wait for the journal writer.
     pub(crate) fn journal_queue(&self) -> usize {
         self.runtime.journal_queue()
+    }
+
+    /// Closes a board until somebody wants something of it, and lets its directory go.
+    pub(crate) async fn let_go(&self, board: &BoardId) {
+        self.alone(board, self.runtime.close(board)).await;
+        self.workspaces().detach(board);
     }
 
     /// A board to act on: one that does not run is taken up for it, also one that has ended for good, as it alone knows
@@ -424,14 +464,20 @@ impl Daemon {
 
     /// Refuses unless a board was made of this.
     async fn same(self: &Arc<Self>, board: &BoardId, blueprint: &Blueprint, request: &Value) -> Answered<()> {
-        let id = board.clone();
-        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
-        let created = first.first().and_then(|record| record.body().ok());
-        let Some(Body::Created(created)) = created else { return Err(no_such_board(board)) };
+        let created = self.created(board).await?;
         if json!(blueprint) == created.blueprint && *request == created.request {
             return Ok(());
         }
         Err(RuntimeError::TokenConflict(board.clone()).into())
+    }
+
+    async fn created(self: &Arc<Self>, board: &BoardId) -> Answered<Box<Created>> {
+        let id = board.clone();
+        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
+        match first.first().and_then(|record| record.body().ok()) {
+            Some(Body::Created(created)) => Ok(created),
+            _ => Err(no_such_board(board)),
+        }
     }
 
     /// Every record of a board after one, in order; of a board that is not taken up, those there are.

@@ -96,6 +96,11 @@ impl Settings {
         })
     }
 
+    /// Where nothing is set: at an address that is reached by tokens.
+    pub(crate) fn at(listen: SocketAddr) -> Result<Self, Failure> {
+        Self::read(toml::Table::new(), &Flags { listen: Some(listen), require_tokens: true, ..Flags::default() })
+    }
+
     /// Whether whoever reaches the address may do everything.
     pub(crate) const fn is_open(&self) -> bool {
         !self.require_tokens && self.listen.ip().is_loopback()

@@ -165,11 +165,16 @@ impl Tokens {
     }
 }
 
-fn insert(connection: &Connection, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
+/// The text of a token that nobody has.
+pub(crate) fn random() -> Result<String, Failure> {
     let mut random = [0; BYTES];
     getrandom::fill(&mut random)
         .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
-    let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)))
+}
+
+fn insert(connection: &Connection, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
+    let text = random()?;
     let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
     if count >= TOKENS_MAX {
         return Err(Failure::refused("too_many_tokens", format!("there are {count} tokens"))

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonptr::Pointer;
+use patchboard_agents::lease::Lease;
 use patchboard_agents::llm::schema::{self, Level};
-use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_agents::workspace::session::Told;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
 use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, Seq, Version, WorkerName};
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::view::Prompt;
@@ -20,6 +23,7 @@ use crate::commands::view as views;
 use crate::failure::Failure;
 use crate::output::short;
 use crate::reader::{Reader, storage};
+use crate::serve::files;
 use crate::serve::limits::Counted;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::routes::history;
@@ -81,6 +85,17 @@ pub(crate) struct Seat {
     pub(crate) worker: WorkerName,
     /// Who calls: whoever asks again with the same token goes on with the lease that it has.
     pub(crate) counted: Counted,
+    /// What is said of the files, if the worker has to do with them.
+    pub(crate) files: Option<WorkspaceSpec>,
+    /// Whether the worker may propose patches, or ask persons.
+    pub(crate) proposes: bool,
+}
+
+/// How long a lease is to last from now on.
+#[derive(Clone, Copy)]
+enum Lasts {
+    Exactly(Duration),
+    AtLeast(Duration),
 }
 
 /// Arguments of `read_view`.
@@ -119,6 +134,13 @@ pub(crate) struct Clarify {
     lease: String,
 }
 
+/// Arguments of `finish`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finish {
+    intent: Option<String>,
+}
+
 /// Arguments of `explain_rejection`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,6 +150,52 @@ pub(crate) struct ExplainRejection {
 }
 
 impl Seat {
+    /// A seat, with what the blueprint says of its worker.
+    pub(crate) async fn find(
+        daemon: Arc<Daemon>,
+        board: BoardId,
+        worker: WorkerName,
+        counted: Counted,
+    ) -> Answered<Self> {
+        let blueprint = daemon.blueprint(&board).await?;
+        let own = blueprint.workers.get(&worker);
+        // What an agent in the daemon edits, it edits itself.
+        let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
+        let files = blueprint.workspace.clone().filter(|_| is_editor);
+        let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
+        Ok(Self { daemon, board, worker, counted, files, proposes })
+    }
+
+    /// Whether there is nothing to do here but to look at files and to change them.
+    pub(crate) const fn is_at_files_only(&self) -> bool {
+        self.files.is_some() && !self.proposes
+    }
+
+    /// Does what the arguments of an editor say, for the lease that the caller holds, or for the call that waits.
+    pub(crate) async fn files(&self, arguments: Value) -> Answered<Told> {
+        let Some(lease) = self.hold(Lasts::AtLeast(Duration::from_secs(SECONDS)), Duration::ZERO).await? else {
+            let problem = Problem::of(Code::NoLease, "nobody asks you to do anything now");
+            return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
+        };
+        let of = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
+        let wanted = files::Wanted { worker: self.worker.clone(), of, name: None, key: None, arguments };
+        files::call(&self.daemon, &self.board, wanted).await.map(|(told, _)| told)
+    }
+
+    /// Ends the call without a patch.
+    pub(crate) async fn finish(&self, said: Finish) -> Answered<Value> {
+        let Some(lease) = self.daemon.leases.held(&self.board, &self.worker, &self.holder()) else {
+            return Err(Problem::of(Code::NoLease, "nobody waits for you to finish"));
+        };
+        let reply = match said.intent {
+            Some(intent) => json!({"patch": [], "intent": intent}),
+            None => json!([]),
+        };
+        let lease = &lease.call.token;
+        let outcome = leases::put(&self.daemon, &self.board, &self.worker, lease.as_str(), reply, None).await?;
+        came_of(outcome).map(|(_, told)| told)
+    }
+
     /// Leases the oldest call that waits, and shows its view; where none does, what the worker would be shown.
     pub(crate) async fn read_view(&self, wanted: ReadView) -> Answered<Value> {
         let lasts = leases::seconds(Some(wanted.seconds.unwrap_or(SECONDS)))?;
@@ -261,23 +329,38 @@ impl Seat {
     }
 
     async fn lease(&self, lasts: Duration, patience: Duration) -> Answered<Option<Value>> {
-        let holder = match self.counted {
-            Counted::Token(hash) => format!("mcp/{hash}"),
-            // Whoever needs no token is one and the same.
-            Counted::Address(_) => "mcp/".to_owned(),
-        };
-        let leased = leases::take(&self.daemon, &self.board, &self.worker, lasts, patience, Some(holder)).await?;
-        let Some(lease) = leased else { return Ok(None) };
-        // One that was leased before lasts from now on, too.
-        let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
-        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, lasts);
-        let mut told = leases::document(&renewed.unwrap_or(lease), self.daemon.clock.now());
+        let Some(lease) = self.hold(Lasts::Exactly(lasts), patience).await? else { return Ok(None) };
+        let mut told = leases::document(&lease, self.daemon.clock.now());
         if let Value::Object(told) = &mut told {
             // They are in the text of the view.
             told.remove("shown");
             told.insert("asked".to_owned(), true.into());
         }
         Ok(Some(told))
+    }
+
+    /// What the caller's lease is found by.
+    fn holder(&self) -> String {
+        match self.counted {
+            Counted::Token(hash) => format!("mcp/{hash}"),
+            // Whoever needs no token is one and the same.
+            Counted::Address(_) => "mcp/".to_owned(),
+        }
+    }
+
+    /// The lease that the caller holds, or one of the oldest call that waits; it lasts from now on.
+    async fn hold(&self, lasts: Lasts, patience: Duration) -> Answered<Option<Lease>> {
+        let (Lasts::Exactly(wanted) | Lasts::AtLeast(wanted)) = lasts;
+        let leased = leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, Some(self.holder())).await?;
+        let Some(lease) = leased else { return Ok(None) };
+        // One that was leased before lasts from now on, too.
+        let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
+        let wanted = match lasts {
+            Lasts::Exactly(lasts) => lasts,
+            Lasts::AtLeast(lasts) => lasts.max(lease.lasts),
+        };
+        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, wanted);
+        Ok(Some(renewed.unwrap_or(lease)))
     }
 
     async fn preview(&self, expand: Vec<String>) -> Answered<Value> {

@@ -5,8 +5,40 @@ use std::sync::Arc;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
-/// All of them.
-pub(crate) fn all() -> Vec<Tool> {
+use super::editor;
+use super::seat::Seat;
+
+/// Those of a seat: of those for patches only what its worker can use.
+pub(crate) fn of(seat: &Seat) -> Vec<Tool> {
+    let mut tools = all();
+    if seat.is_at_files_only() {
+        tools.retain(|tool| matches!(&*tool.name, "read_view" | "explain_rejection"));
+        tools.push(finish());
+    }
+    tools.extend(seat.files.iter().flat_map(|spec| editor::tools(seat.worker.as_str(), spec)));
+    tools
+}
+
+fn finish() -> Tool {
+    tool(
+        "finish",
+        "Say that you are done",
+        "Say that you have done what you were asked, as far as you can. Files are closed to you from then on, until you are \
+         asked again; call read_view with `wait` to wait for that.",
+        json!({
+            "type": "object",
+            "properties": {
+                "intent": {"type": "string", "description": "What you have done, in a sentence, for whoever reads the log."}
+            },
+            "additionalProperties": false
+        }),
+        came_of(),
+        ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false),
+    )
+}
+
+/// All for patches.
+fn all() -> Vec<Tool> {
     vec![
         tool(
             "read_view",
@@ -188,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_tool_says_what_it_takes_and_what_it_gives() {
-        for tool in all() {
+        for tool in all().into_iter().chain([super::finish()]) {
             assert!(tool.description.as_ref().is_some_and(|text| text.len() > 100), "{}", tool.name);
             for schema in [Some(&tool.input_schema), tool.output_schema.as_ref()] {
                 let schema = schema.expect("a schema");

@@ -302,11 +302,7 @@ pub(crate) async fn fail(
     };
     let handle = remote(&daemon, &board, &worker).await?;
     // Only who holds a lease may end its attempt.
-    let held = daemon.leases.of(&board).into_iter().find(|it| {
-        let UnderWay { call, lasts } = it;
-        lasts.is_some() && (&call.worker, call.invocation, call.attempt) == (&worker, invocation, attempt)
-    });
-    held.ok_or_else(|| over(&lease))?;
+    held(&daemon, &board, &worker, invocation, attempt)?;
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage) };
     let has_counted = handle.fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
@@ -316,8 +312,22 @@ pub(crate) async fn fail(
     Ok(Json(json!({"outcome": "failed", "lease": lease})))
 }
 
+/// Refuses unless a lease is held.
+pub(crate) fn held(
+    daemon: &Daemon,
+    board: &BoardId,
+    worker: &WorkerName,
+    invocation: InvocationId,
+    attempt: u32,
+) -> Answered<()> {
+    let is_held = daemon.leases.of(board).into_iter().any(|UnderWay { call, lasts }| {
+        lasts.is_some() && (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt)
+    });
+    if is_held { Ok(()) } else { Err(over(Token::of(invocation, attempt).as_str())) }
+}
+
 /// A board whose worker is one that processes outside answer for.
-async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> Answered<BoardHandle> {
+pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> Answered<BoardHandle> {
     let handle = daemon.open(board).await?;
     match handle.snapshot().blueprint.workers.get(worker) {
         Some(seat) if seat.agent == AgentKind::Remote => Ok(handle),
@@ -355,7 +365,7 @@ pub(crate) fn seconds(given: Option<u64>) -> Answered<Duration> {
 }
 
 /// A lease is named by the token of its attempt.
-fn attempt_of(lease: &str) -> Answered<(InvocationId, u32)> {
+pub(crate) fn attempt_of(lease: &str) -> Answered<(InvocationId, u32)> {
     let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
         let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
         (Token::of(invocation, attempt).as_str() == lease).then_some((invocation, attempt))

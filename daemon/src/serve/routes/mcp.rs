@@ -62,6 +62,6 @@ async fn speak(
 ) -> Answered<Response> {
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     daemon.summary(&board)?;
-    let seat = Seat { daemon, board, worker, counted: caller.counted };
+    let seat = Seat::find(daemon, board, worker, caller.counted).await?;
     Ok(mcp::answer(seat, headers, &message).await)
 }

@@ -17,6 +17,7 @@ use super::service::Daemon;
 pub(crate) mod agui;
 pub(crate) mod blueprints;
 pub(crate) mod boards;
+pub(crate) mod files;
 pub(crate) mod history;
 pub(crate) mod leases;
 pub(crate) mod mcp;
@@ -103,6 +104,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(leases::renew))
         .routes(routes!(leases::answer))
         .routes(routes!(leases::fail))
+        .routes(routes!(files::command))
         .routes(routes!(mcp::own_seat))
         .routes(routes!(mcp::seat))
         .routes(routes!(people::inbox))

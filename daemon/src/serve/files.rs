@@ -1,0 +1,79 @@
+//! The files of a board's directory, for whoever holds a lease of a worker that may see or change them.
+//!
+//! What is told comes from the session of the lease (`agents::workspace`); here it is looked whether the lease is held, and
+//! what is refused gets the status of a request that is.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use patchboard_agents::workspace::session::{Answer, Author, Told};
+use patchboard_agents::workspace::text::intent::author_name;
+use patchboard_kernel::files::{Access, EditAttempt};
+use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_runtime::runtime::RuntimeError;
+use serde_json::Value;
+
+use super::problem::{Answered, Code, Problem};
+use super::routes::leases;
+use super::service::Daemon;
+use crate::codes;
+
+/// What somebody wants of the files.
+pub(crate) struct Wanted {
+    /// Whose call is leased.
+    pub(crate) worker: WorkerName,
+    /// The lease.
+    pub(crate) of: EditAttempt,
+    /// Who it is, where several share a seat.
+    pub(crate) name: Option<String>,
+    /// What makes a repetition one.
+    pub(crate) key: Option<String>,
+    /// The arguments of the editor.
+    pub(crate) arguments: Value,
+}
+
+/// Does what is wanted; what is told, and whether it was told before.
+pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) -> Answered<(Told, bool)> {
+    let Wanted { worker, of, name, key, arguments } = wanted;
+    if let Some(name) = name.as_ref().filter(|name| author_name(name) != **name || name.is_empty()) {
+        let name = crate::output::short(name, 80);
+        let detail = format!("{name} is no name: it has letters, digits, `.`, `_` and `-`, at most 64");
+        return Err(Problem::of(Code::BadBody, detail));
+    }
+    let handle = leases::remote(daemon, board, &worker).await?;
+    let access = handle.snapshot().blueprint.workers.get(&worker).and_then(|seat| seat.files.clone());
+    let Some(access) = access else {
+        return Err(Problem::of(Code::NoFiles, format!("the worker {worker} has nothing to do with files")));
+    };
+    let access = Access::compile(&access).map_err(|error| Problem::of(Code::Internal, error))?;
+    leases::held(daemon, board, &worker, of.invocation, of.attempt)?;
+    let author = Author { of, access, worker: worker.to_string(), name };
+    let called = daemon.workspaces().call(board, author, key, arguments).await;
+    match called.map_err(|error| Problem::of(Code::NoWorkspace, error.to_string()))? {
+        Answer::Told(told) => Ok((told, false)),
+        Answer::Before(told) => Ok((told, true)),
+        Answer::KeyTaken => Err(RuntimeError::TokenConflict(board.clone()).into()),
+    }
+}
+
+/// What is told of a command that was not done, as a problem with the same code; `told` has all that there is to go on.
+pub(crate) fn problem(told: &Told) -> Option<Problem> {
+    let code = told.code.as_deref()?;
+    let known = codes::entries().map(|entry| entry.code).find(|known| *known == code);
+    let problem = Problem::new(status_of(code), known.unwrap_or(Code::Internal.as_str()), told.text.clone());
+    Some(problem.detail("told", told.data.clone()))
+}
+
+/// What was wrong with the moment is a conflict, what was wrong with the command is not.
+fn status_of(code: &str) -> StatusCode {
+    match code {
+        "stale_target" | "stale_read" | "unseen_target" | "reserved" | "invocation_closed" | "board_not_running"
+        | "token_conflict" => StatusCode::CONFLICT,
+        "no_such_file" => StatusCode::NOT_FOUND,
+        "not_readable" | "path_not_granted" | "wrong_worker" | "not_served" => StatusCode::FORBIDDEN,
+        "workspace_failed" | "file_busy" | "lock_timeout" | "too_many_waiting" => StatusCode::SERVICE_UNAVAILABLE,
+        "disk_error" | "bad_directory" | "write_forbidden" => StatusCode::INTERNAL_SERVER_ERROR,
+        "disk_full" => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}

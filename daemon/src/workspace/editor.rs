@@ -1,0 +1,107 @@
+//! The directory as an agent sees it in MCP: an editor's tools, and one that tells what others do.
+
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::WorkspaceSpec;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData as McpError, ServerHandler};
+use serde_json::{Map, Value, json};
+
+use super::desk::Desk;
+use crate::failure::Failure;
+use crate::serve::host;
+use crate::serve::mcp::{editor, no_such_tool};
+
+/// The tool that tells what others do.
+const CHANGES: &str = "changes";
+
+/// Where a request says whose it is, from 2026-07-28 on.
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+
+/// An editor for one agent. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Editor {
+    desk: Arc<Desk>,
+    spec: Arc<WorkspaceSpec>,
+}
+
+impl Editor {
+    /// An editor at a desk.
+    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+        let spec = host::blueprint().workspace.expect("the blueprint has a workspace");
+        Self { desk, spec: Arc::new(spec) }
+    }
+
+    /// Hears who sends a message, if it says so.
+    pub(crate) fn hear(&self, message: &Value) {
+        let params = &message["params"];
+        let said = [&params["clientInfo"]["name"], &params["_meta"][CLIENT]["name"]];
+        if let Some(client) = said.into_iter().find_map(Value::as_str) {
+            // Who cannot be told apart from others is told so at its first call.
+            drop(self.desk.meet(Some(client)));
+        }
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let name = self.desk.meet(None).unwrap_or_default();
+        let mut tools = editor::tools(&name, &self.spec);
+        tools.push(changes());
+        tools
+    }
+}
+
+fn changes() -> Tool {
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let Value::Object(schema) = schema else { unreachable!("it is written as an object") };
+    let description = "Show who changed which files lately and what for, the newest first: the other agents, and `external` \
+                       for whatever is changed around the editor.";
+    Tool::new(CHANGES, description, Arc::new(schema))
+        .with_title("Show the last changes")
+        .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+}
+
+impl ServerHandler for Editor {
+    fn get_info(&self) -> ServerConfig {
+        let name = self.desk.meet(None).unwrap_or_default();
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("patchboard", env!("CARGO_PKG_VERSION")))
+            .with_instructions(format!("{} Here you are called {name}.", editor::INSTRUCTIONS))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, McpError> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, McpError> {
+        let given: Map<String, Value> = request.arguments.unwrap_or_default();
+        let told = match editor::arguments(&request.name, given) {
+            Some(arguments) => self.desk.call(arguments).await,
+            None if request.name == CHANGES => self.desk.changes().await,
+            None => return Err(no_such_tool(&request.name)),
+        };
+        Ok(match told {
+            Ok(told) => editor::result(told),
+            Err(Failure::Told(told)) => CallToolResult::structured_error(
+                json!({"code": told.code, "message": told.message, "help": told.help}),
+            ),
+            Err(Failure::StdoutClosed) => CallToolResult::structured_error(json!({"code": "output_failed"})),
+        }
+        .into())
+    }
+}

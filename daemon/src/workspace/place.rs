@@ -1,0 +1,266 @@
+//! The directory `.patchboard` of a directory that agents share: who is the host, how it is reached, and who has which
+//! number.
+//!
+//! A file in a directory may have come from anywhere. So nothing here follows a symbolic link, what belongs to another user is
+//! not used, and what is written can be read by its owner alone.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::failure::Failure;
+
+/// What is the workspace's own.
+const OWN: &str = ".patchboard";
+
+/// In it: the journal of the boards.
+const DATA: &str = "workspace";
+
+/// Locked by the host for as long as it lives.
+const LOCK: &str = "host.lock";
+
+/// How the host is reached.
+const ADDRESS: &str = "host.json";
+
+/// Bytes of an address.
+const ADDRESS_BYTES_MAX: u64 = 4096;
+
+/// Agents that are told apart by a number.
+const NUMBERS_MAX: usize = 256;
+
+/// A directory that agents share.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: PathBuf,
+    own: OwnedFd,
+}
+
+/// How the host is reached, on this machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Address {
+    /// Where it listens on 127.0.0.1.
+    pub(crate) port: u16,
+    /// What opens everything there.
+    pub(crate) token: String,
+    /// The board that is worked on.
+    pub(crate) board: String,
+}
+
+impl Place {
+    /// Opens what is the workspace's own in a directory, and makes it if there is none.
+    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
+        let shown = directory.display().to_string();
+        let bad = |error: io::Error| {
+            Failure::refused("bad_directory", format!("{shown} cannot be used: {error}"))
+                .help("name a directory that is there and that you may write")
+        };
+        // The only path that is followed: which directory it is, is the user's word.
+        let directory = directory.canonicalize().map_err(bad)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
+        let own = own_directory(&root, OWN)?;
+        match rustix::fs::openat(&own, ".gitignore", writing() | OFlags::EXCL, Mode::from_raw_mode(0o600)) {
+            Ok(file) => File::from(file).write_all(b"*\n").map_err(bad)?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(bad(error.into())),
+        }
+        Ok(Self { directory, own })
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the journal is, once it is certain that nothing there leads elsewhere.
+    pub(crate) fn data(&self) -> Result<PathBuf, Failure> {
+        let data = own_directory(&self.own, DATA)?;
+        let unreadable = |error: Errno| untrusted(DATA, &format!("cannot be read: {error}"));
+        for entry in Dir::read_from(&data).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let stat = rustix::fs::statat(&data, name, AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
+            if FileType::from_raw_mode(stat.st_mode).is_symlink() {
+                return Err(untrusted(&format!("{DATA}/{}", name.to_string_lossy()), "is a symbolic link"));
+            }
+        }
+        Ok(self.directory.join(OWN).join(DATA))
+    }
+
+    /// Becomes the host, for as long as what is returned lives; none if somebody is.
+    pub(crate) fn host(&self) -> Result<Option<File>, Failure> {
+        self.lock(LOCK)
+    }
+
+    /// A number that no other process has for as long as what is returned lives.
+    pub(crate) fn number(&self) -> Result<(usize, File), Failure> {
+        for number in 1..=NUMBERS_MAX {
+            if let Some(lock) = self.lock(&format!("agent-{number}.lock"))? {
+                return Ok((number, lock));
+            }
+        }
+        Err(Failure::refused("too_many_agents", format!("{NUMBERS_MAX} agents are at {} already", self.directory.display())))
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<File>, Failure> {
+        let file = rustix::fs::openat(&self.own, name, writing(), Mode::from_raw_mode(0o600));
+        let file = File::from(file.map_err(|error| untrusted(name, &format!("cannot be opened: {error}")))?);
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(untrusted(name, &format!("cannot be locked: {error}"))),
+        }
+    }
+
+    /// How the host is reached, if it has said so.
+    pub(crate) fn address(&self) -> Option<Address> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.own, ADDRESS, flags, Mode::empty()).ok()?);
+        let metadata = file.metadata().ok()?;
+        let is_private = metadata.is_file() && metadata.uid() == user() && metadata.mode() & 0o077 == 0;
+        if !is_private {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.take(ADDRESS_BYTES_MAX).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Says how the host is reached. Nobody sees a half of it.
+    pub(crate) fn announce(&self, address: &Address) -> Result<(), Failure> {
+        let failed = |error: io::Error| untrusted(ADDRESS, &format!("cannot be written: {error}"));
+        let name = format!("{ADDRESS}.{}", std::process::id());
+        self.remove(&name);
+        let file = rustix::fs::openat(&self.own, &name, writing() | OFlags::EXCL, Mode::from_raw_mode(0o600));
+        let mut file = File::from(file.map_err(|error| failed(error.into()))?);
+        file.write_all(json!(address).to_string().as_bytes()).map_err(failed)?;
+        rustix::fs::renameat(&self.own, &name, &self.own, ADDRESS).map_err(|error| failed(error.into()))
+    }
+
+    /// Takes back how a host was reached.
+    pub(crate) fn withdraw(&self) {
+        self.remove(ADDRESS);
+    }
+
+    fn remove(&self, name: &str) {
+        // It need not be there, and who cannot remove it cannot write it either.
+        drop(rustix::fs::unlinkat(&self.own, name, AtFlags::empty()));
+    }
+}
+
+const fn writing() -> OFlags {
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A directory of our own in a directory, which is made if there is nothing of the name.
+fn own_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(untrusted(name, &format!("cannot be made: {error}"))),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(&parent, name, flags, Mode::empty())
+        .map_err(|error| untrusted(name, &format!("is not a directory of its own: {error}")))?;
+    let stat = rustix::fs::fstat(&directory).map_err(|error| untrusted(name, &format!("cannot be read: {error}")))?;
+    if stat.st_uid != user() {
+        return Err(untrusted(name, "belongs to another user"));
+    }
+    Ok(directory)
+}
+
+fn untrusted(name: &str, why: &str) -> Failure {
+    let name = if name == OWN { OWN.to_owned() } else { format!("{OWN}/{name}") };
+    Failure::refused("workspace_untrusted", format!("{name} {why}"))
+        .help(format!("look at what is in {OWN}; without it a new one is made"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::{Address, Place};
+    use crate::failure::Failure;
+
+    fn address(port: u16) -> Address {
+        Address { port, token: "t".to_owned(), board: "b".to_owned() }
+    }
+
+    fn refused<T>(told: Result<T, Failure>, why: &str) {
+        let Some(Failure::Told(told)) = told.err() else { panic!("it is not refused") };
+        assert!(told.code == "workspace_untrusted" && told.message.contains(why), "{}", told.message);
+    }
+
+    #[test]
+    fn one_is_the_host_and_each_has_a_number() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (one, other) = (Place::open(directory.path()).expect("opened"), Place::open(directory.path()).expect("opened"));
+        let host = one.host().expect("it can be locked").expect("nobody is");
+        assert!(other.host().expect("it can be locked").is_none());
+        let (first, kept) = one.number().expect("a number");
+        assert_eq!((first, other.number().expect("a number").0), (1, 2));
+        drop((host, kept));
+        assert!(other.host().expect("it can be locked").is_some());
+        assert_eq!(other.number().expect("a number").0, 1);
+    }
+
+    #[test]
+    fn an_address_is_for_its_owner_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::open(directory.path()).expect("opened");
+        assert_eq!(place.address(), None);
+        for port in [1, 2] {
+            place.announce(&address(port)).expect("written");
+            assert_eq!(place.address(), Some(address(port)));
+        }
+        let file = directory.path().join(".patchboard/host.json");
+        assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+        // What others could have written is nobody's address, nor is what is no address.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("changed");
+        assert_eq!(place.address(), None);
+        place.announce(&address(3)).expect("written");
+        std::fs::write(&file, "{}").expect("written");
+        assert_eq!(place.address(), None);
+        place.withdraw();
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn links_lead_nowhere() {
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        let outside = || std::fs::read_dir(elsewhere.path()).expect("a directory").count();
+        let directory = tempfile::tempdir().expect("a directory");
+        let own = directory.path().join(".patchboard");
+        symlink(elsewhere.path(), &own).expect("a link");
+        refused(Place::open(directory.path()), "is not a directory of its own");
+        std::fs::remove_file(&own).expect("removed");
+        let place = Place::open(directory.path()).expect("opened");
+        symlink(elsewhere.path(), own.join("workspace")).expect("a link");
+        refused(place.data(), "is not a directory of its own");
+        std::fs::remove_file(own.join("workspace")).expect("removed");
+        let data = place.data().expect("a directory");
+        symlink(elsewhere.path().join("stolen.db"), data.join("patchboard.db")).expect("a link");
+        refused(place.data(), "is a symbolic link");
+        for name in ["host.lock", "agent-1.lock"] {
+            symlink(elsewhere.path().join(name), own.join(name)).expect("a link");
+        }
+        refused(place.host(), "cannot be opened");
+        refused(place.number(), "cannot be opened");
+        std::fs::write(elsewhere.path().join("host.json"), serde_json::json!(address(1)).to_string()).expect("written");
+        symlink(elsewhere.path().join("host.json"), own.join("host.json")).expect("a link");
+        assert_eq!(place.address(), None);
+        place.announce(&address(2)).expect("written");
+        assert_eq!((place.address(), outside()), (Some(address(2)), 1));
+    }
+}
