@@ -69,11 +69,22 @@ impl Host {
         let settings = Settings::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;
-        let board = board(&daemon).await?;
-        let listening = listen(&daemon, &settings)?;
-        let address = Address { port: listening.address.port(), token, board: board.to_string() };
-        place.announce(&address)?;
-        tracing::info!(%board, port = address.port, "this process is the host of the directory");
+        let begun = async {
+            let board = board(&daemon).await?;
+            let listening = listen(&daemon, &settings)?;
+            let (port, pid) = (listening.address.port(), std::process::id());
+            let address = Address { port, token, board: board.to_string(), pid };
+            place.announce(&address)?;
+            Ok((listening, address))
+        };
+        let (listening, address) = match begun.await {
+            Ok(begun) => begun,
+            Err(failure) => {
+                daemon.stop().await;
+                return Err(failure);
+            }
+        };
+        tracing::info!(board = address.board, port = address.port, "this process is the host of the directory");
         let following = tokio::spawn(follow(Arc::clone(&daemon), Arc::clone(place), address));
         Ok(Some(Self { daemon, listening, following, place: Arc::clone(place), _lock: lock }))
     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::place::{Address, Place};
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::serve::host::Host;
 use crate::serve::tokens;
 
@@ -50,8 +50,11 @@ const NAME_CHARS_MAX: usize = 48;
 const NAMELESS: &str = "agent";
 
 /// Records that are looked at for what has changed, and changes that are told.
-const LOOKED_AT: u64 = 500;
+const LOOKED_AT: u64 = 100;
 const CHANGES_MAX: usize = 20;
+
+/// Names of files of one change that are told.
+const PATHS_MAX: usize = 8;
 
 /// Codes that say that the lease, the board or the host is another by now.
 const GONE: &[&str] = &[
@@ -74,7 +77,7 @@ pub(crate) struct Desk {
     /// What its leases are found by when an answer was lost.
     key: String,
     /// This process, if it is the host.
-    host: AsyncMutex<Option<Host>>,
+    host: Arc<AsyncMutex<Option<Host>>>,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
 }
 
@@ -99,6 +102,8 @@ enum Missed {
     Gone(Failure),
     /// That is the answer.
     Refused(Value),
+    /// There can be no host here before something is mended.
+    Never(Failure),
 }
 
 impl Desk {
@@ -112,7 +117,7 @@ impl Desk {
             place: Arc::new(place),
             name: Mutex::new(name.map(|name| (name.to_owned(), None))),
             key: tokens::random()?,
-            host: AsyncMutex::default(),
+            host: Arc::default(),
             sitting: AsyncMutex::default(),
         })
     }
@@ -161,6 +166,7 @@ impl Desk {
             match sitting.answer(asked).await {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(Missed::Refused(problem)) => return Ok(Err(problem)),
+                Err(Missed::Never(failure)) => return Err(failure),
                 Err(Missed::Gone(failure)) => {
                     self.rise(&sitting).await;
                     if Instant::now() > until {
@@ -182,6 +188,7 @@ impl Desk {
             let failure = match self.lease().await {
                 Ok(sitting) => return Ok(Arc::clone(kept.insert(Arc::new(sitting)))),
                 Err(Missed::Gone(failure)) => failure,
+                Err(Missed::Never(failure)) => return Err(failure),
                 Err(Missed::Refused(problem)) => {
                     let detail = problem["detail"].as_str().unwrap_or("the host does not say why").to_owned();
                     return Err(Failure::failed("host_refused", detail));
@@ -204,7 +211,7 @@ impl Desk {
 
     /// Leases the oldest call that waits, which may be that of an agent that is gone; if there is none, has one made.
     async fn lease(&self) -> Result<Sitting, Missed> {
-        let Address { port, token, board } = self.host().await.map_err(Missed::Gone)?;
+        let Address { port, token, board, .. } = self.host().await?;
         let client = Client::at(&format!("http://127.0.0.1:{port}"), token).map_err(Missed::Gone)?;
         let mut sitting = Sitting { client, board, lease: String::new() };
         let path = format!("/v1/boards/{}/leases", sitting.board);
@@ -223,12 +230,24 @@ impl Desk {
     }
 
     /// How the host is reached. If there is none, this process becomes it.
-    async fn host(&self) -> Result<Address, Failure> {
-        let mut own = self.host.lock().await;
-        if own.is_none() {
-            *own = Host::start(&self.place).await?;
-        }
-        let missing = || Failure::failed("no_host", "the host of the directory does not say how it is reached");
+    async fn host(&self) -> Result<Address, Missed> {
+        let (own, place) = (Arc::clone(&self.host), Arc::clone(&self.place));
+        // To its end, also if the request that needs it is given up.
+        let started = tokio::spawn(async move {
+            let mut own = own.lock().await;
+            if own.is_none() {
+                *own = Host::start(&place).await?;
+            }
+            Ok(())
+        });
+        let started = started.await.unwrap_or_else(|error| Err(Failure::failed("internal", error)));
+        started.map_err(|failure| match failure {
+            Failure::Told(told) if told.exit == Exit::Refused => Missed::Never(Failure::Told(told)),
+            failure => Missed::Gone(failure),
+        })?;
+        let missing = || {
+            Missed::Gone(Failure::failed("no_host", "the host of the directory does not say how it is reached"))
+        };
         self.place.address().ok_or_else(missing)
     }
 
@@ -317,19 +336,19 @@ fn told(problem: Value) -> Told {
 fn changes(page: &Value, own: &str) -> Told {
     let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
     let edits = records.iter().rev().filter_map(|record| {
-        let edit = &record["edit"];
-        let by = edit["name"].as_str().unwrap_or(record["by"]["worker"].as_str().unwrap_or("external"));
-        let paths = edit["changes"].as_array()?.iter().filter_map(|change| change["path"].as_str());
-        Some((by.to_owned(), paths.collect::<Vec<_>>().join(", "), record["intent"].as_str().unwrap_or_default()))
+        let written: Value = serde_json::from_str(record["written"].as_str()?).ok()?;
+        let by = written["name"].as_str().or(record["by"]["worker"].as_str())?;
+        let whose = if by == own { " (you)" } else { "" };
+        let changes = written["changes"].as_array()?;
+        let named = changes.iter().take(PATHS_MAX).filter_map(|change| change["path"].as_str());
+        let mut paths = named.collect::<Vec<_>>().join(", ");
+        if changes.len() > PATHS_MAX {
+            paths.push_str(&format!(" and {} more", changes.len() - PATHS_MAX));
+        }
+        let intent = written["intent"].as_str().map_or(String::new(), |intent| format!(": {intent}"));
+        Some(format!("{by}{whose} changed {paths}{intent}"))
     });
-    let lines: Vec<String> = edits
-        .take(CHANGES_MAX)
-        .map(|(by, paths, intent)| {
-            let whose = if by == own { " (you)" } else { "" };
-            let what = if intent.is_empty() { String::new() } else { format!(": {intent}") };
-            format!("{by}{whose} changed {paths}{what}")
-        })
-        .collect();
+    let lines: Vec<String> = edits.take(CHANGES_MAX).collect();
     let text = match lines.is_empty() {
         true => "Nobody has changed anything lately.".to_owned(),
         false => lines.join("\n"),

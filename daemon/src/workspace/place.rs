@@ -23,6 +23,9 @@ const OWN: &str = ".patchboard";
 /// In it: the journal of the boards.
 const DATA: &str = "workspace";
 
+/// How deep that is.
+const DATA_DEPTH_MAX: usize = 2;
+
 /// Locked by the host for as long as it lives.
 const LOCK: &str = "host.lock";
 
@@ -52,6 +55,8 @@ pub(crate) struct Address {
     pub(crate) token: String,
     /// The board that is worked on.
     pub(crate) board: String,
+    /// Its process, for people.
+    pub(crate) pid: u32,
 }
 
 impl Place {
@@ -82,16 +87,7 @@ impl Place {
 
     /// Where the journal is, once it is certain that nothing there leads elsewhere.
     pub(crate) fn data(&self) -> Result<PathBuf, Failure> {
-        let data = own_directory(&self.own, DATA)?;
-        let unreadable = |error: Errno| untrusted(DATA, &format!("cannot be read: {error}"));
-        for entry in Dir::read_from(&data).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?;
-            let name = entry.file_name();
-            let stat = rustix::fs::statat(&data, name, AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
-            if FileType::from_raw_mode(stat.st_mode).is_symlink() {
-                return Err(untrusted(&format!("{DATA}/{}", name.to_string_lossy()), "is a symbolic link"));
-            }
-        }
+        without_links(&own_directory(&self.own, DATA)?, DATA, DATA_DEPTH_MAX)?;
         Ok(self.directory.join(OWN).join(DATA))
     }
 
@@ -152,7 +148,7 @@ impl Place {
 
     fn remove(&self, name: &str) {
         // It need not be there, and who cannot remove it cannot write it either.
-        drop(rustix::fs::unlinkat(&self.own, name, AtFlags::empty()));
+        let _ = rustix::fs::unlinkat(&self.own, name, AtFlags::empty());
     }
 }
 
@@ -180,6 +176,36 @@ fn own_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     Ok(directory)
 }
 
+/// Refuses what has symbolic links in it, or is too deep to be ours.
+fn without_links(directory: &OwnedFd, path: &str, depth: usize) -> Result<(), Failure> {
+    let unreadable = |error: Errno| untrusted(path, &format!("cannot be read: {error}"));
+    for entry in Dir::read_from(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let path = format!("{path}/{}", name.to_string_lossy());
+        let kind = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            // It was there for a moment.
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(unreadable(error)),
+        };
+        match kind {
+            FileType::RegularFile => {}
+            FileType::Directory if depth > 0 => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let below = rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(unreadable)?;
+                without_links(&below, &path, depth - 1)?;
+            }
+            FileType::Symlink => return Err(untrusted(&path, "is a symbolic link")),
+            _ => return Err(untrusted(&path, "is not what belongs there")),
+        }
+    }
+    Ok(())
+}
+
 fn untrusted(name: &str, why: &str) -> Failure {
     let name = if name == OWN { OWN.to_owned() } else { format!("{OWN}/{name}") };
     Failure::refused("workspace_untrusted", format!("{name} {why}"))
@@ -194,7 +220,7 @@ mod tests {
     use crate::failure::Failure;
 
     fn address(port: u16) -> Address {
-        Address { port, token: "t".to_owned(), board: "b".to_owned() }
+        Address { port, token: "t".to_owned(), board: "b".to_owned(), pid: 7 }
     }
 
     fn refused<T>(told: Result<T, Failure>, why: &str) {

@@ -40,6 +40,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/boards/{board}/leases/{lease}/renew", r#"{"worker":"walker"}"#, SIT),
     ("POST", "/v1/boards/{board}/leases/{lease}/answer", r#"{"worker":"walker","patch":[]}"#, SIT),
     ("POST", "/v1/boards/{board}/leases/{lease}/failure", r#"{"worker":"walker"}"#, SIT),
+    ("POST", "/v1/boards/{board}/leases/{lease}/files", r#"{"worker":"walker","arguments":{"command":"list"}}"#, SIT),
     ("POST", "/v1/boards/{board}/redactions", r#"{"places":["/nowhere"]}"#, ADMINISTER),
     ("POST", "/v1/vacuum", "", ADMINISTER),
     ("GET", "/v1/archive", "", SEE_ALL),

@@ -1,0 +1,128 @@
+//! Two processes of the official Python SDK edit one directory at once, each through a `patchboard mcp --workspace` of its own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::Client;
+
+/// What the clients may take.
+const TIME: Duration = Duration::from_secs(150);
+
+const FILES: [&str; 2] = ["shared.txt", "src/counter.py"];
+
+struct Workspace {
+    /// What is edited.
+    directory: TempDir,
+    /// Where the clients wait for each other.
+    rendezvous: TempDir,
+}
+
+impl Workspace {
+    fn new() -> Self {
+        let workspace = Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            rendezvous: tempfile::tempdir().expect("a directory"),
+        };
+        std::fs::create_dir(workspace.directory.path().join("src")).expect("a directory");
+        for file in FILES {
+            std::fs::write(workspace.directory.path().join(file), "first = 0\nTOTAL = 0\nlast = 0\n").expect("a file");
+        }
+        workspace
+    }
+
+    /// An agent at work for a while, and what it says that it did.
+    fn agent(&self, name: &'static str, other: &'static str, seconds: &'static str) -> Option<JoinHandle<Value>> {
+        let client = Client::find("mcp")?;
+        let (directory, rendezvous) = (self.directory.path().display().to_string(), self.rendezvous.path().display().to_string());
+        Some(std::thread::spawn(move || {
+            let command = [env!("CARGO_BIN_EXE_patchboard"), "mcp", "--workspace", &directory];
+            let arguments = [&[name, other, &rendezvous, seconds][..], &command].concat();
+            serde_json::from_str(&client.run("workspace.py", &arguments, TIME)).expect("JSON")
+        }))
+    }
+
+    fn until(&self, what: impl Fn(&Path) -> bool) {
+        let begun = Instant::now();
+        while !what(self.rendezvous.path()) {
+            assert!(begun.elapsed() < TIME, "it never came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn text(&self, file: &str) -> String {
+        std::fs::read_to_string(self.directory.path().join(file)).expect("a file")
+    }
+
+    /// Everything that was accepted is in the files, once, and nothing else; the journal says the same.
+    fn has_all(&self, agents: &[&Value]) {
+        for file in FILES {
+            let text = self.text(file);
+            let total = text.lines().find_map(|line| line.strip_prefix("TOTAL = ")).expect("a total");
+            let total: u64 = total.parse().expect("a number");
+            let counted: u64 = agents.iter().map(|agent| agent["counted"][file].as_u64().expect("a number")).sum();
+            // Of what was under way when its process was killed nobody heard what became.
+            let unheard = |what: &str| agents.iter().any(|agent| agent["under_way"] == serde_json::json!([what, file]));
+            let most = counted + u64::from(unheard("count"));
+            assert!((counted..=most).contains(&total), "{file}: {total} of {counted} to {most}\n{text}");
+            let inserted: BTreeSet<&str> = agents
+                .iter()
+                .flat_map(|agent| agent["inserted"].as_array().expect("a list"))
+                .filter(|line| line[0] == file)
+                .map(|line| line[1].as_str().expect("a text"))
+                .collect();
+            let found: Vec<&str> = text.lines().filter(|line| line.starts_with("line_")).collect();
+            assert!(inserted.iter().all(|line| found.contains(line)), "{file} lacks one of {inserted:?}\n{text}");
+            assert!(found.iter().all(|line| inserted.contains(line) || unheard(line)), "{file}: more than {inserted:?}\n{text}");
+            assert_eq!(found.len(), found.iter().collect::<BTreeSet<_>>().len(), "{text}");
+        }
+        for command in ["verify", "replay"] {
+            let data = self.directory.path().join(".patchboard/workspace");
+            let mut told = Command::new(env!("CARGO_BIN_EXE_patchboard"));
+            let told = told.args([command, "last", "--data-dir"]).arg(data).output().expect("the binary can be run");
+            assert!(told.status.success(), "{command}: {}", String::from_utf8_lossy(&told.stderr));
+        }
+        assert!(!self.directory.path().join(".patchboard/host.json").exists(), "the last one is gone, too");
+    }
+}
+
+#[test]
+fn two_clients_edit_one_directory_and_nothing_is_lost() {
+    let workspace = Workspace::new();
+    let Some(ada) = workspace.agent("ada", "bob", "5") else { return };
+    let bob = workspace.agent("bob", "ada", "5").expect("it was found before");
+    let (ada, bob) = (ada.join().expect("it ends"), bob.join().expect("it ends"));
+    workspace.has_all(&[&ada, &bob]);
+    let sum = |member: &str| ada[member].as_u64().expect("a number") + bob[member].as_u64().expect("a number");
+    assert!(sum("refused") > 0, "there were conflicts: {ada} {bob}");
+    for agent in [&ada, &bob] {
+        assert!(agent["is_lost"] == false && agent["counted"].as_object().expect("an object").values().any(|n| *n != 0), "{agent}");
+    }
+}
+
+#[test]
+fn when_the_host_is_killed_the_other_client_goes_on() {
+    let workspace = Workspace::new();
+    let Some(ada) = workspace.agent("ada", "bob", "6") else { return };
+    // The first that asks for something is the host.
+    workspace.until(|at| at.join("ada").exists());
+    let address = std::fs::read(workspace.directory.path().join(".patchboard/host.json")).expect("there is a host");
+    let address: Value = serde_json::from_slice(&address).expect("JSON");
+    let bob = workspace.agent("bob", "ada", "6").expect("it was found before");
+    let rounds = |at: &Path, name: &str| -> u64 {
+        let text = std::fs::read_to_string(at.join(format!("{name}.round"))).unwrap_or_default();
+        text.parse().unwrap_or(0)
+    };
+    workspace.until(|at| rounds(at, "ada") > 3 && rounds(at, "bob") > 3);
+    let killed = rounds(workspace.rendezvous.path(), "bob");
+    crate::daemon::send("-KILL", u32::try_from(address["pid"].as_u64().expect("a process")).expect("a process"));
+    let (ada, bob) = (ada.join().expect("it ends"), bob.join().expect("it ends"));
+    assert!(ada["is_lost"] == true && bob["is_lost"] == false, "{ada} {bob}");
+    assert!(rounds(workspace.rendezvous.path(), "bob") > killed, "{bob}");
+    workspace.has_all(&[&ada, &bob]);
+}

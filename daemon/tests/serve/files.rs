@@ -1,0 +1,248 @@
+//! The files of a board's directory, for processes outside that hold a lease: over HTTP, and in a seat of MCP.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Answer, Daemon};
+
+/// Two who edit, one of whom may see less, and one who has nothing to do with files.
+const OFFICE: &str = r#"
+blueprint: 1
+name: office
+state: {schema: {}, initial: {notes: []}}
+workspace: {dir: code}
+workers:
+  ada: {agent: remote, role: Mend the code., files: {edit: ["**"]}, limits: {timeout: 1h}}
+  bob: {agent: remote, files: {view: ["src/**"], edit: ["src/*.py"]}, writes: [{path: /notes/-}], limits: {timeout: 1h}}
+  eve: {agent: remote, writes: [{path: /notes/-}], limits: {timeout: 1h}}
+rules:
+  - {name: ada, trigger: start, run: ada}
+  - {name: ada-again, trigger: {signal: more}, run: ada}
+  - {name: bob, trigger: start, run: bob}
+  - {name: eve, trigger: start, run: eve}
+"#;
+
+const CODE: &str = "def one():\n    return 1\n";
+
+struct Office {
+    daemon: Daemon,
+    board: String,
+}
+
+impl Office {
+    async fn open() -> Self {
+        let mut daemon = Daemon::at_rest(&[]);
+        daemon.configure("[workspaces.code]\ndir = \"code\"\n");
+        std::fs::create_dir_all(daemon.path().join("code/src")).expect("directories");
+        std::fs::write(daemon.path().join("code/src/a.py"), CODE).expect("a file");
+        std::fs::write(daemon.path().join("code/secret.txt"), "hush\n").expect("a file");
+        daemon.start();
+        let made = daemon.post("/v1/boards", &json!({ "source": OFFICE })).await.is(201);
+        let board = made["board"].as_str().expect("an id").to_owned();
+        Self { daemon, board }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.daemon.path().join("code").join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.file(name)).expect("a file")
+    }
+
+    /// The path of a new lease.
+    async fn lease(&self, worker: &str) -> String {
+        let path = format!("/v1/boards/{}/leases", self.board);
+        let lease = self.daemon.post(&path, &json!({"worker": worker, "wait": 30})).await.is(200);
+        format!("{path}/{}", lease["lease"].as_str().expect("a lease"))
+    }
+
+    async fn does(&self, lease: &str, worker: &str, arguments: Value) -> Answer {
+        self.daemon.post(&format!("{lease}/files"), &json!({"worker": worker, "arguments": arguments})).await
+    }
+}
+
+fn eleven() -> Value {
+    json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1", "new_str": "return 11", "intent": "more"})
+}
+
+#[tokio::test]
+async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
+    let office = Office::open().await;
+    let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
+    let view = json!({"command": "view", "path": "src/a.py"});
+    let shown = office.does(&ada, "ada", view.clone()).await.is(200);
+    assert_eq!((&shown["data"]["version"], &shown["data"]["content"]), (&json!(1), &json!("     1\tdef one():\n     2\t    return 1\n")));
+    office.does(&bob, "bob", view).await.is(200);
+    let edited = office.does(&ada, "ada", eleven()).await.is(200);
+    assert_eq!(edited["data"]["files"][0]["version"], 2, "{edited}");
+    assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    return 11\n");
+
+    let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
+    let refused = office.does(&bob, "bob", twelve).await.refuses(409, "stale_target");
+    assert!(refused["detail"].as_str().is_some_and(|text| text.contains("+    return 11")), "{refused}");
+    assert_eq!(refused["told"]["code"], "stale_target", "{refused}");
+    let again = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 11", "new_str": "return 12", "intent": "twelve"});
+    office.does(&bob, "bob", again).await.is(200);
+    assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    # bob: twelve\n    return 12\n");
+    let state = office.daemon.get(&format!("/v1/boards/{}/state", office.board)).await.is(200);
+    assert_eq!(state["state"]["files"]["src/a.py"]["writer"], "bob", "{state}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_has_a_status_and_a_code() {
+    let office = Office::open().await;
+    let (ada, bob, eve) = (office.lease("ada").await, office.lease("bob").await, office.lease("eve").await);
+    let cases = [
+        (json!({"command": "view", "path": "src/no.py"}), 404, "no_such_file"),
+        (json!({"command": "view", "path": "secret.txt"}), 403, "not_readable"),
+        (json!({"command": "view", "path": "../patchboard.toml"}), 422, "bad_arguments"),
+        (json!({"command": "undo_edit", "path": "src/a.py"}), 422, "bad_arguments"),
+        (json!("view"), 422, "bad_arguments"),
+        (json!({"command": "search", "pattern": "(", "regex": true}), 422, "bad_pattern"),
+        (json!({"command": "create", "path": "src/a.txt", "file_text": "x\n", "intent": "x"}), 403, "path_not_granted"),
+        (json!({"command": "create", "path": "src/b.py", "file_text": "x\n"}), 422, "intent_missing"),
+        (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 2", "intent": "x"}), 422, "no_match"),
+        (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1", "intent": "x"}), 409, "unseen_target"),
+        (json!({"command": "view", "path": "src/.git/config"}), 403, "not_served"),
+    ];
+    for (arguments, status, code) in cases {
+        office.does(&bob, "bob", arguments).await.refuses(status, code);
+    }
+    assert_eq!((office.text("src/a.py").as_str(), office.file("src/b.py").exists()), (CODE, false));
+    let view = json!({"command": "view", "path": "src/a.py"});
+    office.does(&eve, "eve", view.clone()).await.refuses(409, "no_files");
+    // A lease is its worker's, is named as one, and goes with its attempt.
+    office.does(&ada, "bob", view.clone()).await.refuses(409, "lease_over");
+    office.does(&ada, "nobody", view.clone()).await.refuses(404, "no_such_worker");
+    let path = format!("/v1/boards/{}/leases", office.board);
+    for (lease, status, code) in [("9:1", 409, "lease_over"), ("1:2", 409, "lease_over"), ("x", 400, "bad_path")] {
+        office.does(&format!("{path}/{lease}"), "ada", view.clone()).await.refuses(status, code);
+    }
+    for body in [json!({"worker": "ada"}), json!({"worker": "ada", "arguments": view, "command": "view"})] {
+        office.daemon.post(&format!("{ada}/files"), &body).await.refuses(422, "bad_body");
+    }
+    office.daemon.post(&format!("{ada}/answer"), &json!({"worker": "ada", "patch": []})).await.is(200);
+    office.does(&ada, "ada", view).await.refuses(409, "lease_over");
+}
+
+#[tokio::test]
+async fn an_edit_is_made_once_under_a_key() {
+    let mut office = Office::open().await;
+    let ada = office.lease("ada").await;
+    office.does(&ada, "ada", json!({"command": "view", "path": "src/a.py"})).await.is(200);
+    let path = format!("{ada}/files");
+    let insert = json!({"command": "insert", "path": "src/a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "x"});
+    let body = json!({"worker": "ada", "arguments": insert});
+    let first = office.daemon.post_once(&path, &body, "k").await;
+    let text = office.text("src/a.py");
+    assert!(!first.is_replayed() && text.matches("x = 1").count() == 1, "{text}");
+    let again = office.daemon.post_once(&path, &body, "k").await;
+    assert!(again.is_replayed(), "{}", again.text);
+    assert_eq!((again.is(200), office.text("src/a.py")), (first.is(200), text.clone()));
+    let other = json!({"worker": "ada", "arguments": eleven()});
+    office.daemon.post_once(&path, &other, "k").await.refuses(409, "token_conflict");
+    // A refusal is the answer as well.
+    let missing = json!({"worker": "ada", "arguments": {"command": "delete", "path": "no.py", "intent": "x"}});
+    for _ in 0..2 {
+        office.daemon.post_once(&path, &missing, "d").await.refuses(404, "no_such_file");
+    }
+    // After a restart the lease is another, under which nothing has been read: nothing is made twice.
+    office.daemon.kill();
+    office.daemon.start();
+    office.daemon.post_once(&path, &body, "k").await.refuses(409, "lease_over");
+    let ada = office.lease("ada").await;
+    let refused = office.daemon.post_once(&format!("{ada}/files"), &body, "k").await.refuses(409, "unseen_target");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("x = 1")), "{refused}");
+    assert_eq!(office.text("src/a.py"), text);
+}
+
+#[tokio::test]
+async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
+    let office = Office::open().await;
+    let lease = office.lease("ada").await;
+    let does = async |name: &str, arguments: Value| {
+        let body = json!({"worker": "ada", "name": name, "arguments": arguments});
+        office.daemon.post(&format!("{lease}/files"), &body).await
+    };
+    let view = json!({"command": "view", "path": "src/a.py"});
+    does("one", view.clone()).await.is(200);
+    does("two", eleven()).await.refuses(409, "unseen_target");
+    does("one", eleven()).await.is(200);
+    assert_eq!(office.text("src/a.py"), "def one():\n    # one: more\n    return 11\n");
+    for name in ["", "a b", "a/b", &"x".repeat(65)] {
+        does(name, view.clone()).await.refuses(422, "bad_body");
+    }
+    // Nobody writes in the name of another worker, or of nobody.
+    for name in ["bob", "external"] {
+        does(name, view.clone()).await.is(200);
+        let edit = json!({"command": "create", "path": "src/a.py", "file_text": "x\n", "intent": "x"});
+        does(name, edit).await.refuses(403, "wrong_worker");
+    }
+}
+
+/// What a tool of a seat answers.
+async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (Value, bool) {
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.is(200);
+    let result = told["result"].clone();
+    let is_error = result["isError"].as_bool().unwrap_or_else(|| panic!("{told}"));
+    (result, is_error)
+}
+
+async fn tools(office: &Office, worker: &str) -> Vec<Value> {
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
+    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.is(200);
+    told["result"]["tools"].as_array().expect("a list").clone()
+}
+
+#[tokio::test]
+async fn a_seat_with_files_is_an_editor() {
+    let office = Office::open().await;
+    let names = |tools: &[Value]| -> Vec<String> {
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let editor = ["view", "list", "search", "create", "str_replace", "insert", "delete", "rename"];
+    let board = ["read_view", "propose_patch", "expand", "clarify", "explain_rejection"];
+    let of_ada = tools(&office, "ada").await;
+    assert_eq!(names(&of_ada), [&["read_view", "explain_rejection", "finish"][..], &editor].concat());
+    assert_eq!(names(&tools(&office, "bob").await), [&board[..], &editor].concat());
+    assert_eq!(names(&tools(&office, "eve").await), board);
+    let replace = of_ada.iter().find(|tool| tool["name"] == "str_replace").expect("a tool");
+    let text = replace["description"].as_str().expect("a text");
+    assert!(text.starts_with("EVERY EDIT NEEDS AN `intent`") && text.contains("You are `ada`"), "{text}");
+
+    // The call that waits is leased by the first tool that needs it, and is the one that the view is of.
+    let (shown, is_error) = tool(&office, "ada", "view", json!({"path": "src/a.py"})).await;
+    assert!(!is_error && shown["content"][0]["text"].as_str().is_some_and(|text| text.contains("return 1")), "{shown}");
+    let (view, _) = tool(&office, "ada", "read_view", json!({})).await;
+    assert!(view["structuredContent"]["lease"] == "1:1", "{view}");
+    let mut edit = eleven();
+    edit.as_object_mut().expect("an object").remove("command");
+    let (edited, is_error) = tool(&office, "ada", "str_replace", edit.clone()).await;
+    assert!(!is_error && office.text("src/a.py").contains("# ada: more\n    return 11"), "{edited}");
+    let (refused, is_error) = tool(&office, "bob", "str_replace", json!({"path": "src/a.py", "old_str": "11", "new_str": "12", "intent": "x"})).await;
+    assert!(is_error && refused["structuredContent"]["code"] == "unseen_target", "{refused}");
+    assert!(refused["content"][0]["text"].as_str().is_some_and(|text| text.contains("return 11")), "{refused}");
+    let (refused, is_error) = tool(&office, "ada", "insert", json!({"path": "src/a.py"})).await;
+    assert!(is_error && refused["structuredContent"]["code"] == "bad_arguments", "{refused}");
+
+    let (finished, is_error) = tool(&office, "ada", "finish", json!({"intent": "eleven it is"})).await;
+    assert!(!is_error && finished["structuredContent"]["outcome"] == "no_op", "{finished}");
+    for name in ["finish", "view"] {
+        let arguments = if name == "view" { json!({"path": "src/a.py"}) } else { json!({}) };
+        let (refused, is_error) = tool(&office, "ada", name, arguments).await;
+        assert!(is_error && refused["structuredContent"]["code"] == "no_lease", "{refused}");
+    }
+    // Who has not leased the next call does not end it.
+    office.daemon.post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"})).await.is(202);
+    let (refused, _) = tool(&office, "ada", "finish", json!({})).await;
+    assert_eq!(refused["structuredContent"]["code"], "no_lease", "{refused}");
+    let (view, _) = tool(&office, "ada", "read_view", json!({"wait": 30})).await;
+    assert_eq!(view["structuredContent"]["asked"], true, "{view}");
+    // Tools that are not offered are not there.
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "propose_patch", "arguments": {}}});
+    let told = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.is(200);
+    assert_eq!(told["error"]["data"]["code"], "no_such_tool", "{told}");
+}
