@@ -413,7 +413,8 @@ impl Workspace {
 
     /// Puts an edit to the board, again while it is not known whether it was recorded.
     async fn ask(&self, edit: Edit) -> Result<Edited, WorkspaceError> {
-        let edit = Edit { token: Some(Token::from(Uuid::now_v7().to_string())), ..edit };
+        let token = edit.token.clone().unwrap_or_else(|| Token::from(Uuid::now_v7().to_string()));
+        let edit = Edit { token: Some(token), ..edit };
         let mut pause = PAUSE_MIN;
         loop {
             let outcome = match self.board.edit(edit.clone()).await {

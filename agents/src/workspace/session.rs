@@ -13,6 +13,7 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{
     Access, Edit, EditAttempt, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union,
 };
+use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use serde_json::{Value, json};
 
@@ -147,6 +148,8 @@ pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
     reads: Reads,
+    /// What the edit that is being made is known by.
+    token: Option<Token>,
     answers: VecDeque<Answered>,
 }
 
@@ -154,7 +157,7 @@ impl Session {
     /// An agent that has read nothing yet.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
-        Self { workspace, author, reads: Reads::default(), answers: VecDeque::new() }
+        Self { workspace, author, reads: Reads::default(), token: None, answers: VecDeque::new() }
     }
 
     /// Where it works.
@@ -180,8 +183,9 @@ impl Session {
         }
     }
 
-    /// The same; an edit under a `key` is made once, as long as it is one of the last that were: a repetition is told what
-    /// was told then. Looking again does no harm, and shows what is there now.
+    /// The same; an edit under a `key` is made once. A repetition is told what was told then, if that is one of the last
+    /// edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and shows
+    /// what is there now.
     pub async fn once(&mut self, key: Option<String>, arguments: Value) -> Answer {
         let digest = sha256(arguments.to_string().as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
@@ -195,7 +199,9 @@ impl Session {
             Err(error) => return Answer::Told(Trouble::from(error).into()),
         };
         let is_edit = matches!(command, Command::Edit { .. } | Command::Rename { .. });
+        self.token = key.as_deref().map(Token::from);
         let told = self.run(command).await;
+        self.token = None;
         if let Some(key) = key.filter(|_| is_edit) {
             self.answers.truncate(ANSWERS_MAX - 1);
             self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });
@@ -342,7 +348,7 @@ impl Session {
     fn begun(&self, basis: &EditBasis) -> Edit {
         Edit {
             of: Some(self.author.of),
-            token: None,
+            token: self.token.clone(),
             name: self.author.name.clone(),
             intent: basis.intent.as_deref().map(|intent| crate::one_line(intent, patchboard_kernel::files::INTENT_MAX)),
             reads: self.reads.all(),

@@ -214,7 +214,13 @@ enum Far {
 }
 
 impl Far {
-    async fn answer(&self, message: &Value, text: String, mut headers: HeaderMap, within: Duration) -> Result<Response, Failure> {
+    async fn answer(
+        &self,
+        message: &Value,
+        text: String,
+        mut headers: HeaderMap,
+        within: Duration,
+    ) -> Result<Response, Failure> {
         match self {
             Self::Daemon { client, path } => {
                 let response = client.send(path, headers, text, within).await?;

@@ -24,8 +24,7 @@ pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let message = format!("a daemon is running on {} already", data_dir.display());
-            Err(Failure::refused(ALREADY_SERVED, message)
-                .help("stop that one, or name another place with --data-dir"))
+            Err(Failure::refused(ALREADY_SERVED, message).help("stop that one, or name another place with --data-dir"))
         }
         Err(TryLockError::Error(error)) => Err(fault(error)),
     }

@@ -141,7 +141,9 @@ impl ServerHandler for Seat {
         }
         if let Some(arguments) = editor::arguments(&request.name, arguments.clone()) {
             let told = self.files(arguments).await;
-            return Ok(told.map_or_else(|problem| CallToolResult::structured_error(problem.json()), editor::result).into());
+            return Ok(told
+                .map_or_else(|problem| CallToolResult::structured_error(problem.json()), editor::result)
+                .into());
         }
         let called = async {
             Some(match &*request.name {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 const FILE: &str = "daemon.db";
 
 /// What a token begins with, so that people and scanners of leaked secrets know it.
-const PREFIX: &str = "pb_";
+pub(crate) const PREFIX: &str = "pb_";
 
 /// Random bytes of a token.
 const BYTES: usize = 32;

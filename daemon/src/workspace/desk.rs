@@ -2,8 +2,8 @@
 //! as it is there.
 //!
 //! A host may go at any time. Then another process becomes it, perhaps this one, and what the agent asked for is asked again
-//! there. Nothing is done twice by that: under the lease that comes then nothing has been read, so an edit that was made is
-//! not made once more, and one that was not is refused with what there is now.
+//! there. Nothing is done twice by that: it is looked first whether the journal has the edit. If not, it is refused with what
+//! there is now, as under the lease that comes then nothing has been read.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,11 +50,17 @@ const NAME_CHARS_MAX: usize = 48;
 const NAMELESS: &str = "agent";
 
 /// Records that are looked at for what has changed, and changes that are told.
-const LOOKED_AT: u64 = 100;
+const LOOKED_AT: u64 = 200;
+
+/// Records that are looked at for an edit that was made a moment ago, before all agents came to another host.
+const LOOKED_FOR: u64 = 1000;
 const CHANGES_MAX: usize = 20;
 
 /// Names of files of one change that are told.
 const PATHS_MAX: usize = 8;
+
+/// What is told of an edit whose answer was lost.
+const MADE: &str = "The edit was made. What it made of the file was not heard: view the file before you go on.";
 
 /// Codes that say that the lease, the board or the host is another by now.
 const GONE: &[&str] = &[
@@ -91,7 +97,7 @@ struct Sitting {
 /// What is asked of the host.
 enum Asked {
     /// To do what an editor is told.
-    Command { body: Value, key: String },
+    Command(Value),
     /// What was committed last.
     LastCommits,
 }
@@ -116,7 +122,7 @@ impl Desk {
         Ok(Self {
             place: Arc::new(place),
             name: Mutex::new(name.map(|name| (name.to_owned(), None))),
-            key: tokens::random()?,
+            key: new_key()?,
             host: Arc::default(),
             sitting: AsyncMutex::default(),
         })
@@ -140,7 +146,7 @@ impl Desk {
     pub(crate) async fn call(&self, arguments: Value) -> Result<Told, Failure> {
         let name = self.meet(None)?;
         let body = json!({"worker": WORKER, "name": name, "arguments": arguments});
-        let asked = Asked::Command { body, key: tokens::random()? };
+        let asked = Asked::Command(body);
         Ok(match self.insist(&asked).await? {
             Ok(answer) => {
                 let text = answer["text"].as_str().unwrap_or_default().to_owned();
@@ -161,9 +167,10 @@ impl Desk {
     /// Asks the host, and the next one if that is gone.
     async fn insist(&self, asked: &Asked) -> Result<Result<Value, Value>, Failure> {
         let until = Instant::now() + PATIENCE;
+        let (mut tried, mut pause) = (None, LOOK_MIN);
         loop {
             let sitting = self.sit(until).await?;
-            match sitting.answer(asked).await {
+            match once(&sitting, asked, &mut tried).await {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(Missed::Refused(problem)) => return Ok(Err(problem)),
                 Err(Missed::Never(failure)) => return Err(failure),
@@ -172,6 +179,8 @@ impl Desk {
                     if Instant::now() > until {
                         return Err(failure);
                     }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LOOK_MAX);
                 }
             }
         }
@@ -245,9 +254,8 @@ impl Desk {
             Failure::Told(told) if told.exit == Exit::Refused => Missed::Never(Failure::Told(told)),
             failure => Missed::Gone(failure),
         })?;
-        let missing = || {
-            Missed::Gone(Failure::failed("no_host", "the host of the directory does not say how it is reached"))
-        };
+        let missing =
+            || Missed::Gone(Failure::failed("no_host", "the host of the directory does not say how it is reached"));
         self.place.address().ok_or_else(missing)
     }
 
@@ -280,20 +288,54 @@ impl Desk {
     }
 }
 
+/// Asks once more, or for the first time. What was `tried` before under another lease may have been done without an answer;
+/// under the same one the key is enough to have it done once.
+async fn once(
+    sitting: &Arc<Sitting>,
+    asked: &Asked,
+    tried: &mut Option<(Arc<Sitting>, String)>,
+) -> Result<Value, Missed> {
+    let key = match tried {
+        Some((then, key)) if (&then.board, &then.lease) == (&sitting.board, &sitting.lease) => key.clone(),
+        Some((_, key)) if matches!(asked, Asked::Command(_)) && sitting.has_made(key).await? => {
+            return Ok(json!({"text": MADE, "data": null}));
+        }
+        Some(_) | None => new_key().map_err(Missed::Never)?,
+    };
+    *tried = Some((Arc::clone(sitting), key.clone()));
+    sitting.answer(asked, &key).await
+}
+
+/// What nobody has used to make repetitions known.
+fn new_key() -> Result<String, Failure> {
+    tokens::random().map(|text| text.trim_start_matches(tokens::PREFIX).to_owned())
+}
+
 impl Sitting {
-    async fn answer(&self, asked: &Asked) -> Result<Value, Missed> {
+    async fn answer(&self, asked: &Asked, key: &str) -> Result<Value, Missed> {
         let board = format!("/v1/boards/{}", self.board);
         match asked {
-            Asked::Command { body, key } => {
+            Asked::Command(body) => {
                 let path = format!("{board}/leases/{}/files", self.lease);
                 self.ask(&path, Some(body), Some(key)).await
             }
-            Asked::LastCommits => {
-                let head = self.ask(&board, None, None).await?["head"]["seq"].as_u64().unwrap_or_default();
-                let after = head.saturating_sub(LOOKED_AT);
-                self.ask(&format!("{board}/journal?kind=committed&limit={LOOKED_AT}&after={after}"), None, None).await
-            }
+            Asked::LastCommits => self.commits_of_last(LOOKED_AT).await,
         }
+    }
+
+    /// The commits among so many last records.
+    async fn commits_of_last(&self, records: u64) -> Result<Value, Missed> {
+        let board = format!("/v1/boards/{}", self.board);
+        let head = self.ask(&board, None, None).await?["head"]["seq"].as_u64().unwrap_or_default();
+        let after = head.saturating_sub(records);
+        self.ask(&format!("{board}/journal?kind=committed&limit={records}&after={after}"), None, None).await
+    }
+
+    /// Whether an edit was made whose answer was lost. That was a moment ago.
+    async fn has_made(&self, key: &str) -> Result<bool, Missed> {
+        let page = self.commits_of_last(LOOKED_FOR).await?;
+        let mut tokens = page["records"].as_array().into_iter().flatten().filter_map(|it| it["by"]["token"].as_str());
+        Ok(tokens.any(|token| token.rsplit('/').next() == Some(key)))
     }
 
     /// What the host answers; null if that is nothing.

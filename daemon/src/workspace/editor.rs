@@ -97,9 +97,9 @@ impl ServerHandler for Editor {
         };
         Ok(match told {
             Ok(told) => editor::result(told),
-            Err(Failure::Told(told)) => CallToolResult::structured_error(
-                json!({"code": told.code, "message": told.message, "help": told.help}),
-            ),
+            Err(Failure::Told(told)) => {
+                CallToolResult::structured_error(json!({"code": told.code, "message": told.message, "help": told.help}))
+            }
             Err(Failure::StdoutClosed) => CallToolResult::structured_error(json!({"code": "output_failed"})),
         }
         .into())

@@ -103,7 +103,10 @@ impl Place {
                 return Ok((number, lock));
             }
         }
-        Err(Failure::refused("too_many_agents", format!("{NUMBERS_MAX} agents are at {} already", self.directory.display())))
+        Err(Failure::refused(
+            "too_many_agents",
+            format!("{NUMBERS_MAX} agents are at {} already", self.directory.display()),
+        ))
     }
 
     fn lock(&self, name: &str) -> Result<Option<File>, Failure> {
@@ -231,7 +234,8 @@ mod tests {
     #[test]
     fn one_is_the_host_and_each_has_a_number() {
         let directory = tempfile::tempdir().expect("a directory");
-        let (one, other) = (Place::open(directory.path()).expect("opened"), Place::open(directory.path()).expect("opened"));
+        let (one, other) =
+            (Place::open(directory.path()).expect("opened"), Place::open(directory.path()).expect("opened"));
         let host = one.host().expect("it can be locked").expect("nobody is");
         assert!(other.host().expect("it can be locked").is_none());
         let (first, kept) = one.number().expect("a number");

@@ -73,7 +73,10 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
     let view = json!({"command": "view", "path": "src/a.py"});
     let shown = office.does(&ada, "ada", view.clone()).await.is(200);
-    assert_eq!((&shown["data"]["version"], &shown["data"]["content"]), (&json!(1), &json!("     1\tdef one():\n     2\t    return 1\n")));
+    assert_eq!(
+        (&shown["data"]["version"], &shown["data"]["content"]),
+        (&json!(1), &json!("     1\tdef one():\n     2\t    return 1\n"))
+    );
     office.does(&bob, "bob", view).await.is(200);
     let edited = office.does(&ada, "ada", eleven()).await.is(200);
     assert_eq!(edited["data"]["files"][0]["version"], 2, "{edited}");
@@ -104,7 +107,11 @@ async fn what_cannot_be_has_a_status_and_a_code() {
         (json!({"command": "create", "path": "src/a.txt", "file_text": "x\n", "intent": "x"}), 403, "path_not_granted"),
         (json!({"command": "create", "path": "src/b.py", "file_text": "x\n"}), 422, "intent_missing"),
         (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 2", "intent": "x"}), 422, "no_match"),
-        (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1", "intent": "x"}), 409, "unseen_target"),
+        (
+            json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1", "intent": "x"}),
+            409,
+            "unseen_target",
+        ),
         (json!({"command": "view", "path": "src/.git/config"}), 403, "not_served"),
     ];
     for (arguments, status, code) in cases {
@@ -133,7 +140,8 @@ async fn an_edit_is_made_once_under_a_key() {
     let ada = office.lease("ada").await;
     office.does(&ada, "ada", json!({"command": "view", "path": "src/a.py"})).await.is(200);
     let path = format!("{ada}/files");
-    let insert = json!({"command": "insert", "path": "src/a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "x"});
+    let insert =
+        json!({"command": "insert", "path": "src/a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "x"});
     let body = json!({"worker": "ada", "arguments": insert});
     let first = office.daemon.post_once(&path, &body, "k").await;
     let text = office.text("src/a.py");
@@ -148,13 +156,14 @@ async fn an_edit_is_made_once_under_a_key() {
     for _ in 0..2 {
         office.daemon.post_once(&path, &missing, "d").await.refuses(404, "no_such_file");
     }
-    // After a restart the lease is another, under which nothing has been read: nothing is made twice.
+    // After a restart the lease is another, under which nothing has been read, and the key is known all the same.
     office.daemon.kill();
     office.daemon.start();
     office.daemon.post_once(&path, &body, "k").await.refuses(409, "lease_over");
-    let ada = office.lease("ada").await;
-    let refused = office.daemon.post_once(&format!("{ada}/files"), &body, "k").await.refuses(409, "unseen_target");
+    let path = format!("{}/files", office.lease("ada").await);
+    let refused = office.daemon.post_once(&path, &body, "other").await.refuses(409, "unseen_target");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("x = 1")), "{refused}");
+    office.daemon.post_once(&path, &body, "k").await.refuses(409, "token_conflict");
     assert_eq!(office.text("src/a.py"), text);
 }
 
@@ -184,7 +193,8 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
 
 /// What a tool of a seat answers.
 async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (Value, bool) {
-    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+    let message =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
     let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.is(200);
     let result = told["result"].clone();
     let is_error = result["isError"].as_bool().unwrap_or_else(|| panic!("{told}"));
@@ -222,7 +232,13 @@ async fn a_seat_with_files_is_an_editor() {
     edit.as_object_mut().expect("an object").remove("command");
     let (edited, is_error) = tool(&office, "ada", "str_replace", edit.clone()).await;
     assert!(!is_error && office.text("src/a.py").contains("# ada: more\n    return 11"), "{edited}");
-    let (refused, is_error) = tool(&office, "bob", "str_replace", json!({"path": "src/a.py", "old_str": "11", "new_str": "12", "intent": "x"})).await;
+    let (refused, is_error) = tool(
+        &office,
+        "bob",
+        "str_replace",
+        json!({"path": "src/a.py", "old_str": "11", "new_str": "12", "intent": "x"}),
+    )
+    .await;
     assert!(is_error && refused["structuredContent"]["code"] == "unseen_target", "{refused}");
     assert!(refused["content"][0]["text"].as_str().is_some_and(|text| text.contains("return 11")), "{refused}");
     let (refused, is_error) = tool(&office, "ada", "insert", json!({"path": "src/a.py"})).await;

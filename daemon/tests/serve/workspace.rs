@@ -1,9 +1,12 @@
 //! `patchboard mcp --workspace`: processes that edit one directory, without a daemon, through kills and departures.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -80,7 +83,8 @@ impl Agent {
         let told = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
         let result = &told["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
-        let code = (result["isError"] == true).then(|| result["structuredContent"]["code"].as_str().expect("a code").to_owned());
+        let code = (result["isError"] == true)
+            .then(|| result["structuredContent"]["code"].as_str().expect("a code").to_owned());
         (text, code)
     }
 
@@ -138,11 +142,18 @@ fn address(directory: &Path) -> Value {
 #[test]
 fn agents_share_a_directory_and_hear_of_each_other() {
     let directory = directory();
-    let (mut one, mut two) = (Agent::new(directory.path(), "Some Editor", &[]), Agent::new(directory.path(), "other", &["--name", "ada"]));
+    let (mut one, mut two) =
+        (Agent::new(directory.path(), "Some Editor", &[]), Agent::new(directory.path(), "other", &["--name", "ada"]));
     let tools = one.ask("tools/list", &json!({}));
-    let names: Vec<&str> = tools["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["view", "list", "search", "create", "str_replace", "insert", "delete", "rename", "changes"]);
-    assert!(tools["result"]["tools"][4]["description"].as_str().is_some_and(|text| text.contains("You are `Some_Editor-1`")), "{tools}");
+    assert!(
+        tools["result"]["tools"][4]["description"]
+            .as_str()
+            .is_some_and(|text| text.contains("You are `Some_Editor-1`")),
+        "{tools}"
+    );
     let view = json!({"path": "a.py"});
     assert!(one.does("view", &view).contains("return 1"));
     two.does("view", &view);
@@ -151,7 +162,10 @@ fn agents_share_a_directory_and_hear_of_each_other() {
     assert!(text.contains("+    return 2") && text.contains("ada"), "{text}");
     one.does("str_replace", &Agent::replaces("return 2", "return 3"));
     let code = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
-    assert!(code.ends_with("    return 3\n") && code.contains("# Some_Editor-1: from return-2 to return-3\n"), "{code}");
+    assert!(
+        code.ends_with("    return 3\n") && code.contains("# Some_Editor-1: from return-2 to return-3\n"),
+        "{code}"
+    );
     let changes = two.does("changes", &json!({}));
     let lines: Vec<&str> = changes.lines().collect();
     assert_eq!(lines[0], "Some_Editor-1 changed a.py: from return-2 to return-3");
@@ -204,7 +218,11 @@ fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
         second.does("str_replace", &Agent::replaces("return 1", "return 2"));
         let host = address(directory.path())["pid"].clone();
         assert_eq!(host, first.child.id());
-        if is_killed { first.killed() } else { first.leaves() }
+        if is_killed {
+            first.killed()
+        } else {
+            first.leaves()
+        }
         // It has lost what it had read, and what it needs comes with the refusal.
         let text = second.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
         assert!(text.contains("return 2"), "{text}");
@@ -238,6 +256,76 @@ fn a_call_that_is_under_way_when_the_host_is_killed_is_answered_by_the_next() {
     assert_eq!(told["result"]["isError"], false, "{told}");
     assert_eq!(std::fs::read_to_string(directory.path().join("new.txt")).expect("a file"), "x\n");
     second.leaves();
+}
+
+/// Lets agents that come from now on reach the host through a way on which the answer to the first `insert` is lost; what is
+/// done at that moment.
+fn loses_an_answer(directory: &Path, then: impl Fn() + Send + Sync + 'static) {
+    let mut address = address(directory);
+    let host = u16::try_from(address["port"].as_u64().expect("a port")).expect("a port");
+    let way = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    address["port"] = json!(way.local_addr().expect("it listens").port());
+    std::fs::write(directory.join(".patchboard/host.json"), address.to_string()).expect("written");
+    let (then, is_lost) = (Arc::new(then), Arc::new(AtomicBool::new(false)));
+    std::thread::spawn(move || {
+        for from in way.incoming() {
+            let Ok(mut from) = from else { return };
+            let Ok(mut to) = TcpStream::connect(("127.0.0.1", host)) else { continue };
+            let (mut back_from, mut back_to) = (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
+            let is_edit = Arc::new(AtomicBool::new(false));
+            let (asked, then, is_lost) = (Arc::clone(&is_edit), Arc::clone(&then), Arc::clone(&is_lost));
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65536];
+                while let Ok(read @ 1..) = from.read(&mut bytes) {
+                    let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
+                    is_edit.fetch_or(text.contains("insert_text"), Ordering::SeqCst);
+                    if to.write_all(&bytes[..read]).is_err() {
+                        break;
+                    }
+                }
+                drop(to.shutdown(Shutdown::Both));
+            });
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65536];
+                while let Ok(read @ 1..) = back_from.read(&mut bytes) {
+                    if asked.load(Ordering::SeqCst) && !is_lost.swap(true, Ordering::SeqCst) {
+                        then();
+                        break;
+                    }
+                    if back_to.write_all(&bytes[..read]).is_err() {
+                        break;
+                    }
+                }
+                drop((back_to.shutdown(Shutdown::Both), back_from.shutdown(Shutdown::Both)));
+            });
+        }
+    });
+}
+
+#[test]
+fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
+    for is_killed in [false, true] {
+        let directory = directory();
+        let mut first = Agent::new(directory.path(), "t", &[]);
+        first.does("list", &json!({}));
+        let host = first.child.id();
+        loses_an_answer(directory.path(), move || {
+            if is_killed {
+                crate::daemon::send("-KILL", host);
+            }
+        });
+        let mut second = Agent::new(directory.path(), "t", &[]);
+        second.does("view", &json!({"path": "a.py"}));
+        let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
+        let told = second.does("insert", &insert);
+        let expected = if is_killed { "The edit was made." } else { "a.py was changed; it has version 2" };
+        assert!(told.starts_with(expected), "{told}");
+        let text = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
+        assert_eq!(text.matches("x = 1").count(), 1, "{text}");
+        second.leaves();
+        drop(first);
+        journal(directory.path(), &["verify", "last"]);
+    }
 }
 
 #[tokio::test]

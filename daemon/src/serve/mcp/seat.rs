@@ -351,7 +351,8 @@ impl Seat {
     /// The lease that the caller holds, or one of the oldest call that waits; it lasts from now on.
     async fn hold(&self, lasts: Lasts, patience: Duration) -> Answered<Option<Lease>> {
         let (Lasts::Exactly(wanted) | Lasts::AtLeast(wanted)) = lasts;
-        let leased = leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, Some(self.holder())).await?;
+        let leased =
+            leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, Some(self.holder())).await?;
         let Some(lease) = leased else { return Ok(None) };
         // One that was leased before lasts from now on, too.
         let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);

@@ -39,7 +39,8 @@ impl Workspace {
     /// An agent at work for a while, and what it says that it did.
     fn agent(&self, name: &'static str, other: &'static str, seconds: &'static str) -> Option<JoinHandle<Value>> {
         let client = Client::find("mcp")?;
-        let (directory, rendezvous) = (self.directory.path().display().to_string(), self.rendezvous.path().display().to_string());
+        let (directory, rendezvous) =
+            (self.directory.path().display().to_string(), self.rendezvous.path().display().to_string());
         Some(std::thread::spawn(move || {
             let command = [env!("CARGO_BIN_EXE_patchboard"), "mcp", "--workspace", &directory];
             let arguments = [&[name, other, &rendezvous, seconds][..], &command].concat();
@@ -78,7 +79,10 @@ impl Workspace {
                 .collect();
             let found: Vec<&str> = text.lines().filter(|line| line.starts_with("line_")).collect();
             assert!(inserted.iter().all(|line| found.contains(line)), "{file} lacks one of {inserted:?}\n{text}");
-            assert!(found.iter().all(|line| inserted.contains(line) || unheard(line)), "{file}: more than {inserted:?}\n{text}");
+            assert!(
+                found.iter().all(|line| inserted.contains(line) || unheard(line)),
+                "{file}: more than {inserted:?}\n{text}"
+            );
             assert_eq!(found.len(), found.iter().collect::<BTreeSet<_>>().len(), "{text}");
         }
         for command in ["verify", "replay"] {
@@ -101,7 +105,10 @@ fn two_clients_edit_one_directory_and_nothing_is_lost() {
     let sum = |member: &str| ada[member].as_u64().expect("a number") + bob[member].as_u64().expect("a number");
     assert!(sum("refused") > 0, "there were conflicts: {ada} {bob}");
     for agent in [&ada, &bob] {
-        assert!(agent["is_lost"] == false && agent["counted"].as_object().expect("an object").values().any(|n| *n != 0), "{agent}");
+        assert!(
+            agent["is_lost"] == false && agent["counted"].as_object().expect("an object").values().any(|n| *n != 0),
+            "{agent}"
+        );
     }
 }
 
