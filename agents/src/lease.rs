@@ -211,9 +211,7 @@ impl Leases {
 
 fn had(calls: &BTreeMap<InvocationId, Kept>, key: &str) -> Option<Lease> {
     calls.values().find_map(|kept| match &*kept.standing.borrow() {
-        Standing::Leased { until, key: Some(had) } if had == key && *until > Instant::now() => {
-            Some(kept.lease(*until))
-        }
+        Standing::Leased { until, key: Some(had) } if had == key && *until > Instant::now() => Some(kept.lease(*until)),
         _ => None,
     })
 }

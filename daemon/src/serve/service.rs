@@ -1,5 +1,7 @@
 //! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
 
+mod questions;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +14,9 @@ use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
 use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, Created, End, Ended};
+use patchboard_kernel::record::{Body, End, Ended};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
@@ -206,16 +207,6 @@ impl Daemon {
     /// The directories that boards share with their workers.
     pub(crate) fn workspaces(&self) -> &Workspaces {
         self.seats.workspaces()
-    }
-
-    /// What a board is made of. Nothing is taken up to be looked at.
-    pub(crate) async fn blueprint(self: &Arc<Self>, board: &BoardId) -> Answered<Arc<Blueprint>> {
-        if let Some(running) = self.running(board) {
-            return Ok(Arc::clone(&running.snapshot().blueprint));
-        }
-        let created = self.created(board).await?;
-        let blueprint = serde_json::from_value(created.blueprint);
-        blueprint.map(Arc::new).map_err(|error| Problem::of(Code::Internal, format!("the blueprint: {error}")))
     }
 
     /// How many steps wait for the journal writer.
@@ -462,24 +453,6 @@ impl Daemon {
         Ok((id, is_new))
     }
 
-    /// Refuses unless a board was made of this.
-    async fn same(self: &Arc<Self>, board: &BoardId, blueprint: &Blueprint, request: &Value) -> Answered<()> {
-        let created = self.created(board).await?;
-        if json!(blueprint) == created.blueprint && *request == created.request {
-            return Ok(());
-        }
-        Err(RuntimeError::TokenConflict(board.clone()).into())
-    }
-
-    async fn created(self: &Arc<Self>, board: &BoardId) -> Answered<Box<Created>> {
-        let id = board.clone();
-        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
-        match first.first().and_then(|record| record.body().ok()) {
-            Some(Body::Created(created)) => Ok(created),
-            _ => Err(no_such_board(board)),
-        }
-    }
-
     /// Every record of a board after one, in order; of a board that is not taken up, those there are.
     pub(crate) fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
         self.runtime.watch(board, after)
@@ -499,37 +472,6 @@ impl Daemon {
     fn taken_up(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
         // Nothing is done while it is held that could leave it half done.
         self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
-    pub(crate) async fn ask<T: Send + 'static>(
-        self: &Arc<Self>,
-        question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
-    ) -> Answered<T> {
-        let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
-        let place = Arc::clone(&self.reads).acquire_owned().await.map_err(gone)?;
-        let daemon = Arc::clone(self);
-        let asked = tokio::task::spawn_blocking(move || {
-            // Its place is free when it is done, also if nobody waits for it any more.
-            let _place = place;
-            question(&daemon.reader)
-        })
-        .await;
-        match asked {
-            Ok(answer) => Ok(answer?),
-            Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
-        }
-    }
-
-    /// The same of one board as it stands at a version; without one, as it stands now.
-    pub(crate) async fn ask_board<T: Send + 'static>(
-        self: &Arc<Self>,
-        board: &BoardId,
-        version: Option<u64>,
-        question: impl FnOnce(&Board) -> Result<T, Failure> + Send + 'static,
-    ) -> Answered<T> {
-        let summary = self.summary(board)?;
-        self.ask(move |reader| question(&reader.board(&summary, version)?)).await
     }
 }
 

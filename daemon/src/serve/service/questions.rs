@@ -1,0 +1,83 @@
+//! What is asked of the journal, and of boards as it has them.
+
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::Board;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::record::{Body, Created};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::runtime::RuntimeError;
+use serde_json::{Value, json};
+
+use super::{Daemon, no_such_board};
+use crate::failure::Failure;
+use crate::reader::{Reader, storage};
+use crate::serve::problem::{Answered, Code, Problem};
+
+impl Daemon {
+    /// What a board is made of. Nothing is taken up to be looked at.
+    pub(crate) async fn blueprint(self: &Arc<Self>, board: &BoardId) -> Answered<Arc<Blueprint>> {
+        if let Some(running) = self.running(board) {
+            return Ok(Arc::clone(&running.snapshot().blueprint));
+        }
+        let created = self.created(board).await?;
+        let blueprint = serde_json::from_value(created.blueprint);
+        blueprint.map(Arc::new).map_err(|error| Problem::of(Code::Internal, format!("the blueprint: {error}")))
+    }
+
+    /// Refuses unless a board was made of this.
+    pub(super) async fn same(
+        self: &Arc<Self>,
+        board: &BoardId,
+        blueprint: &Blueprint,
+        request: &Value,
+    ) -> Answered<()> {
+        let created = self.created(board).await?;
+        if json!(blueprint) == created.blueprint && *request == created.request {
+            return Ok(());
+        }
+        Err(RuntimeError::TokenConflict(board.clone()).into())
+    }
+
+    /// The record of how a board was made.
+    async fn created(self: &Arc<Self>, board: &BoardId) -> Answered<Box<Created>> {
+        let id = board.clone();
+        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
+        match first.first().and_then(|record| record.body().ok()) {
+            Some(Body::Created(created)) => Ok(created),
+            _ => Err(no_such_board(board)),
+        }
+    }
+
+    /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
+    ) -> Answered<T> {
+        let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
+        let place = Arc::clone(&self.reads).acquire_owned().await.map_err(gone)?;
+        let daemon = Arc::clone(self);
+        let asked = tokio::task::spawn_blocking(move || {
+            // Its place is free when it is done, also if nobody waits for it any more.
+            let _place = place;
+            question(&daemon.reader)
+        })
+        .await;
+        match asked {
+            Ok(answer) => Ok(answer?),
+            Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
+        }
+    }
+
+    /// The same of one board as it stands at a version; without one, as it stands now.
+    pub(crate) async fn ask_board<T: Send + 'static>(
+        self: &Arc<Self>,
+        board: &BoardId,
+        version: Option<u64>,
+        question: impl FnOnce(&Board) -> Result<T, Failure> + Send + 'static,
+    ) -> Answered<T> {
+        let summary = self.summary(board)?;
+        self.ask(move |reader| question(&reader.board(&summary, version)?)).await
+    }
+}
