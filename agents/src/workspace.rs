@@ -9,6 +9,7 @@
 
 pub mod boards;
 pub mod disk;
+pub mod editor;
 pub mod git;
 pub mod programs;
 pub mod reads;

@@ -18,8 +18,12 @@ use crate::one_line;
 pub const GIT: &str = "git";
 
 /// What a repository's own configuration would run is not run: it may be anybody's.
-const COMMAND_LINE: [&str; 9] = [
+const COMMAND_LINE: [&str; 13] = [
     GIT,
+    "-c",
+    "safe.bareRepository=explicit",
+    "-c",
+    "core.attributesFile=/dev/null",
     "-c",
     "core.hooksPath=/dev/null",
     "-c",
@@ -92,6 +96,7 @@ pub struct Commit {
 /// # Errors
 /// [`GitError`].
 pub async fn diff(workspace: &Arc<Workspace>, label: &str, paths: &[FilePath]) -> Result<String, GitError> {
+    let _turn = workspace.git().lock().await;
     // New files are told of like others.
     let names = paths.iter().map(FilePath::as_str);
     git(workspace, label, ["add", "--intent-to-add", "--all", "--"].into_iter().chain(all(paths))).await?;
@@ -118,6 +123,7 @@ pub async fn commit(
     message: &str,
     author: Option<&str>,
 ) -> Result<Vec<Commit>, GitError> {
+    let _turn = workspace.git().lock().await;
     let (subject, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
     let subject = one_line(subject, SUBJECT_MAX);
     if subject.is_empty() {
@@ -169,7 +175,21 @@ pub(super) async fn git<'a>(
     label: &str,
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> Result<Ran, GitError> {
-    asked(workspace, label, arguments, Vec::new()).await
+    asked(workspace, label, arguments.into_iter().map(str::to_owned).collect(), Vec::new()).await
+}
+
+/// Runs git in a working tree of the repository's.
+pub(super) async fn git_in<'a>(
+    workspace: &Arc<Workspace>,
+    label: &str,
+    tree: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<Ran, GitError> {
+    let git_dir = format!("--git-dir={tree}/.git");
+    let work_tree = format!("--work-tree={tree}");
+    let place = ["-C".to_owned(), tree.to_owned(), git_dir, work_tree];
+    let arguments = place.into_iter().chain(arguments.into_iter().map(str::to_owned));
+    asked(workspace, label, arguments.collect(), Vec::new()).await
 }
 
 /// Runs git where it may change every file.
@@ -178,13 +198,13 @@ pub(super) async fn git_that_changes<'a>(
     label: &str,
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> Result<Ran, GitError> {
-    asked(workspace, label, arguments, vec!["**".to_owned()]).await
+    asked(workspace, label, arguments.into_iter().map(str::to_owned).collect(), vec!["**".to_owned()]).await
 }
 
-async fn asked<'a>(
+async fn asked(
     workspace: &Arc<Workspace>,
     label: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
+    arguments: Vec<String>,
     changes: Vec<String>,
 ) -> Result<Ran, GitError> {
     let mut program = Program::new(COMMAND_LINE.map(str::to_owned).to_vec());
@@ -201,7 +221,14 @@ async fn asked<'a>(
         ("GIT_CONFIG_NOSYSTEM", "1"),
         ("GIT_PAGER", "cat"),
     ];
-    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    // A repository is what the operator made one, not what somebody has written files for.
+    let root = workspace.disk().path();
+    if !root.join(".git").exists() {
+        let message = "the directory is no working tree of git: it has no .git of its own";
+        return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
+    }
+    let place = ["--git-dir=.git", "--work-tree=.", "--literal-pathspecs"].map(str::to_owned);
+    let arguments: Vec<String> = place.into_iter().chain(arguments).collect();
     let ran = run(workspace, GIT, &program, &arguments, Runner { label, env: &env }).await?;
     if ran.exit == Some(0) {
         return Ok(ran);

@@ -112,6 +112,15 @@ impl Reads {
         lines.iter().for_each(|lines| self.note(path, version, *lines, text));
     }
 
+    /// Keeps of a file what is among these.
+    pub fn retain(&mut self, path: &FilePath, kept: &[FileRead]) {
+        if let Some(known) = self.files.get_mut(path) {
+            let is_kept =
+                |part: &Part| kept.iter().any(|read| (read.version, read.lines) == (part.version, part.lines));
+            known.seen.retain(is_kept);
+        }
+    }
+
     /// Forgets what was read of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {

@@ -58,6 +58,8 @@ pub struct Workspace {
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
+    /// Held by who uses git: what it does in several steps is one thing.
+    git: tokio::sync::Mutex<()>,
 }
 
 /// All that a rejection says, as one text.
@@ -210,6 +212,7 @@ impl Workspace {
             authors: Mutex::default(),
             locks: Locks::default(),
             running: RunningPrograms::default(),
+            git: tokio::sync::Mutex::default(),
         };
         let recovery = workspace.recover().await?;
         let found = workspace.rescan().await?;
@@ -259,6 +262,11 @@ impl Workspace {
     /// Turns for those who change the same files.
     pub const fn locks(&self) -> &Locks {
         &self.locks
+    }
+
+    /// Held by who uses git.
+    pub const fn git(&self) -> &tokio::sync::Mutex<()> {
+        &self.git
     }
 
     /// What the board knows.

@@ -11,7 +11,7 @@ use patchboard_kernel::blueprint::{Granularity, Isolation, Presentation};
 use patchboard_kernel::coded;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{
-    Access, Edit, EditAttempt, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union,
+    self, Access, Edit, EditAttempt, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union,
 };
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
@@ -51,6 +51,8 @@ coded! {
         NoSuchFile = "no_such_file",
         /// The worker may not read the file.
         NotReadable = "not_readable",
+        /// The worker may not change the file.
+        NotEditable = "not_editable",
         /// The edit would take away or change what another author says of a block, and leave the block.
         AnnotationLost = "annotation_lost",
     }
@@ -245,6 +247,7 @@ impl Session {
             None => excerpt::whole(text, VIEW_CHARS_MAX),
             Some((first, last)) => excerpt(text, &[(first, last.unwrap_or(u32::MAX))], 0, VIEW_CHARS_MAX),
         };
+        self.forget_stale(path, entry);
         self.note_shown(path, entry, text, &shown.shown, shown.is_whole);
         let text = format!("{}\n{}", headline(path, entry), shown.text);
         let data = json!({
@@ -252,6 +255,15 @@ impl Session {
             "intent": entry.intent, "shown": shown.shown, "is_whole": shown.is_whole, "content": shown.text,
         });
         Ok(Told::done(text, data))
+    }
+
+    /// Who views a file again, wholly or in part, knows that what it read before may be out of date; what of that still holds
+    /// stays.
+    fn forget_stale(&mut self, path: &FilePath, entry: &Entry) {
+        let granularity = self.workspace.spec().granularity;
+        let kept: Vec<FileRead> =
+            self.reads.of(path).into_iter().filter(|read| entry.seen(read, granularity) != Seen::Stale).collect();
+        self.reads.retain(path, &kept);
     }
 
     /// What of a file was shown counts as read.
@@ -315,7 +327,20 @@ impl Session {
         Ok(Told::done(found.text, data))
     }
 
+    /// Nothing is said of files that may not be seen, and nothing is tried on those that may not be changed.
+    fn editable(&self, path: &FilePath) -> Result<(), Trouble> {
+        self.readable(path)?;
+        if self.author.access.may_edit(path) {
+            return Ok(());
+        }
+        let may = self.author.access.spec().edit.join(", ");
+        let what = if may.is_empty() { "nothing".to_owned() } else { may };
+        let message = format!("You may not change {path}; you may change {what}.");
+        Err(Trouble::Session(SessionCode::NotEditable, message))
+    }
+
     async fn edit(&mut self, path: FilePath, command: EditCommand, basis: EditBasis) -> Result<Told, Trouble> {
+        self.editable(&path)?;
         let made = {
             let maker = Maker::new(self, &basis);
             let path = path.clone();
@@ -328,6 +353,8 @@ impl Session {
     }
 
     async fn rename(&mut self, from: FilePath, to: FilePath, basis: EditBasis) -> Result<Told, Trouble> {
+        self.editable(&from)?;
+        self.editable(&to)?;
         let maker = Maker::new(self, &basis);
         let targets = vec![from.clone(), to.clone()];
         let edit = self.begun(&basis);
@@ -408,7 +435,7 @@ impl Session {
         // What stands now, which may be more than what the edit met.
         let mut concerned: BTreeSet<FilePath> = self.reads.paths().cloned().collect();
         concerned.remove(target);
-        let now = self.workspace.look(target).await?;
+        let now = self.looked(target).await?;
         let state = self.workspace.state();
         let granularity = self.workspace.spec().granularity;
         let mut stale = Vec::new();
@@ -416,7 +443,7 @@ impl Session {
             let entry = Entry::of(&state, &path);
             let is_stale = |read: &FileRead| seen(entry.as_ref(), read, granularity) == Seen::Stale;
             if self.reads.of(&path).iter().any(is_stale) {
-                let standing = self.workspace.look(&path).await?;
+                let standing = self.looked(&path).await?;
                 stale.push((path, standing));
             }
         }
@@ -443,16 +470,35 @@ impl Session {
         Ok(Told { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
     }
 
+    /// A file as it stands; one that is not served any more is gone, for those who work here.
+    async fn looked(&self, path: &FilePath) -> Result<Standing, WorkspaceError> {
+        match self.workspace.look(path).await {
+            Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {
+                Ok(Standing { entry: Entry::of(&self.workspace.state(), path), text: None })
+            }
+            standing => standing,
+        }
+    }
+
     /// What a refusal shows is read with it. What it does not show of a file that changed stays as it was read, and has to
     /// be read again.
     fn count_as_read(&mut self, payload: &Payload, target: &Known, stale: &[Known]) {
+        let must_be_viewed: BTreeSet<&FilePath> = std::iter::once(&payload.target)
+            .chain(&payload.stale)
+            .filter(|part| part.view_again)
+            .map(|part| &part.path)
+            .collect();
         for (path, version, lines) in payload.reads() {
             let Some(known) = std::iter::once(target).chain(stale).find(|known| known.path == *path) else { continue };
             let text = known.standing.text.as_ref();
+            if must_be_viewed.contains(path) {
+                lines.iter().for_each(|lines| self.reads.note(path, version, Some(*lines), text));
+                continue;
+            }
             let total = text.map_or(0, |text| count(text));
-            let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
             let lines = union(lines.iter().copied().chain(known.fresh.iter().copied()));
-            match is_whole || lines == [(1, total)] {
+            let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
+            match is_whole {
                 true => self.reads.renew(path, version, &[None], text),
                 false => self.reads.renew(path, version, &lines.into_iter().map(Some).collect::<Vec<_>>(), text),
             }
@@ -568,7 +614,13 @@ impl Maker {
             return Ok(Wanted { path, before, after: None, hunks: Some(hunks), signed: Vec::new() });
         }
         let command = self.renumbered(&path, command, entry);
-        let Applied { text: after, hunks, signed } = self.apply(&path, &command, text)?;
+        let Applied { text: after, hunks, plain, signed } = self.apply(&path, &command, text)?;
+        // Only who may make the edit may sign it where it has not looked.
+        let plain: Vec<Move> = plain.iter().map(Move::from).collect();
+        let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {
+            true => signed,
+            false => Vec::new(),
+        };
         self.keeps_annotations(&path, text, &after)?;
         Ok(Wanted { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks), signed })
     }
@@ -577,13 +629,14 @@ impl Maker {
         let plain = edit::apply(command, text)?;
         let language = Language::of(path).filter(|_| self.annotate && !self.intent.trim().is_empty());
         let Some(language) = language else {
-            return Ok(Applied { text: plain.text.into(), hunks: plain.hunks, signed: Vec::new() });
+            let hunks = plain.hunks.clone();
+            return Ok(Applied { text: plain.text.into(), hunks, plain: plain.hunks, signed: Vec::new() });
         };
         let is_author = |name: &str| self.authors.contains(name);
         let signature = Signature { language, author: &self.label, intent: &self.intent, is_author: &is_author };
         let edited = apply_signed(command, text, &signature)?.0;
         let signed = beside(&plain.hunks, &edited.hunks, count(text));
-        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, signed })
+        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, plain: plain.hunks, signed })
     }
 
     /// An edit that the kernel will refuse, because others were faster. What it would have made of what its author saw is
@@ -640,6 +693,8 @@ impl Maker {
 struct Applied {
     text: Arc<str>,
     hunks: Vec<Hunk>,
+    /// The same without its comments.
+    plain: Vec<Hunk>,
     /// See [`Wanted::signed`].
     signed: Vec<Lines>,
 }

@@ -1,25 +1,23 @@
 //! What can be done at a workspace, as tools: of a language model, and of processes outside.
 //!
-//! One tool for each command of the editor, with the arguments that it takes; programs and commits for whoever may run
-//! them. What stands first in the description of every tool that edits is what an edit has to say for the others.
+//! The commands of the editor ([`editor`]), and programs and commits for whoever may run them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Blueprint, Intent, Isolation, WorkspaceSpec};
+use patchboard_kernel::blueprint::{Blueprint, Isolation, WorkspaceSpec};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Call, Failure};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::boards::Workspaces;
+use super::editor;
 use super::git::{self, GIT};
 use super::programs::{ProgramCode, ProgramError, Ran, Runner, run};
 use super::session::{Author, Session, Told};
-use super::text::command;
-use super::text::intent::convention;
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
 use crate::failure;
@@ -31,75 +29,11 @@ pub trait Programs: Send + Sync {
     fn program(&self, name: &str) -> Option<&Program>;
 }
 
-/// A command of the editor as a tool: its name, what it does, its arguments, those of them that must be there.
-type Command = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
-
-const READING: [Command; 3] = [
-    (
-        "view",
-        "Shows a file with line numbers, wholly or the lines of `view_range`; of a directory, what is in it. What you \
-         have viewed counts as read: your edits are refused while something that you have read has changed since, and \
-         you are told what changed. With `view_range` only those lines count, so that others can work on the rest of \
-         the file.",
-        &["path", "view_range"],
-        &["path"],
-    ),
-    ("list", "Lists the files of a directory, or all, with who changed them last.", &["path"], &[]),
-    (
-        "search",
-        "Finds lines that hold a text, in all files or those of a directory.",
-        &["path", "pattern", "regex"],
-        &["pattern"],
-    ),
-];
-
-const EDITING: [Command; 5] = [
-    (
-        "str_replace",
-        "Replaces one piece of a file by another. The piece must be there exactly once.",
-        &["path", "old_str", "new_str", "intent"],
-        &["path", "old_str"],
-    ),
-    (
-        "insert",
-        "Puts lines behind a line of a file, by the numbers you were shown.",
-        &["path", "insert_line", "insert_text", "intent"],
-        &["path", "insert_line", "insert_text"],
-    ),
-    (
-        "create",
-        "Writes a whole file: a new one, or all of one that you have viewed.",
-        &["path", "file_text", "intent"],
-        &["path", "file_text"],
-    ),
-    ("delete", "Removes a file that you have viewed.", &["path", "intent"], &["path"]),
-    ("rename", "Gives a file another name.", &["path", "new_path", "intent"], &["path", "new_path"]),
-];
-
 /// What an author finds at a workspace.
 pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
-    let schema = command::schema();
-    let is_intent_required = spec.intent == Intent::Required;
-    let tool = |(name, what, arguments, required): &Command, head: &str| {
-        let properties: Map<String, Value> = arguments
-            .iter()
-            .map(|argument| ((*argument).to_owned(), schema["properties"][*argument].clone()))
-            .collect();
-        let mut required = required.to_vec();
-        if is_intent_required && arguments.contains(&"intent") {
-            required.push("intent");
-        }
-        let parameters = json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
-        });
-        Definition { name: (*name).to_owned(), description: format!("{head}{what}"), parameters }
-    };
-    let mut tools: Vec<Definition> = READING.iter().map(|command| tool(command, "")).collect();
     let access = author.access.spec();
-    if !access.edit.is_empty() {
-        let head = convention(author.label());
-        tools.extend(EDITING.iter().map(|command| tool(command, &head)));
-    }
+    let editor = editor::definitions(author.label(), spec, !access.edit.is_empty());
+    let mut tools: Vec<Definition> = editor.into_iter().map(|(_, tool)| tool).collect();
     let programs: Vec<&String> = access.run.iter().filter(|name| *name != GIT).collect();
     if !programs.is_empty() {
         let parameters = json!({
@@ -198,7 +132,7 @@ pub async fn call(
 ) -> Told {
     let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
     if !is_there {
-        return Told::wrong("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)));
+        return no_such_tool(name);
     }
     match name {
         "run" => match read::<Run>(arguments) {
@@ -225,20 +159,20 @@ pub async fn call(
             Err(told) => told,
         },
         command => {
-            let mut arguments = arguments;
-            match arguments.as_object_mut() {
-                Some(members) if !members.contains_key("command") => {
-                    members.insert("command".to_owned(), command.into());
-                    match tree {
-                        Some(tree) => tree.run(arguments).await,
-                        None => session.call(arguments).await,
-                    }
-                }
-                Some(_) => Told::wrong("bad_arguments", "The arguments cannot be used: this tool takes no `command`."),
-                None => Told::wrong("bad_arguments", "The arguments cannot be used: they are no object."),
+            let Value::Object(arguments) = arguments else {
+                return Told::wrong("bad_arguments", "The arguments cannot be used: they are no object.");
+            };
+            match (editor::arguments(command, arguments), tree) {
+                (Some(arguments), Some(tree)) => tree.run(arguments).await,
+                (Some(arguments), None) => session.call(arguments).await,
+                (None, _) => no_such_tool(command),
             }
         }
     }
+}
+
+fn no_such_tool(name: &str) -> Told {
+    Told::wrong("no_such_tool", format!("There is no tool {}.", crate::one_line(name, 80)))
 }
 
 fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Told> {

@@ -115,18 +115,20 @@ impl Worktree {
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
 pub async fn merge(workspace: &Arc<Workspace>, label: &str, author: &str) -> Result<String, GitError> {
+    let _turn = workspace.git().lock().await;
     let (root, branch) = place(workspace, author);
     let path = root.display().to_string();
     let no_tree = || {
         let message = format!("{author} has no working tree");
         Err(GitError::Git(git::GitCode::NoRepository, message))
     };
-    if !root.is_dir() || author.contains(['/', '\\']) {
+    let is_name = !author.is_empty() && author.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    if !is_name || !root.is_dir() {
         return no_tree();
     }
-    git::git(workspace, author, ["-C", &path, "add", "--all"]).await?;
+    git::git_in(workspace, author, &path, ["add", "--all"]).await?;
     let message = format!("work of {author}");
-    match git::git(workspace, author, ["-C", &path, "commit", "--quiet", "--no-verify", "--message", &message]).await {
+    match git::git_in(workspace, author, &path, ["commit", "--quiet", "--no-verify", "--message", &message]).await {
         // Nothing was changed since.
         Ok(_) | Err(GitError::Git(git::GitCode::GitRefused, _)) => {}
         Err(error) => return Err(error),

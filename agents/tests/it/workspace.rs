@@ -1,10 +1,13 @@
 //! Agents at one directory: real files, a real board, and what each is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_agents::config::Program;
 use patchboard_agents::workspace::git;
 use patchboard_agents::workspace::programs::{Runner, run};
+use patchboard_agents::workspace::session::Session;
+use patchboard_kernel::files::Access;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
@@ -235,4 +238,107 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
     let told = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
     assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
     replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
+async fn what_was_not_shown_of_a_change_has_to_be_viewed_before_anything_is_written() {
+    let lines: Vec<String> = (0..200).map(|n| format!("{}\n", "x".repeat(60 + n % 7))).collect();
+    let text = lines.concat();
+    let shop =
+        Workshop::open(2, &json!({"payload": 2500, "presentation": "diff"}), &[("g.txt", &text), ("a.txt", "a\n")])
+            .await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    for name in ["g.txt", "a.txt"] {
+        ada.call(json!({"command": "view", "path": name})).await;
+    }
+    bob.call(json!({"command": "view", "path": "g.txt"})).await;
+    let changed: Vec<String> =
+        lines.iter().enumerate().map(|(n, line)| if n % 25 == 0 { format!("{n}\n") } else { line.clone() }).collect();
+    let told = bob
+        .call(json!({"command": "create", "path": "g.txt", "file_text": changed.concat(), "intent": "numbers"}))
+        .await;
+    assert!(!told.is_error(), "{}", told.text);
+    let edit = json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"});
+    for _ in 0..2 {
+        let told = ada.call(edit.clone()).await;
+        assert_eq!(told.code.as_deref(), Some("stale_read"), "not all of it was shown: {}", told.text);
+        assert!(told.text.contains("view it again"), "{}", told.text);
+    }
+    ada.call(json!({"command": "view", "path": "g.txt"})).await;
+    let told = ada.call(edit).await;
+    assert!(!told.is_error(), "{}", told.text);
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_served_any_more_keeps_nobody_from_others() {
+    let shop = Workshop::open(1, &json!({}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let mut ada = shop.session(0);
+    for name in ["a.txt", "b.txt"] {
+        ada.call(json!({"command": "view", "path": name})).await;
+    }
+    std::fs::write(shop.directory.path().join("b.txt"), b"\0binary").expect("written");
+    let edit = json!({"command": "create", "path": "a.txt", "file_text": "c\n", "intent": "c"});
+    let told = ada.call(edit.clone()).await;
+    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
+    let told = ada.call(edit).await;
+    assert!(!told.is_error(), "{}", told.text);
+}
+
+#[tokio::test]
+async fn who_may_not_see_a_file_is_told_nothing_of_what_is_in_it() {
+    let shop =
+        Workshop::open(1, &json!({}), &[("pub/a.py", "a = 1\n"), ("secret/k.py", "PASSWORD = 'hunter2'\n")]).await;
+    let mut author = shop.session(0).author().clone();
+    let files = json!({"view": ["pub/**"], "edit": ["**"]});
+    author.access = Access::compile(&serde_json::from_value(files).expect("access")).expect("patterns");
+    let mut ada = Session::new(Arc::clone(&shop.workspace), author);
+    for arguments in [
+        json!({"command": "str_replace", "path": "secret/k.py", "old_str": "PASSWORD = ''", "intent": "x"}),
+        json!({"command": "create", "path": "secret/k.py", "file_text": "", "intent": "x"}),
+        json!({"command": "delete", "path": "secret/k.py", "intent": "x"}),
+        json!({"command": "rename", "path": "secret/k.py", "new_path": "pub/k.py", "intent": "x"}),
+        json!({"command": "rename", "path": "pub/a.py", "new_path": "secret/k.py", "intent": "x"}),
+        json!({"command": "view", "path": "secret/k.py"}),
+        json!({"command": "search", "pattern": "hunter"}),
+    ] {
+        let told = ada.call(arguments.clone()).await;
+        assert!(
+            !told.text.contains("hunter2") && !told.data.to_string().contains("hunter2"),
+            "{arguments}: {}",
+            told.text
+        );
+    }
+    assert_eq!(shop.text("secret/k.py").as_deref(), Some("PASSWORD = 'hunter2'\n"));
+}
+
+#[tokio::test]
+async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_the_other() {
+    let planted = [
+        ("HEAD", "ref: refs/heads/x\n"),
+        ("objects/x", ""),
+        ("refs/x", ""),
+        ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ran\n"),
+    ];
+    let shop = Workshop::open(1, &json!({}), &planted).await;
+    let error = git::diff(&shop.workspace, "manager", &[]).await.expect_err("it is no repository");
+    assert_eq!(error.code(), "no_repository");
+    assert!(!shop.directory.path().join("ran").exists());
+
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let script = "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin";
+    let ran = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(shop.directory.path())
+        .output()
+        .expect("sh runs");
+    assert!(ran.status.success());
+    for (engineer, name) in [(0, "a.py"), (1, "b.py")] {
+        let mut session = shop.session(engineer);
+        session.call(json!({"command": "view", "path": name})).await;
+        session.call(json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"})).await;
+    }
+    let of = |author: &'static str| git::commit(&shop.workspace, "manager", "two", Some(author));
+    let (one, two) = tokio::join!(of("engineer_1"), of("engineer_2"));
+    assert_eq!(one.expect("a commit")[0].files, [path("a.py")]);
+    assert_eq!(two.expect("a commit")[0].files, [path("b.py")]);
 }

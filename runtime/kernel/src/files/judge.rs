@@ -73,9 +73,11 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> 
         if isolation(inputs.plan) == Isolation::Storm {
             let violations = Conflicts { edit, entries: &entries, invocation, inputs, found: Vec::new() }.find();
             if !violations.is_empty() {
-                let contested = match violations.iter().all(|violation| violation.code == Code::Reserved) {
-                    true => Vec::new(),
-                    false => edit.changes.iter().map(|change| change.path.place()).collect(),
+                // Who has not looked was not too slow.
+                let is_slow = |violation: &Violation| matches!(violation.code, Code::StaleTarget | Code::StaleRead);
+                let contested = match violations.iter().any(is_slow) {
+                    true => edit.changes.iter().map(|change| change.path.place()).collect(),
+                    false => Vec::new(),
                 };
                 return Err(Refused { rejection: Rejection::new(Stage::Freshness, violations), contested });
             }
@@ -181,14 +183,20 @@ fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str>
         free_from = behind.max(moved.at.saturating_add(1));
         left += i64::from(moved.added) - i64::from(moved.removed);
     }
+    if left != i64::from(change.lines) {
+        return Some("its hunks do not make a file of so many lines");
+    }
+    let Some((last, before)) = hunks.split_last() else {
+        return (change.from.is_some() && change.hash.is_some() && change.from != change.hash)
+            .then_some("its content is another, and no hunk says what changes");
+    };
     // A line without an end that others follow joins the next: then the numbers would not be those of the text.
-    let (last, before) = hunks.split_last()?;
     let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
     let reaches_end = last.at.saturating_add(count(&last.was)) > lines;
     if before.iter().any(|hunk| is_open(&hunk.now)) || (is_open(&last.now) && !reaches_end) {
         return Some("only the last line of a file may be without an end");
     }
-    (left != i64::from(change.lines)).then_some("its hunks do not make a file of so many lines")
+    None
 }
 
 fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
@@ -265,8 +273,8 @@ impl Conflicts<'_> {
         if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
             return;
         }
-        let covered = self.is_covered(change, entry, reads);
-        if !covered {
+        let moves: Option<Vec<Move>> = change.hunks.as_ref().map(|hunks| hunks.iter().map(Move::from).collect());
+        if !is_covered(entry, reads, moves.as_deref(), granularity(self.inputs.plan)) {
             let message = match reads.is_empty() {
                 true => format!("you have not read {}, or not since it was made", change.path),
                 false => format!("you have not read all the lines of {} that you would change", change.path),
@@ -275,35 +283,6 @@ impl Conflicts<'_> {
             violation.found = entry.map(brief);
             self.found.push(violation);
         }
-    }
-
-    /// Whether its author has read what it changes.
-    fn is_covered(&self, change: &FileChange, entry: Option<&Entry>, reads: &[&FileRead]) -> bool {
-        let granularity = granularity(self.inputs.plan);
-        if reads.is_empty() {
-            return false;
-        }
-        let (Granularity::Lines, Some(entry)) = (granularity, entry) else { return true };
-        let seen = reads.iter().filter_map(|read| match entry.seen(read, granularity) {
-            Seen::Fresh(lines) => lines,
-            Seen::Stale => None,
-        });
-        let seen: Vec<Lines> = union(seen);
-        let everything = [(1, entry.lines, 0)];
-        let moves: Vec<Move> = match &change.hunks {
-            Some(hunks) => hunks.iter().map(Move::from).collect(),
-            None => everything.map(Move::from).to_vec(),
-        };
-        moves.iter().all(|moved| match moved.removed {
-            // Between two lines, of which one is known; an empty file has no line to know.
-            0 => {
-                entry.lines == 0
-                    || [moved.at.saturating_sub(1), moved.at]
-                        .iter()
-                        .any(|line| *line > 0 && cover(&seen, (*line, *line)))
-            }
-            removed => cover(&seen, (moved.at, moved.at.saturating_add(removed) - 1)),
-        })
     }
 
     /// Notes what of a file has changed since it was read; whether anything has.
@@ -337,6 +316,33 @@ impl Conflicts<'_> {
         self.found.push(violation);
         true
     }
+}
+
+/// Whether who has read this of a file has read all that would change; `moves`: what changes, all of it if none.
+pub fn is_covered(
+    entry: Option<&Entry>,
+    reads: &[&FileRead],
+    moves: Option<&[Move]>,
+    granularity: Granularity,
+) -> bool {
+    if reads.is_empty() {
+        return false;
+    }
+    let (Granularity::Lines, Some(entry)) = (granularity, entry) else { return true };
+    let seen = reads.iter().filter_map(|read| match entry.seen(read, granularity) {
+        Seen::Fresh(lines) => lines,
+        Seen::Stale => None,
+    });
+    let seen: Vec<Lines> = union(seen);
+    let everything = [Move { at: 1, removed: entry.lines, added: 0 }];
+    moves.unwrap_or(&everything).iter().all(|moved| match moved.removed {
+        // Between two lines, of which one is known; an empty file has no line to know.
+        0 => {
+            let beside = [moved.at.saturating_sub(1), moved.at];
+            entry.lines == 0 || beside.iter().any(|line| *line > 0 && cover(&seen, (*line, *line)))
+        }
+        removed => cover(&seen, (moved.at, moved.at.saturating_add(removed) - 1)),
+    })
 }
 
 /// What the author of a refused edit is told of a file.

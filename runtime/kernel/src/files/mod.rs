@@ -17,7 +17,7 @@ use crate::id::{InvocationId, Token};
 
 pub use access::{Access, PATTERNS_MAX, patterns};
 pub use entry::{EDITS_MAX, Edited, Entry, Seen, seen};
-pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX};
+pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX, is_covered};
 pub(crate) use judge::{Inputs, Refused, judge};
 pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};

@@ -1,0 +1,193 @@
+//! An editor's tools, one for each of its commands, named as coding agents know them.
+//!
+//! The schema of each is a part of the one schema of all commands. What stands first in the description of every tool that
+//! edits is what an edit has to say for the others.
+
+use patchboard_kernel::blueprint::{Intent, WorkspaceSpec};
+use serde_json::{Map, Value, json};
+
+use super::text::command::schema;
+use super::text::intent::convention;
+use crate::tools::Definition;
+
+/// A command, as its tool shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct EditorTool {
+    /// What it is called by, as its command.
+    pub name: &'static str,
+    /// For people.
+    pub title: &'static str,
+    description: &'static str,
+    needs: &'static [&'static str],
+    takes: &'static [&'static str],
+    /// Whether it changes files.
+    pub is_edit: bool,
+}
+
+/// All of them.
+pub const ALL: [EditorTool; 8] = [
+    EditorTool {
+        name: "view",
+        title: "Show a file",
+        description: "Show a file with its line numbers, or a part of it; of a directory, what is in it. What is shown counts \
+             as read. The first line says the version, and who changed the file last and what for.",
+        needs: &["path"],
+        takes: &["view_range"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "list",
+        title: "List files",
+        description: "List the files of a directory and below, or all of them: lines, version, and who changed each last.",
+        needs: &[],
+        takes: &["path"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "search",
+        title: "Find lines",
+        description: "Find lines in the files of a directory and below, or in all of them, with the lines around. What is \
+             shown counts as read.",
+        needs: &["pattern"],
+        takes: &["path", "regex"],
+        is_edit: false,
+    },
+    EditorTool {
+        name: "create",
+        title: "Write a file",
+        description: "Write a whole file: a new one, or a new content of one that you have viewed. To change a part, use \
+             str_replace.",
+        needs: &["path", "file_text"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "str_replace",
+        title: "Replace a piece of a file",
+        description: "Replace one piece of a file that you have viewed.",
+        needs: &["path", "old_str"],
+        takes: &["new_str", "intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "insert",
+        title: "Insert lines",
+        description: "Insert lines behind a line of a file that you have viewed; the number is the one that was shown to you.",
+        needs: &["path", "insert_line", "insert_text"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "delete",
+        title: "Remove a file",
+        description: "Remove a file that you have viewed.",
+        needs: &["path"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+    EditorTool {
+        name: "rename",
+        title: "Rename a file",
+        description: "Give a file that you have viewed another name, which no file has.",
+        needs: &["path", "new_path"],
+        takes: &["intent", "version"],
+        is_edit: true,
+    },
+];
+
+/// The tools of somebody who is called `author` in files; only those that read, for who may not edit.
+pub fn definitions(author: &str, spec: &WorkspaceSpec, may_edit: bool) -> Vec<(EditorTool, Definition)> {
+    let of_all = schema();
+    let convention = if spec.annotate { convention(author) } else { String::new() };
+    let is_required = spec.intent == Intent::Required;
+    let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
+    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required))).collect()
+}
+
+/// The arguments of the editor for a call of one of the tools; none of what is no such tool.
+pub fn arguments(tool: &str, mut arguments: Map<String, Value>) -> Option<Value> {
+    ALL.iter().find(|known| known.name == tool)?;
+    arguments.insert("command".to_owned(), tool.into());
+    Some(arguments.into())
+}
+
+impl EditorTool {
+    fn definition(&self, of_all: &Value, convention: &str, is_intent_required: bool) -> Definition {
+        let description = match self.is_edit {
+            true => format!("{convention}{}", self.description),
+            false => self.description.to_owned(),
+        };
+        let mut required = self.needs.to_vec();
+        required.extend((self.is_edit && is_intent_required).then_some("intent"));
+        let properties: Map<String, Value> = self
+            .needs
+            .iter()
+            .chain(self.takes)
+            .map(|name| ((*name).to_owned(), self.argument(&of_all["properties"][*name])))
+            .collect();
+        let parameters = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        });
+        Definition { name: self.name.to_owned(), description, parameters }
+    }
+
+    /// An argument without the words that say which commands it is for.
+    fn argument(&self, argument: &Value) -> Value {
+        let mut argument = argument.clone();
+        let Some(text) = argument["description"].as_str() else { return argument };
+        let own = format!("`{}`: ", self.name);
+        let text = text.strip_prefix(&own).or_else(|| text.strip_prefix("Edits: ")).unwrap_or(text);
+        let mut letters = text.chars();
+        let text = letters.next().map(|first| format!("{}{}", first.to_uppercase(), letters.as_str()));
+        argument["description"] = text.unwrap_or_default().into();
+        argument
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(said: Value) -> Vec<(EditorTool, Definition)> {
+        definitions("ada", &serde_json::from_value(said).expect("a workspace"), true)
+    }
+
+    #[test]
+    fn every_command_is_a_tool_and_takes_what_the_command_takes() {
+        let of_all = schema();
+        let commands = of_all["properties"]["command"]["enum"].as_array().expect("a list");
+        let commands: Vec<&str> = commands.iter().filter_map(Value::as_str).collect();
+        assert_eq!(commands, ALL.map(|tool| tool.name));
+        let mut described: Map<String, Value> = Map::new();
+        for (tool, Definition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
+            let properties = parameters["properties"].as_object().expect("an object");
+            assert!(properties.values().all(|argument| argument["description"].is_string()), "{parameters}");
+            described.extend(properties.clone());
+            assert_eq!(properties.contains_key("intent"), tool.is_edit);
+            assert_eq!(description.starts_with("EVERY EDIT NEEDS AN `intent`"), tool.is_edit, "{description}");
+            assert_eq!(description.contains("You are `ada`"), tool.is_edit);
+            let required = parameters["required"].as_array().expect("a list");
+            assert_eq!(required.contains(&json!("intent")), tool.is_edit);
+        }
+        // None is forgotten but the one that the name of the tool stands for.
+        assert_eq!(described.len() + 1, of_all["properties"].as_object().expect("an object").len());
+        let range = &described["view_range"]["description"];
+        assert!(range.as_str().is_some_and(|text| text.starts_with("The first")), "{range}");
+    }
+
+    #[test]
+    fn an_intent_is_demanded_where_the_blueprint_demands_it() {
+        for (_, tool) in tools(json!({"dir": "code", "intent": "optional", "annotate": false})) {
+            assert!(!tool.parameters["required"].as_array().expect("a list").contains(&json!("intent")));
+            assert!(!tool.description.contains("ada"));
+        }
+    }
+
+    #[test]
+    fn a_tool_does_what_its_name_says_whatever_its_arguments_say() {
+        let given = json!({"command": "delete", "path": "a"});
+        let Value::Object(given) = given else { unreachable!("it is written as an object") };
+        assert_eq!(arguments("view", given.clone()), Some(json!({"command": "view", "path": "a"})));
+        assert_eq!(arguments("undo_edit", given), None);
+    }
+}
