@@ -662,15 +662,21 @@ impl Maker {
         let holds = |read: &&FileRead| {
             read.lines.is_none_or(|(first, last)| first <= insert_line.saturating_add(1) && *insert_line <= last)
         };
-        let own = self.reads.iter().filter(|read| read.path == *path).filter(holds);
-        let seen_at = own.map(|read| read.version).max().unwrap_or(entry.version);
+        let own: Vec<&FileRead> = self.reads.iter().filter(|read| read.path == *path).filter(holds).collect();
+        let seen_at = own.iter().map(|read| read.version).max().unwrap_or(entry.version);
         let since: Option<Vec<Vec<Move>>> = (seen_at.saturating_add(1)..=entry.version)
             .map(|version| {
                 let moves = entry.edits.get(&version)?.moves.as_ref()?;
                 Some(moves.iter().copied().map(Move::from).collect())
             })
             .collect();
-        let line = since.and_then(|since| carry_insertion(*insert_line, since.iter().map(Vec::as_slice)));
+        // Of the two lines between which to insert, one that was seen: the other may have been changed by others.
+        let sees =
+            |line: u32| move |read: &&FileRead| read.lines.is_none_or(|(first, last)| (first..=last).contains(&line));
+        let is_behind = own.is_empty() || own.iter().filter(|read| read.version == seen_at).any(sees(*insert_line));
+        let anchor = insert_line.saturating_add(u32::from(*insert_line > 0 && !is_behind));
+        let line = since.and_then(|since| carry_insertion(anchor, since.iter().map(Vec::as_slice)));
+        let line = line.map(|line| line - (anchor - insert_line));
         EditCommand::Insert { insert_line: line.unwrap_or(*insert_line), insert_text: insert_text.clone() }
     }
 

@@ -66,6 +66,29 @@ async fn functions_of_one_file_are_edited_side_by_side() {
 }
 
 #[tokio::test]
+async fn lines_come_where_their_author_meant_them_to_whatever_became_of_the_other_side() {
+    let letters: String = ('a'..='t').map(|letter| format!("{letter}\n")).collect();
+    let shop = Workshop::open(2, &json!({}), &[("a.txt", &letters)]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    ada.call(json!({"command": "view", "path": "a.txt", "view_range": [3, 4]})).await;
+    bob.call(json!({"command": "view", "path": "a.txt"})).await;
+    let text = letters.replace("t\n", "T\n");
+    bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "a version"})).await;
+    ada.call(json!({"command": "view", "path": "a.txt", "view_range": [12, 14]})).await;
+    // `k`, line 11, goes, and `c` and `d` come to stand where it was.
+    let text = format!("{}{}", "0\n".repeat(8), text.replace("k\n", "K\n"));
+    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "another"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    // Of lines 11 and 12 Ada has seen line 12, which is `l`.
+    let insert =
+        json!({"command": "insert", "path": "a.txt", "insert_line": 11, "insert_text": "new\n", "intent": "mine"});
+    let told = ada.call(insert).await;
+    assert!(!told.is_error(), "{}", told.text);
+    let text = shop.text("a.txt").expect("a file");
+    assert!(text.contains("K\nnew\nl\n"), "{text}");
+}
+
+#[tokio::test]
 async fn what_is_written_around_the_workspace_is_noticed_before_anything_is_accepted() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let mut ada = shop.session(0);
