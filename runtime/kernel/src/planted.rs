@@ -56,10 +56,42 @@ pub enum Bug {
     NarrowReservation,
     /// What is kept for the next try is kept for somebody else as well.
     SharedReservation,
+    /// Lines that come into a file do not shift those behind them.
+    InsertionsOverlooked,
+    /// What was read right behind or right before what comes into a file has changed with it.
+    EdgesTouched,
+    /// Of a file that is gone nothing has changed.
+    DeletionOverlooked,
+    /// An edit of which it is not known what it did has done nothing.
+    UnknownOverlooked,
+    /// A board remembers an edit of a file less than it says.
+    OneEditLess,
+    /// Lines are written over that their author has not seen.
+    LinesUnseen,
+    /// An edit is checked against what its author has read of the files that it changes, and of no others.
+    OwnFilesOnly,
+    /// A file that is kept for somebody may be edited by others.
+    FileNotKept,
+    /// A file that is made again begins with another first version.
+    VersionsAnew,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those of files, which the interleavings find.
+    pub const OF_FILES: [Self; 10] = [
+        Self::SharedReservation,
+        Self::InsertionsOverlooked,
+        Self::EdgesTouched,
+        Self::DeletionOverlooked,
+        Self::UnknownOverlooked,
+        Self::OneEditLess,
+        Self::LinesUnseen,
+        Self::OwnFilesOnly,
+        Self::FileNotKept,
+        Self::VersionsAnew,
+    ];
+
+    /// Those that the simulator finds.
     pub const ALL: [Self; 25] = [
         Self::LostInvocation,
         Self::LoneInvocation,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{FileChange, FilePath, FileRead, Lines, Move, carry};
 use crate::blueprint::Granularity;
 use crate::digest::Digest;
+use crate::planted::{self, Bug};
 use crate::state::State;
 
 /// Edits of one file that are remembered. A read from before them is stale if there was any.
@@ -73,12 +74,17 @@ impl Entry {
         if read.version == self.version {
             return Seen::Fresh(read.lines.or(all));
         }
+        if !self.is_there() && planted::is(Bug::DeletionOverlooked) {
+            return Seen::Fresh(None);
+        }
         let Some(lines) = read.lines.filter(|_| granularity == Granularity::Lines && self.is_there()) else {
             return Seen::Stale;
         };
         let mut now = Some(lines);
         for version in read.version.saturating_add(1)..=self.version {
-            let moves = self.edits.get(&version).and_then(|edit| edit.moves.as_deref());
+            let edit = self.edits.get(&version);
+            let unknown = edit.filter(|_| planted::is(Bug::UnknownOverlooked)).map(|_| [].as_slice());
+            let moves = edit.and_then(|edit| edit.moves.as_deref()).or(unknown);
             now = now.and_then(|lines| carry(lines, &moves?.iter().copied().map(Move::from).collect::<Vec<_>>()));
             if now.is_none() {
                 return Seen::Stale;
@@ -115,7 +121,8 @@ pub(super) fn operations(entry: Option<&Entry>, change: &FileChange, writer: &st
         });
         return vec![json!({"op": "add", "path": place.as_str(), "value": value})];
     };
-    let version = entry.version.saturating_add(1);
+    let is_anew = planted::is(Bug::VersionsAnew) && !entry.is_there();
+    let version = if is_anew { 1 } else { entry.version.saturating_add(1) };
     let moves: Option<Vec<(u32, u32, u32)>> =
         change.hunks.as_ref().filter(|hunks| hunks.len() <= MOVES_MAX).map(|hunks| {
             let moves = hunks.iter().map(Move::from);
@@ -132,7 +139,8 @@ pub(super) fn operations(entry: Option<&Entry>, change: &FileChange, writer: &st
         replace("intent", json!(intent)),
         json!({"op": "add", "path": format!("{place}/edits/{version}"), "value": {"by": writer, "moves": moves}}),
     ];
-    let forgotten = entry.edits.keys().filter(|made| version.saturating_sub(**made) >= EDITS_MAX);
+    let most = EDITS_MAX - u64::from(planted::is(Bug::OneEditLess));
+    let forgotten = entry.edits.keys().filter(|made| version.saturating_sub(**made) >= most);
     operations.extend(forgotten.map(|made| json!({"op": "remove", "path": format!("{place}/edits/{made}")})));
     operations
 }

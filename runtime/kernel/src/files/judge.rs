@@ -11,6 +11,7 @@ use crate::blueprint::{Granularity, Intent, Isolation};
 use crate::freshness::{Commits, Reservations};
 use crate::id::{InvocationId, Version, WorkerName};
 use crate::plan::{Plan, Seat};
+use crate::planted::{self, Bug};
 use crate::rejection::{Code, Rejection, Stage, Stale, VIOLATIONS_MAX, Violation};
 use crate::state::State;
 
@@ -244,12 +245,16 @@ impl Conflicts<'_> {
         }
         for change in &edit.changes {
             let place = change.path.place();
-            if let Some(holder) = self.inputs.reservations.holder_at(&place, self.invocation) {
+            let holder = self.inputs.reservations.holder_at(&place, self.invocation);
+            if let Some(holder) = holder.filter(|_| !planted::is(Bug::FileNotKept)) {
                 let message = format!("{} is kept for {holder} for a moment; try again shortly", change.path);
                 self.found.push(Violation::new(Code::Reserved, place.as_str(), message));
             }
             let own = reads.remove(&change.path).unwrap_or_default();
             self.target(change, &own);
+        }
+        if planted::is(Bug::OwnFilesOnly) {
+            reads.clear();
         }
         for (path, reads) in reads {
             let entry = Entry::of(self.inputs.state, path);
@@ -325,8 +330,8 @@ pub fn is_covered(
     moves: Option<&[Move]>,
     granularity: Granularity,
 ) -> bool {
-    if reads.is_empty() {
-        return false;
+    if reads.is_empty() || planted::is(Bug::LinesUnseen) {
+        return !reads.is_empty();
     }
     let (Granularity::Lines, Some(entry)) = (granularity, entry) else { return true };
     let seen = reads.iter().filter_map(|read| match entry.seen(read, granularity) {

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::planted::{self, Bug};
+
 /// How many lines a text has; the empty text has none.
 pub fn count(text: &str) -> u32 {
     let ends = text.bytes().filter(|byte| *byte == b'\n').count();
@@ -56,13 +58,15 @@ pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
             break;
         }
         let is_before = match step.removed {
-            0 => step.at <= first,
+            0 => step.at < first || (step.at == first && !planted::is(Bug::EdgesTouched)),
             removed => step.at.saturating_add(removed) <= first,
         };
         if !is_before {
             return None;
         }
-        shift += i64::from(step.added) - i64::from(step.removed);
+        if step.removed > 0 || !planted::is(Bug::InsertionsOverlooked) {
+            shift += i64::from(step.added) - i64::from(step.removed);
+        }
     }
     let moved = |line: u32| u32::try_from(i64::from(line) + shift).ok();
     Some((moved(first)?, moved(last)?))

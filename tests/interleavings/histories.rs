@@ -1,0 +1,320 @@
+//! Histories that people really wrote, edit by edit through sessions: the writers alternate as it is recorded, each edits
+//! upon what it has read, and whoever was slower is refused and tries again on the file as it is by then.
+//!
+//! What the file must hold is worked out apart: from the recorded versions where one followed the other, and where two
+//! wrote at once by rebasing every edit, character by character. `HISTORIES=all` plays the long one to its end.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_tests::shared;
+use patchboard_workshop::Workshop;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::sessions::in_memory;
+
+/// Transactions of the long history in a run of the suite.
+const TRANSACTIONS: usize = 1_500;
+
+/// Tries of one edit after which something must be wrong.
+const TRIES_MAX: usize = 8;
+
+/// Writers at one file.
+struct Desk {
+    shop: Workshop,
+    sessions: Vec<Session>,
+    refusals: BTreeMap<String, u64>,
+    edits: u64,
+    /// Edits that were refused at least once because the other was faster.
+    conflicts: u64,
+}
+
+const FILE: &str = "file.txt";
+
+impl Desk {
+    async fn new(writers: usize) -> Self {
+        in_memory();
+        let spec = json!({"annotate": false, "payload": 64_000, "presentation": "full"});
+        let shop = Workshop::open(writers, &spec, &[]).await;
+        let sessions = (0..writers).map(|writer| shop.session(writer)).collect();
+        Self { shop, sessions, refusals: BTreeMap::new(), edits: 0, conflicts: 0 }
+    }
+
+    fn text(&self) -> String {
+        self.shop.text(FILE).unwrap_or_default()
+    }
+
+    /// Tries until it is made; what a refusal tells is all that is read in between.
+    async fn make(&mut self, writer: usize, arguments: &Value) {
+        let mut is_slower = false;
+        for _ in 0..TRIES_MAX {
+            let told: Told = self.sessions[writer].call(arguments.clone()).await;
+            let Some(code) = told.code else {
+                self.edits += 1;
+                self.conflicts += u64::from(is_slower);
+                return;
+            };
+            let is_due = matches!(code.as_str(), "stale_target" | "unseen_target");
+            assert!(is_due, "{arguments}: {}", told.text);
+            is_slower |= code == "stale_target";
+            *self.refusals.entry(code).or_default() += 1;
+        }
+        panic!("{arguments} was refused {TRIES_MAX} times");
+    }
+
+    /// Makes of one text the next, in one piece that is there once.
+    async fn replace(&mut self, writer: usize, old: &str, new: &str, looks: bool) {
+        if old.is_empty() {
+            return self
+                .make(writer, &json!({"command": "create", "path": FILE, "file_text": new, "intent": "begin"}))
+                .await;
+        }
+        let (was, now): (Vec<&str>, Vec<&str>) =
+            (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
+        let start = was.iter().zip(&now).take_while(|(was, now)| was == now).count();
+        let least = was.len().min(now.len()) - start;
+        let end = was.iter().rev().zip(now.iter().rev()).take(least).take_while(|(was, now)| was == now).count();
+        let (mut first, mut behind) = (start.min(was.len() - 1), (was.len() - end).max(start + 1).min(was.len()));
+        first = first.min(behind - 1);
+        while occurrences(old, &was[first..behind].concat()) > 1 {
+            behind = (behind + usize::from(first == 0)).min(was.len());
+            first = first.saturating_sub(1);
+        }
+        // As many lines from the end of the one as of the other are the same.
+        let last = now.len() - (was.len() - behind);
+        let (old_str, new_str) = (was[first..behind].concat(), now[first..last].concat());
+        if looks {
+            let arguments = json!({"command": "view", "path": FILE, "view_range": [first + 1, behind]});
+            self.sessions[writer].call(arguments).await;
+        }
+        let arguments =
+            json!({"command": "str_replace", "path": FILE, "old_str": old_str, "new_str": new_str, "intent": "next"});
+        self.make(writer, &arguments).await;
+    }
+}
+
+fn occurrences(text: &str, piece: &str) -> usize {
+    text.char_indices().filter(|(at, _)| text[*at..].starts_with(piece)).take(2).count()
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    #[serde(rename = "endContent")]
+    end: String,
+    #[serde(rename = "numAgents")]
+    agents: usize,
+    #[serde(rename = "txns")]
+    transactions: Vec<Transaction>,
+}
+
+#[derive(Deserialize)]
+struct Transaction {
+    parents: Vec<usize>,
+    agent: usize,
+    patches: Vec<(usize, usize, String)>,
+}
+
+/// What somebody has seen of the transactions: of each agent the first so many.
+type Seen = Vec<u32>;
+
+/// One character that was ever written.
+struct Character {
+    text: char,
+    by: (usize, u32),
+    /// Who took it away; two may have at once.
+    gone: Vec<(usize, u32)>,
+}
+
+/// All characters that were ever written, in order. Where edits come to is found by what their author saw.
+#[derive(Default)]
+struct Rebase {
+    characters: Vec<Character>,
+    seen: Vec<Seen>,
+    of_agents: Seen,
+}
+
+impl Rebase {
+    /// Adds a transaction; whether its author had seen all before it.
+    fn add(&mut self, transaction: &Transaction, agents: usize) -> bool {
+        self.of_agents.resize(agents, 0);
+        let mut seen = vec![0; agents];
+        for parent in &transaction.parents {
+            seen.iter_mut().zip(&self.seen[*parent]).for_each(|(seen, of_parent)| *seen = (*seen).max(*of_parent));
+        }
+        let has_seen_all = seen == self.of_agents;
+        let agent = transaction.agent;
+        self.of_agents[agent] += 1;
+        seen[agent] = self.of_agents[agent];
+        let own = (agent, seen[agent]);
+        for (position, deleted, inserted) in &transaction.patches {
+            let is_seen = |(agent, number): &(usize, u32)| *number <= seen[*agent];
+            let mut at = 0;
+            let mut left = *position;
+            while left > 0 {
+                let character = &self.characters[at];
+                left -= usize::from(is_seen(&character.by) && !character.gone.iter().any(is_seen));
+                at += 1;
+            }
+            let mut left = *deleted;
+            for character in &mut self.characters[at..] {
+                if left == 0 {
+                    break;
+                }
+                if is_seen(&character.by) && !character.gone.iter().any(is_seen) {
+                    character.gone.push(own);
+                    left -= 1;
+                }
+            }
+            assert_eq!(left, 0, "it takes away what its author saw");
+            let new = inserted.chars().map(|text| Character { text, by: own, gone: Vec::new() });
+            self.characters.splice(at..at, new);
+        }
+        self.seen.push(seen);
+        has_seen_all
+    }
+
+    fn text(&self) -> String {
+        self.characters.iter().filter(|one| one.gone.is_empty()).map(|one| one.text).collect()
+    }
+}
+
+#[tokio::test]
+async fn what_two_wrote_at_once_becomes_what_the_rebase_of_both_makes() {
+    let Some(path) = shared::find("vectors/traces/editing-traces/clownschool.concurrent.json") else { return };
+    let bytes = std::fs::read(path).expect("readable");
+    let recorded: Recorded = serde_json::from_slice(&bytes).expect("a history");
+    let is_all = std::env::var("HISTORIES").is_ok_and(|which| which == "all");
+    let count = if is_all { recorded.transactions.len() } else { TRANSACTIONS };
+    let begun = Instant::now();
+    let mut desk = Desk::new(recorded.agents).await;
+    let mut rebase = Rebase::default();
+    let mut before = String::new();
+    let (mut behind, mut idle) = (0, 0);
+    for (number, transaction) in recorded.transactions.iter().take(count).enumerate() {
+        let has_seen_all = rebase.add(transaction, recorded.agents);
+        let after = rebase.text();
+        behind += u64::from(!has_seen_all);
+        if after == before {
+            idle += 1;
+            continue;
+        }
+        desk.replace(transaction.agent, &before, &after, has_seen_all).await;
+        if number % 100 == 0 {
+            assert_eq!(desk.text(), after, "transaction {number}");
+        }
+        before = after;
+    }
+    assert_eq!(desk.text(), before);
+    if is_all {
+        assert_eq!(before, recorded.end, "and that is what was recorded");
+    }
+    eprintln!(
+        "histories: clownschool: {count} transactions, {behind} by who had not seen all, {idle} idle, {} edits, {} of them \
+         after a conflict, refusals {:?}, {:.1?}",
+        desk.edits,
+        desk.conflicts,
+        desk.refusals,
+        begun.elapsed()
+    );
+    assert!(desk.conflicts > 0 && behind > 0, "they never met");
+    shared::ran("editing-traces", count, TRANSACTIONS);
+}
+
+#[derive(Deserialize)]
+struct Revision {
+    author: String,
+    doc: Value,
+}
+
+/// The pieces in which two texts differ, from the last to the first, each as the text before it and after it: what is
+/// equal is the longest common subsequence of lines.
+fn steps(old: &str, new: &str) -> Vec<String> {
+    let (was, now): (Vec<&str>, Vec<&str>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
+    let mut longest = vec![vec![0_usize; now.len() + 1]; was.len() + 1];
+    for at in (0..was.len()).rev() {
+        for to in (0..now.len()).rev() {
+            longest[at][to] = match was[at] == now[to] {
+                true => longest[at + 1][to + 1] + 1,
+                false => longest[at + 1][to].max(longest[at][to + 1]),
+            };
+        }
+    }
+    // Pieces as ranges of both.
+    let mut pieces: Vec<(usize, usize, usize, usize)> = Vec::new();
+    let (mut at, mut to) = (0, 0);
+    while at < was.len() || to < now.len() {
+        if at < was.len() && to < now.len() && was[at] == now[to] {
+            (at, to) = (at + 1, to + 1);
+            continue;
+        }
+        let (from_at, from_to) = (at, to);
+        while (at < was.len() || to < now.len()) && !(at < was.len() && to < now.len() && was[at] == now[to]) {
+            let is_gone = to == now.len() || (at < was.len() && longest[at + 1][to] >= longest[at][to + 1]);
+            if is_gone { at += 1 } else { to += 1 }
+        }
+        pieces.push((from_at, at, from_to, to));
+    }
+    let mut text: Vec<&str> = was.clone();
+    let texts = pieces.into_iter().rev().map(|(first, behind, from, until)| {
+        text.splice(first..behind, now[from..until].iter().copied());
+        text.concat()
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn what_authors_wrote_one_after_the_other_becomes_what_is_recorded() {
+    for name in ["fast-json-patch-package.json.jsonl", "jsonrepair-package.json.jsonl"] {
+        let Some(path) = shared::find(&format!("vectors/traces/git-json-evolution/{name}")) else { return };
+        let begun = Instant::now();
+        let lines = std::fs::read_to_string(path).expect("readable");
+        let revisions: Vec<Revision> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("a revision")).collect();
+        let mut authors: Vec<&str> = revisions.iter().map(|revision| revision.author.as_str()).collect();
+        authors.sort_unstable();
+        authors.dedup();
+        let mut desk = Desk::new(authors.len()).await;
+        let mut before = String::new();
+        let mut last = None;
+        let (mut handed, mut same) = (0, 0);
+        for (number, revision) in revisions.iter().enumerate() {
+            let writer = authors.binary_search(&revision.author.as_str()).expect("one of them");
+            let after = serde_json::to_string_pretty(&revision.doc).expect("a document") + "\n";
+            if after == before {
+                same += 1;
+                continue;
+            }
+            handed += u64::from(last.is_some_and(|last| last != writer));
+            last = Some(writer);
+            if number % 2 == 0 {
+                let arguments =
+                    json!({"command": "create", "path": FILE, "file_text": after, "intent": "the next version"});
+                desk.make(writer, &arguments).await;
+            } else {
+                let mut text = before.clone();
+                for next in steps(&before, &after) {
+                    desk.replace(writer, &text, &next, false).await;
+                    text = next;
+                }
+            }
+            assert_eq!(desk.text(), after, "{name}, version {number}");
+            before = after;
+        }
+        let refused: u64 = desk.refusals.values().sum();
+        eprintln!(
+            "histories: {name}: {} versions ({same} as before) of {} authors, handed on {handed} times, {} edits, refusals {:?}, {:.1?}",
+            revisions.len(),
+            authors.len(),
+            desk.edits,
+            desk.refusals,
+            begun.elapsed()
+        );
+        assert_eq!(
+            refused, handed,
+            "whoever takes over is refused once: the other has changed what it knew, or it knew nothing"
+        );
+        shared::ran(name, revisions.len(), 80);
+    }
+}

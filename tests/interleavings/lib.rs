@@ -1,0 +1,1 @@
+//! Nothing: what there is are the tests in `main.rs`.

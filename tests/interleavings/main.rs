@@ -1,0 +1,66 @@
+//! Agents at shared files, every decision compared with an oracle that was written independently (docs/workspace.md).
+//!
+//! * `history.rs`, `oracle.rs`: the rules, from lines that each are one of their own, and from the refusals before;
+//! * `shop.rs`: a board of the kernel, every decision of which is checked;
+//! * `agents.rs`: eight agents at twenty files, in random order;
+//! * `planted.rs`: bugs that are put in on purpose, and found;
+//! * `adversaries.rs`: writers that invalidate each other; `rates.rs`: how often an edit is refused for nothing.
+//!
+//! * `sessions.rs`: the same through sessions at real files; `histories.rs`: what people really wrote.
+//!
+//! A failure names its seed; `INTERLEAVINGS_SEED=n` runs that board alone, `INTERLEAVINGS=n` as many interleavings.
+
+mod adversaries;
+mod agents;
+mod histories;
+mod history;
+mod oracle;
+mod planted;
+mod rates;
+mod sessions;
+mod shop;
+
+use std::time::Instant;
+
+use self::agents::Crowd;
+use self::shop::Figures;
+
+/// Interleavings of a run, and of each board.
+const INTERLEAVINGS: u64 = 2_000;
+pub(crate) const EACH: u64 = 50;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_decision_on_files_is_the_oracles() {
+    let begun = Instant::now();
+    let only = number("INTERLEAVINGS_SEED");
+    let boards = number("INTERLEAVINGS").unwrap_or(INTERLEAVINGS).div_ceil(EACH);
+    let seeds: Vec<u64> = only.map_or_else(|| (0..boards).collect(), |seed| vec![seed]);
+    let run = |seeds: &[u64]| {
+        let mut figures = Figures::default();
+        for seed in seeds {
+            let played = Crowd::play(*seed, EACH);
+            figures.add(&played.unwrap_or_else(|doubt| panic!("INTERLEAVINGS_SEED={seed}: {doubt}")));
+        }
+        figures
+    };
+    // Boards have nothing to do with each other.
+    let half = seeds.len() / 2;
+    let figures = std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(&seeds[..half]));
+        let mut figures = run(&seeds[half..]);
+        figures.add(&first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        figures
+    });
+    eprintln!("interleavings: {:.1?}: {figures:#?}", begun.elapsed());
+    if only.is_none() {
+        for code in ["stale_read", "stale_target", "unseen_target", "reserved", "test_failed", "path_not_found"] {
+            let is_there = figures.refusals.keys().any(|codes| codes.contains(code));
+            assert!(is_there, "nothing was ever refused for {code}");
+        }
+        assert!(figures.forgotten > 0 && figures.back > 0 && figures.replays > 0);
+    }
+}

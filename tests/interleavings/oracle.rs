@@ -1,0 +1,192 @@
+//! What must come of an edit: by the rules alone, from the lines that were shown and the refusals before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::blueprint::Granularity;
+
+use super::history::{Change, History, Line, Read, Stands, What};
+
+/// Decisions and milliseconds that a file is kept for who was refused there.
+pub(crate) const KEPT_DECISIONS: u64 = 8;
+pub(crate) const KEPT_MS: i64 = 30_000;
+
+/// A file that is kept for somebody.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) paths: BTreeSet<String>,
+    /// The number of the decision after which it is not any more.
+    pub(crate) decisions: u64,
+    pub(crate) until: i64,
+}
+
+/// A try to edit.
+#[derive(Clone, Debug)]
+pub(crate) struct Try<'a> {
+    /// Whose; none: it has happened.
+    pub(crate) author: Option<u64>,
+    pub(crate) reads: &'a [Read],
+    pub(crate) changes: &'a [Change],
+    pub(crate) at: i64,
+}
+
+/// What must come of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    Made,
+    /// Refused because of others: codes and files.
+    Conflict(BTreeSet<(&'static str, String)>),
+    /// Refused because it does not apply.
+    Inapplicable(BTreeSet<(&'static str, String)>),
+}
+
+/// What else is to be known of a try.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Remarks {
+    /// Something that was read has really changed.
+    pub(crate) is_stale: bool,
+    /// Refused for nothing else than what a board does not remember.
+    pub(crate) is_forgotten: bool,
+    /// Something changed and changed back.
+    pub(crate) is_back: bool,
+    /// A file of which something was read has another version.
+    pub(crate) has_moved: bool,
+}
+
+pub(crate) struct Oracle {
+    pub(crate) history: History,
+    granularity: Granularity,
+    pub(crate) decisions: u64,
+    pub(crate) kept: BTreeMap<u64, Kept>,
+}
+
+impl Oracle {
+    pub(crate) fn new(granularity: Granularity) -> Self {
+        Self { history: History::default(), granularity, decisions: 0, kept: BTreeMap::new() }
+    }
+
+    /// Whether a board must take what was read for changed.
+    fn counts_as_stale(&self, read: &Read) -> bool {
+        match self.granularity {
+            Granularity::File => read.version != self.history.version(&read.path),
+            Granularity::Lines => self.history.stands(read) != Stands::Yes,
+        }
+    }
+
+    fn holder(&self, path: &str, author: u64, at: i64) -> Option<u64> {
+        let others = self.kept.iter().filter(|(holder, _)| **holder != author);
+        let held = others.filter(|(_, kept)| kept.decisions > self.decisions && kept.until > at);
+        held.filter(|(_, kept)| kept.paths.contains(path)).map(|(holder, _)| *holder).next()
+    }
+
+    /// What must come of a try.
+    pub(crate) fn judge(&self, tried: &Try<'_>) -> Due {
+        let Some(author) = tried.author else { return Due::Made };
+        let mut conflicts = BTreeSet::new();
+        for change in tried.changes {
+            let path = &change.path;
+            if self.holder(path, author, tried.at).is_some() {
+                conflicts.insert(("reserved", path.clone()));
+            }
+            if let Some(code) = self.judge_target(change, tried.reads) {
+                conflicts.insert((code, path.clone()));
+            }
+        }
+        let is_target = |path: &str| tried.changes.iter().any(|change| change.path == path);
+        let others = tried.reads.iter().filter(|read| !is_target(&read.path));
+        let stale = others.filter(|read| self.counts_as_stale(read));
+        conflicts.extend(stale.map(|read| ("stale_read", read.path.clone())));
+        if !conflicts.is_empty() {
+            return Due::Conflict(conflicts);
+        }
+        let wrong = tried.changes.iter().filter_map(|change| {
+            let now = self.history.now(&change.path).and_then(super::history::Version::hash);
+            match (now, change.from) {
+                (None, Some(_)) => Some(("path_not_found", change.path.clone())),
+                (now, from) if now != from => Some(("test_failed", change.path.clone())),
+                _ => None,
+            }
+        });
+        let wrong: BTreeSet<_> = wrong.collect();
+        if wrong.is_empty() { Due::Made } else { Due::Inapplicable(wrong) }
+    }
+
+    fn judge_target(&self, change: &Change, reads: &[Read]) -> Option<&'static str> {
+        let own: Vec<&Read> = reads.iter().filter(|read| read.path == change.path).collect();
+        let there = self.history.lines(&change.path);
+        let is_new = change.from.is_none();
+        if own.iter().any(|read| self.counts_as_stale(read)) || (is_new && there.is_some() && own.is_empty()) {
+            return Some("stale_target");
+        }
+        if is_new && there.is_none() {
+            return None;
+        }
+        (!self.has_seen(change, there.unwrap_or_default(), &own)).then_some("unseen_target")
+    }
+
+    /// Whether what goes was shown, and of what comes between two lines one of them.
+    fn has_seen(&self, change: &Change, there: &[Line], own: &[&Read]) -> bool {
+        if own.is_empty() {
+            return false;
+        }
+        if self.granularity == Granularity::File || self.history.version(&change.path) == 0 {
+            return true;
+        }
+        let mut shown: BTreeSet<Line> = BTreeSet::new();
+        for read in own {
+            match &read.what {
+                What::Whole => shown.extend(there),
+                What::Part { lines, .. } => shown.extend(lines),
+            }
+        }
+        let knows = |at: Option<usize>| at.and_then(|at| there.get(at)).is_some_and(|line| shown.contains(line));
+        let Some(pieces) = &change.pieces else {
+            return there.iter().all(|line| shown.contains(line));
+        };
+        pieces.iter().all(|piece| match piece.gone {
+            0 => there.is_empty() || knows(piece.at.checked_sub(1)) || knows(Some(piece.at)),
+            gone => (piece.at..piece.at + gone).all(|at| knows(Some(at))),
+        })
+    }
+
+    pub(crate) fn remarks(&self, tried: &Try<'_>) -> Remarks {
+        let stands: Vec<(Stands, &Read)> = tried.reads.iter().map(|read| (self.history.stands(read), read)).collect();
+        let is_stale = stands.iter().any(|(stands, _)| *stands == Stands::No);
+        let forgotten = |stands: Stands| matches!(stands, Stands::BeyondMemory | Stands::BehindCoarse);
+        Remarks {
+            is_stale,
+            is_forgotten: !is_stale && stands.iter().any(|(stands, _)| forgotten(*stands)),
+            is_back: stands.iter().any(|(stands, read)| *stands == Stands::No && self.history.is_back(read)),
+            has_moved: tried.reads.iter().any(|read| read.version != self.history.version(&read.path)),
+        }
+    }
+
+    /// Takes note of what was decided; what is kept for the author from now on, if anything is new.
+    pub(crate) fn decided(&mut self, tried: &Try<'_>, by: &str, due: &Due) -> Option<Kept> {
+        self.decisions += 1;
+        let decisions = self.decisions;
+        self.kept.retain(|_, kept| kept.decisions > decisions && kept.until > tried.at);
+        match due {
+            Due::Made => {
+                tried.changes.iter().for_each(|change| self.history.make(change, by));
+                tried.author.map(|author| self.kept.remove(&author));
+                None
+            }
+            Due::Inapplicable(_) => None,
+            Due::Conflict(conflicts) => {
+                let author = tried.author?;
+                if conflicts.iter().all(|(code, _)| *code == "reserved") {
+                    return None;
+                }
+                let is_free = |path: &&String| self.holder(path, author, tried.at).is_none();
+                let paths: BTreeSet<String> =
+                    tried.changes.iter().map(|change| &change.path).filter(is_free).cloned().collect();
+                if paths.is_empty() {
+                    return None;
+                }
+                let kept = Kept { paths, decisions: decisions + KEPT_DECISIONS, until: tried.at + KEPT_MS };
+                self.kept.insert(author, kept.clone());
+                Some(kept)
+            }
+        }
+    }
+}

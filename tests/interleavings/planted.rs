@@ -1,0 +1,28 @@
+//! Bugs that are put in on purpose are found, soon.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::planted::{Bug, plant};
+
+use super::EACH;
+use super::agents::Crowd;
+
+/// Boards within which each must be found, of 50 interleavings each.
+const BOARDS: u64 = 15;
+
+#[test]
+fn every_planted_bug_of_files_is_found() {
+    let mut sound = BTreeSet::new();
+    for bug in Bug::OF_FILES {
+        plant(Some(bug));
+        let found = (1..=BOARDS).find_map(|seed| Some((seed, Crowd::play(seed, EACH).err()?)));
+        plant(None);
+        let (seed, doubt) = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
+        let line: String = doubt.lines().next().unwrap_or_default().chars().take(120).collect();
+        eprintln!("{bug:?}: board {seed}: {line}");
+        // It is the bug that is found: without it all is well.
+        if sound.insert(seed) {
+            assert!(Crowd::play(seed, EACH).is_ok(), "{bug:?}: board {seed} fails without it");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How often an edit is refused although nothing that its author read has changed: whole files against lines.
+
+use patchboard_faults::random::Random;
+use patchboard_kernel::blueprint::Granularity;
+
+use super::agents::{AGENTS, FILES, changed, creation, file, part};
+use super::history::{Piece, Read, What};
+use super::oracle::{Due, Remarks, Try};
+use super::shop::Shop;
+
+/// Functions of a file, lines of one, and tasks of each agent.
+const FUNCTIONS: usize = 6;
+const LINES: usize = 10;
+const TASKS: usize = 60;
+
+/// What an agent looks at before it edits a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    Files,
+    Functions,
+    Mixed,
+}
+
+#[derive(Debug, Default)]
+struct Rates {
+    tries: u64,
+    refused: u64,
+    /// Of these, those of which nothing that was read had changed.
+    falsely: u64,
+    /// Of these, those of which files had the versions that were read.
+    unmoved: u64,
+    kept: u64,
+}
+
+/// An agent at its task.
+struct Agent {
+    reads: Vec<Read>,
+    /// The file and the first line, by its identity, of the function it changes.
+    target: Option<(String, u64)>,
+    left: usize,
+    looks: usize,
+}
+
+fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
+    let mut random = Random::new(seed);
+    let mut shop = Shop::new(granularity, AGENTS);
+    let made: Vec<_> = (0..FILES).map(|at| creation(&mut shop, &file(at), FUNCTIONS * LINES)).collect();
+    shop.edit(None, &[], &made).expect("told");
+    // Functions are known by their first lines, which nobody changes.
+    let functions: Vec<(String, u64)> = made
+        .iter()
+        .flat_map(|change| {
+            let lines = change.lines.as_deref().expect("a file");
+            lines.chunks(LINES).map(|function| (change.path.clone(), function[0])).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut agents: Vec<Agent> =
+        (0..AGENTS).map(|_| Agent { reads: Vec::new(), target: None, left: TASKS, looks: 0 }).collect();
+    let mut rates = Rates::default();
+    while agents.iter().any(|agent| agent.left > 0) {
+        let at = random.index(AGENTS);
+        let agent = &mut agents[at];
+        if agent.left == 0 {
+            continue;
+        }
+        shop.now += 200;
+        if agent.target.is_none() {
+            agent.reads.clear();
+            agent.target = Some(random.pick(&functions).clone());
+            agent.looks = 3;
+        }
+        let target = agent.target.clone().expect("just chosen");
+        if agent.looks > 0 {
+            // Two that it depends on, then the one that it changes.
+            agent.looks -= 1;
+            let what = if agent.looks == 0 { target } else { random.pick(&functions).clone() };
+            let is_whole = reader == Reader::Files || (reader == Reader::Mixed && random.percent(50));
+            agent.reads.push(look(&shop, &what, &functions, is_whole));
+            continue;
+        }
+        let lines = shop.oracle.history.lines(&target.0).expect("a file");
+        let begin = lines.iter().position(|line| *line == target.1).expect("its first line stays");
+        let gone = random.index(2);
+        let new = shop.oracle.history.fresh(1 + random.index(2));
+        let change = changed(&shop, &target.0, vec![Piece { at: begin + 1, gone, new }]);
+        let tried = Try { author: Some(0), reads: &agent.reads, changes: &[], at: shop.now };
+        let remarks: Remarks = shop.oracle.remarks(&tried);
+        let due = shop.edit(Some(at), &agent.reads, &[change]).unwrap_or_else(|doubt| panic!("{doubt}"));
+        rates.tries += 1;
+        match due {
+            Due::Made => {
+                agent.left -= 1;
+                agent.target = None;
+            }
+            Due::Conflict(codes) if codes.iter().all(|(code, _)| *code == "reserved") => rates.kept += 1,
+            Due::Conflict(codes) => {
+                rates.refused += 1;
+                rates.falsely += u64::from(!remarks.is_stale);
+                rates.unmoved += u64::from(!remarks.has_moved);
+                for (_, path) in codes.iter().filter(|(code, _)| *code != "reserved") {
+                    for read in agent.reads.iter_mut().filter(|read| read.path == *path) {
+                        *read = again(&shop, read, &functions);
+                    }
+                }
+            }
+            Due::Inapplicable(codes) => panic!("it is made of the file as it is: {codes:?}"),
+        }
+    }
+    rates
+}
+
+/// A function, or the file it is in.
+fn look(shop: &Shop, (path, first): &(String, u64), functions: &[(String, u64)], is_whole: bool) -> Read {
+    let history = &shop.oracle.history;
+    let (version, lines) = (history.version(path), history.lines(path).expect("a file"));
+    if is_whole {
+        return Read { path: path.clone(), version, what: What::Whole };
+    }
+    let begin = lines.iter().position(|line| line == first).expect("its first line stays");
+    let is_first = |line: &u64| functions.iter().any(|(_, first)| first == line);
+    let length = 1 + lines[begin + 1..].iter().take_while(|line| !is_first(line)).count();
+    part(path, version, begin, &lines[begin..begin + length])
+}
+
+/// The same piece as it is now.
+fn again(shop: &Shop, read: &Read, functions: &[(String, u64)]) -> Read {
+    match &read.what {
+        What::Whole => look(shop, &(read.path.clone(), 0), functions, true),
+        What::Part { lines, .. } => look(shop, &(read.path.clone(), lines[0]), functions, false),
+    }
+}
+
+#[test]
+fn lines_refuse_nothing_falsely_and_files_do() {
+    eprintln!(
+        "rates: 8 agents, 20 files of {FUNCTIONS} functions of {LINES} lines, {TASKS} edits each, 3 looks before each"
+    );
+    for reader in [Reader::Files, Reader::Functions, Reader::Mixed] {
+        let mut rates = Vec::new();
+        for granularity in [Granularity::File, Granularity::Lines] {
+            let sum = (0..4).map(|seed| run(reader, granularity, seed)).reduce(|a, b| Rates {
+                tries: a.tries + b.tries,
+                refused: a.refused + b.refused,
+                falsely: a.falsely + b.falsely,
+                unmoved: a.unmoved + b.unmoved,
+                kept: a.kept + b.kept,
+            });
+            let sum = sum.expect("some runs");
+            let percent = |part: u64, whole: u64| 1000 * part / whole.max(1);
+            eprintln!(
+                "rates: {reader:?} by {granularity}: {} tries, {} stale ({}‰), of these {} falsely ({}‰ of tries), {} kept for others",
+                sum.tries,
+                sum.refused,
+                percent(sum.refused, sum.tries),
+                sum.falsely,
+                percent(sum.falsely, sum.tries),
+                sum.kept
+            );
+            assert_eq!(sum.unmoved, 0, "nothing is refused of which not even a version moved");
+            rates.push(sum);
+        }
+        assert_eq!(rates[1].falsely, 0, "by lines nothing is refused falsely");
+        match reader {
+            Reader::Files => assert_eq!(rates[0].falsely, 0, "who reads whole files reads what changes"),
+            Reader::Functions | Reader::Mixed => {
+                assert!(rates[0].falsely > 0 && rates[1].refused < rates[0].refused, "{rates:?}");
+            }
+        }
+    }
+}
