@@ -174,7 +174,8 @@ impl Oracle {
             Due::Inapplicable(_) => None,
             Due::Conflict(conflicts) => {
                 let author = tried.author?;
-                if conflicts.iter().all(|(code, _)| *code == "reserved") {
+                // Who had not looked was not too slow.
+                if !conflicts.iter().any(|(code, _)| matches!(*code, "stale_target" | "stale_read")) {
                     return None;
                 }
                 let is_free = |path: &&String| self.holder(path, author, tried.at).is_none();
