@@ -173,7 +173,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
     let (scheme, serving) = match &settings.tls {
         Some(files) => {
             let config = files.read()?;
-            files.follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
+            files.clone().follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
             let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
             ("https", tokio::spawn(server.acceptor(acceptor).serve(make)))
         }
