@@ -4,6 +4,7 @@
 //! * [`session`]: one agent there: what it asks for, what it is shown, what it has read ([`reads`]).
 //! * [`programs`]: programs that run there, and what they changed ([`running`]); [`git`]: commits.
 //! * [`tools`]: what can be done there, for language models and for processes outside.
+//! * [`metrics`]: what the records of a board say of its edits.
 //! * [`disk`]: the directory.
 //! * [`text`]: everything about the contents of files that is a function of texts.
 
@@ -11,6 +12,7 @@ pub mod boards;
 pub mod disk;
 pub mod editor;
 pub mod git;
+pub mod metrics;
 pub mod programs;
 pub mod reads;
 pub mod running;
