@@ -118,6 +118,11 @@ impl Workshop {
         workshop
     }
 
+    /// Ends, and leaves the files.
+    pub fn closed(self) -> TempDir {
+        self.directory
+    }
+
     async fn all_at_work(&self, engineers: usize) {
         let begun = tokio::time::Instant::now();
         while self.busy.calls.lock().unwrap_or_else(PoisonError::into_inner).len() < engineers {

@@ -1,0 +1,588 @@
+//! An engineer who restores functions: what it does next, given what it has seen.
+//!
+//! It works as a sensible agent does. It views what it is about to edit and what that refers to; it edits in the way that
+//! was planned for it; a refusal is read, and what it shows goes into the next try: the lines that stand there now, a
+//! helper that somebody else has added, a name that is another one now. It does not look back at what was accepted. It is
+//! the same engineer in every mode.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use patchboard_agents::workspace::session::{Session, Told};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::exercise::{Exercise, has_word};
+use crate::plan::Batch;
+
+/// How often one edit is tried.
+const TRIES_MAX: u32 = 60;
+
+/// How often it is looked for the old name after a rename.
+const SWEEPS_MAX: u32 = 20;
+
+/// Lines behind an anchor that are viewed with it.
+const AROUND: u32 = 2;
+
+/// What it does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Step {
+    /// Look at a file, or at lines of it.
+    View { path: String, range: Option<Range> },
+    /// Look whether somebody has added a helper already.
+    Find(usize),
+    /// Add what the head of a file lacks.
+    Head { path: String, imports: Vec<usize>, helpers: Vec<usize> },
+    /// Put a body where its stub is.
+    Restore(usize),
+    /// Write a file anew, with the bodies in it.
+    Rewrite { path: String, pieces: Vec<usize>, imports: Vec<usize>, helpers: Vec<usize> },
+    /// Use the new names all over a file.
+    Rename { path: String },
+    /// Give a file its new name.
+    Move { path: String },
+    /// Look for the old names; where they are found, use the new ones.
+    Sweep,
+}
+
+/// Lines to look at, as they were before anybody had edited anything; they are looked for where they are not there any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Range {
+    lines: (u32, u32),
+    /// The line by which the others are known.
+    at: u32,
+    /// What that line says.
+    text: String,
+}
+
+/// What an engineer did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub(crate) struct Deeds {
+    pub(crate) views: u64,
+    pub(crate) edits: u64,
+    pub(crate) accepted: u64,
+    /// Edits that were refused, by code.
+    pub(crate) refused: BTreeMap<String, u64>,
+    /// Edits that took more than one try.
+    pub(crate) again: u64,
+    /// Edits that were never accepted.
+    pub(crate) given_up: u64,
+}
+
+impl Deeds {
+    /// Those of two together.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.views += other.views;
+        self.edits += other.edits;
+        self.accepted += other.accepted;
+        self.again += other.again;
+        self.given_up += other.given_up;
+        other.refused.iter().for_each(|(code, count)| *self.refused.entry(code.clone()).or_default() += count);
+    }
+}
+
+/// What it knows of the files, from what it was shown.
+#[derive(Default)]
+struct Memory {
+    /// Numbered lines as they were shown last.
+    lines: BTreeMap<String, BTreeMap<u32, String>>,
+    /// Files of which these are all lines.
+    whole: BTreeSet<String>,
+    /// Lines that are somewhere in a file.
+    present: BTreeSet<(String, String)>,
+    /// What has its new name.
+    renamed: BTreeSet<usize>,
+    /// Files that have.
+    moved: BTreeMap<String, String>,
+    /// Which variant of a helper is there.
+    variants: BTreeMap<usize, usize>,
+}
+
+/// An engineer at work.
+pub(crate) struct Engineer {
+    exercise: Arc<Exercise>,
+    session: Session,
+    /// Which variant of a helper it would write.
+    taste: usize,
+    batches: VecDeque<Batch>,
+    /// Whether it has a symbol to rename before all else.
+    renames: bool,
+    sweeps: u32,
+    steps: VecDeque<Step>,
+    tries: u32,
+    memory: Memory,
+    /// What it did.
+    pub(crate) deeds: Deeds,
+}
+
+impl Engineer {
+    pub(crate) fn new(exercise: &Arc<Exercise>, session: Session, number: usize, batches: Vec<Batch>) -> Self {
+        Self {
+            exercise: Arc::clone(exercise),
+            session,
+            taste: number % 2,
+            batches: batches.into(),
+            renames: number == 0,
+            sweeps: 0,
+            steps: VecDeque::new(),
+            tries: 0,
+            memory: Memory::default(),
+            deeds: Deeds::default(),
+        }
+    }
+
+    /// Whether all it had to do is done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.steps.is_empty() && self.batches.is_empty() && !self.renames
+    }
+
+    /// Whether what it began is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Begins what comes next: looks at all that it needs for it.
+    pub(crate) async fn begin(&mut self) {
+        if std::mem::take(&mut self.renames) {
+            self.begin_rename();
+        } else if let Some(batch) = self.batches.pop_front() {
+            self.begin_batch(&batch);
+        }
+        while let Some(Step::View { .. } | Step::Find(_)) = self.steps.front() {
+            self.turn().await;
+        }
+    }
+
+    /// The definitions first: whoever has read them and has not written yet is told from then on. What is written with the
+    /// old name up to then is found by looking for it afterwards.
+    fn begin_rename(&mut self) {
+        let exercise = Arc::clone(&self.exercise);
+        let is_renamed = |name: &str| exercise.renames.iter().any(|rename| rename.old == name);
+        let defined = exercise.definitions.iter().filter(|definition| is_renamed(&definition.name));
+        let paths: BTreeSet<&String> = defined.map(|definition| &definition.path).collect();
+        let files = exercise.renames.iter().filter_map(|rename| rename.file.as_ref()).map(|(old, _)| old);
+        let views = paths.iter().copied().chain(files.clone());
+        self.steps.extend(views.map(|path| Step::View { path: path.clone(), range: None }));
+        self.steps.extend(paths.into_iter().map(|path| Step::Rename { path: path.clone() }));
+        self.steps.extend(files.map(|path| Step::Move { path: path.clone() }));
+        self.steps.push_back(Step::Sweep);
+    }
+
+    fn begin_batch(&mut self, batch: &Batch) {
+        let exercise = Arc::clone(&self.exercise);
+        let path = &batch.path;
+        let pieces = || batch.pieces.iter().map(|piece| &exercise.pieces[*piece]);
+        let imports: BTreeSet<usize> = pieces().flat_map(|piece| piece.imports.iter().copied()).collect();
+        let helpers: BTreeSet<usize> = pieces().filter_map(|piece| piece.helper).collect();
+        let (own, others): (Vec<usize>, Vec<usize>) =
+            helpers.into_iter().partition(|helper| exercise.helpers[*helper].path == *path);
+        let imports: Vec<usize> = imports.into_iter().collect();
+        if batch.is_rewritten {
+            self.steps.push_back(Step::View { path: path.clone(), range: None });
+        } else {
+            for piece in pieces() {
+                let range = Range { lines: (piece.from, piece.at), at: piece.at, text: bare(&piece.stub) };
+                self.steps.push_back(Step::View { path: path.clone(), range: Some(range) });
+            }
+            if !imports.is_empty() || !own.is_empty() {
+                self.steps.push_back(self.view_of_head(path));
+            }
+        }
+        for helper in &others {
+            self.steps.push_back(self.view_of_head(&exercise.helpers[*helper].path));
+        }
+        self.steps.extend(own.iter().chain(&others).map(|helper| Step::Find(*helper)));
+        let needs: BTreeSet<usize> = pieces().flat_map(|piece| piece.needs.iter().copied()).collect();
+        for definition in needs.into_iter().map(|need| &exercise.definitions[need]) {
+            let lines = (definition.first, definition.last);
+            let range = Range { lines, at: definition.first, text: definition.head.clone() };
+            self.steps.push_back(Step::View { path: definition.path.clone(), range: Some(range) });
+        }
+        for helper in others {
+            let at = exercise.helpers[helper].path.clone();
+            self.steps.push_back(Step::Head { path: at, imports: Vec::new(), helpers: vec![helper] });
+        }
+        if batch.is_rewritten {
+            let pieces = batch.pieces.clone();
+            self.steps.push_back(Step::Rewrite { path: path.clone(), pieces, imports, helpers: own });
+            return;
+        }
+        if !imports.is_empty() || !own.is_empty() {
+            self.steps.push_back(Step::Head { path: path.clone(), imports, helpers: own });
+        }
+        self.steps.extend(batch.pieces.iter().map(|piece| Step::Restore(*piece)));
+    }
+
+    fn view_of_head(&self, path: &str) -> Step {
+        let anchor = &self.exercise.anchors[path];
+        let last = (anchor.at + AROUND).min(self.exercise.sizes[path]);
+        let range = Range { lines: (1, last), at: anchor.at, text: bare(&anchor.text) };
+        Step::View { path: path.to_owned(), range: Some(range) }
+    }
+
+    /// Does one thing: looks at what it does not know any more, or tries an edit.
+    pub(crate) async fn turn(&mut self) {
+        let Some(step) = self.steps.front().cloned() else { return };
+        match self.wanted(&step) {
+            Wanted::Nothing => self.finish(),
+            Wanted::Look(path) => self.view(&path, None).await,
+            Wanted::View(range) => {
+                self.steps.pop_front();
+                self.view(&range.0, range.1.as_ref()).await;
+            }
+            Wanted::Find(helper) => {
+                self.steps.pop_front();
+                self.find(helper).await;
+            }
+            Wanted::Search => self.sweep().await,
+            Wanted::Edit(arguments) => self.edit(&step, arguments).await,
+        }
+    }
+
+    fn finish(&mut self) {
+        self.steps.pop_front();
+        self.tries = 0;
+    }
+
+    /// What it takes to do a step, as far as it knows.
+    fn wanted(&self, step: &Step) -> Wanted {
+        match step {
+            Step::View { path, range } => Wanted::View((path.clone(), range.clone())),
+            Step::Find(helper) => Wanted::Find(*helper),
+            Step::Sweep => Wanted::Search,
+            Step::Head { path, imports, helpers } => {
+                let added = self.missing(path, imports, helpers);
+                if added.is_empty() {
+                    return Wanted::Nothing;
+                }
+                let Some(line) = self.place(path) else { return Wanted::Look(path.clone()) };
+                let intent = "what the functions below need";
+                let told = json!({"command": "insert", "path": path, "insert_line": line, "insert_text": added, "intent": intent});
+                Wanted::Edit(told)
+            }
+            Step::Restore(number) => {
+                let piece = &self.exercise.pieces[*number];
+                let stub = self.named(&piece.stub);
+                if self.text(&piece.path).is_some_and(|text| !text.contains(&stub)) {
+                    return Wanted::Nothing;
+                }
+                let intent = format!("restore {}", piece.name);
+                Wanted::Edit(json!({
+                    "command": "str_replace", "path": piece.path, "old_str": stub, "new_str": self.body(*number),
+                    "intent": intent,
+                }))
+            }
+            Step::Rewrite { path, pieces, imports, helpers } => {
+                let Some(mut text) = self.text(path) else { return Wanted::Look(path.clone()) };
+                let Some(line) = self.place(path) else { return Wanted::Nothing };
+                let at: usize = text.split_inclusive('\n').take(line as usize).map(str::len).sum();
+                text.insert_str(at, &self.missing(path, imports, helpers));
+                for piece in pieces {
+                    text = text.replacen(&self.named(&self.exercise.pieces[*piece].stub), &self.body(*piece), 1);
+                }
+                self.create(path, &text, "restore what was missing here")
+            }
+            Step::Rename { path } => {
+                let Some(text) = self.text(path) else { return Wanted::Look(path.clone()) };
+                // What others say of their blocks is theirs.
+                let line = |line: &str| if is_annotation(line) { line.to_owned() } else { self.exercise.renamed(line) };
+                let text: String = text.split_inclusive('\n').map(line).collect();
+                self.create(path, &text, &self.renaming())
+            }
+            Step::Move { path } => {
+                if !self.memory.whole.contains(path) {
+                    return Wanted::Look(path.clone());
+                }
+                let Some(to) = self.exercise.names_of(path).nth(1) else { return Wanted::Nothing };
+                Wanted::Edit(json!({"command": "rename", "path": path, "new_path": to, "intent": self.renaming()}))
+            }
+        }
+    }
+
+    fn renaming(&self) -> String {
+        let each: Vec<_> =
+            self.exercise.renames.iter().map(|rename| format!("{} is called {} now", rename.old, rename.new)).collect();
+        each.join("; ")
+    }
+
+    fn create(&self, path: &str, text: &str, intent: &str) -> Wanted {
+        if self.text(path).as_deref() == Some(text) {
+            return Wanted::Nothing;
+        }
+        Wanted::Edit(json!({"command": "create", "path": path, "file_text": text, "intent": intent}))
+    }
+
+    /// What the head of a file lacks, of what is needed there.
+    fn missing(&self, path: &str, imports: &[usize], helpers: &[usize]) -> String {
+        let lacks = |line: &str| !self.memory.present.contains(&(path.to_owned(), bare(line)));
+        let statements = imports.iter().map(|import| self.named(&self.exercise.imports[*import].statement));
+        let mut added: String = statements.filter(|statement| lacks(statement)).collect();
+        for helper in helpers.iter().filter(|helper| !self.memory.variants.contains_key(helper)) {
+            added.push_str("\n\n");
+            added.push_str(&self.named(&self.exercise.helpers[*helper].definitions[self.taste]));
+        }
+        added
+    }
+
+    /// A text of its own, with the names of which it knows.
+    fn named(&self, text: &str) -> String {
+        let known = self.memory.renamed.iter().map(|number| &self.exercise.renames[*number]);
+        known.fold(text.to_owned(), |text, rename| rename.apply(&text))
+    }
+
+    fn body(&self, number: usize) -> String {
+        let piece = &self.exercise.pieces[number];
+        let variant = piece.helper.and_then(|helper| self.memory.variants.get(&helper)).copied();
+        let variant = variant.unwrap_or(if piece.helper.is_some() { self.taste } else { 0 });
+        self.named(&piece.bodies[variant])
+    }
+
+    /// The line behind which to add to the head of a file.
+    fn place(&self, path: &str) -> Option<u32> {
+        let anchor = &self.exercise.anchors[path];
+        let lines = self.memory.lines.get(path)?;
+        let text = bare(&anchor.text);
+        let renamed = self.exercise.renamed(&text);
+        let (at, _) = lines.iter().find(|(_, line)| **line == text || **line == renamed)?;
+        Some(if anchor.before { at - 1 } else { *at })
+    }
+
+    /// All of a file, if it has seen all of it.
+    fn text(&self, path: &str) -> Option<String> {
+        let is_known = self.memory.whole.contains(path);
+        is_known.then(|| self.memory.lines[path].values().map(|line| format!("{line}\n")).collect())
+    }
+
+    /// Does something with the tool, with the names that files have now.
+    async fn call(&mut self, mut arguments: Value) -> Told {
+        if let Some(now) = arguments["path"].as_str().and_then(|path| self.memory.moved.get(path)) {
+            arguments["path"] = json!(now);
+        }
+        let told = self.session.call(arguments).await;
+        if told.code.as_deref() == Some("no_such_file") {
+            self.look_around().await;
+        }
+        told
+    }
+
+    /// A file is not there: it may have another name.
+    async fn look_around(&mut self) {
+        let listed = self.session.call(json!({"command": "list"})).await;
+        let files = self.exercise.renames.iter().filter_map(|rename| rename.file.as_ref());
+        let moved = files.filter(|(_, new)| listed.text.contains(new.as_str())).cloned();
+        self.memory.moved.extend(moved);
+    }
+
+    async fn view(&mut self, path: &str, range: Option<&Range>) {
+        let Some(range) = range else { return self.show(path, None).await };
+        let wanted = [range.text.clone(), self.exercise.renamed(&range.text)];
+        let is_it = |line: &String| wanted.iter().any(|text| line.contains(text));
+        self.show(path, Some(range.lines)).await;
+        let known = self.memory.lines.get(path).into_iter().flatten();
+        if known.filter(|(at, _)| **at == range.at).any(|(_, line)| is_it(line)) {
+            return;
+        }
+        for text in wanted {
+            let told = self.call(json!({"command": "search", "path": path, "pattern": text})).await;
+            let found = numbered(told.data["content"].as_str().unwrap_or_default()).into_keys().next();
+            if let Some(at) = found {
+                let shifted = |line: u32| (line + at).saturating_sub(range.at).max(1);
+                let first = if range.lines.0 == 1 { 1 } else { shifted(range.lines.0) };
+                return self.show(path, Some((first, shifted(range.lines.1)))).await;
+            }
+        }
+    }
+
+    /// Looks at a file, or at lines of it.
+    async fn show(&mut self, path: &str, lines: Option<(u32, u32)>) {
+        let mut arguments = json!({"command": "view", "path": path});
+        if let Some((first, last)) = lines {
+            arguments["view_range"] = json!([first, last]);
+        }
+        self.deeds.views += 1;
+        let told = self.call(arguments).await;
+        self.learn_shown(path, told.data["content"].as_str().unwrap_or_default(), told.data["is_whole"] == true);
+    }
+
+    async fn find(&mut self, helper: usize) {
+        let exercise = Arc::clone(&self.exercise);
+        let helper = &exercise.helpers[helper];
+        self.deeds.views += 1;
+        let pattern = format!("def {}(", helper.name);
+        let told = self.call(json!({"command": "search", "path": helper.path, "pattern": pattern})).await;
+        self.learn_words(told.data["content"].as_str().unwrap_or_default());
+    }
+
+    async fn sweep(&mut self) {
+        let old: Vec<&str> = self.exercise.renames.iter().map(|rename| rename.old.as_str()).collect();
+        let pattern = format!("\\b({})\\b", old.join("|"));
+        self.deeds.views += 1;
+        let told = self.call(json!({"command": "search", "pattern": pattern, "regex": true})).await;
+        let (mut found, mut last) = (BTreeSet::new(), None);
+        for line in told.data["content"].as_str().unwrap_or_default().lines() {
+            let of = self.exercise.sizes.keys().find(|path| self.exercise.names_of(path).any(|name| name == line));
+            last = of.or(last);
+            if line.split_once('\t').is_some_and(|(_, text)| !is_annotation(text)) {
+                found.extend(last.cloned());
+            }
+        }
+        self.sweeps += 1;
+        self.finish();
+        if found.is_empty() || self.sweeps > SWEEPS_MAX {
+            self.deeds.given_up += u64::from(!found.is_empty());
+            return;
+        }
+        found.iter().for_each(|path| self.forget(path));
+        self.steps.push_front(Step::Sweep);
+        found.into_iter().for_each(|path| self.steps.push_front(Step::Rename { path }));
+    }
+
+    async fn edit(&mut self, step: &Step, arguments: Value) {
+        self.deeds.edits += 1;
+        let path = arguments["path"].as_str().unwrap_or_default().to_owned();
+        let told = self.call(arguments).await;
+        let Some(code) = told.code.clone() else {
+            self.deeds.accepted += 1;
+            self.deeds.again += u64::from(self.tries > 0);
+            self.accepted(step, &path, &told).await;
+            self.finish();
+            return;
+        };
+        *self.deeds.refused.entry(code.clone()).or_default() += 1;
+        self.tries += 1;
+        if self.tries >= TRIES_MAX {
+            self.deeds.given_up += 1;
+            self.finish();
+            return;
+        }
+        self.learn_refused(&path, &code, &told).await;
+    }
+
+    async fn accepted(&mut self, step: &Step, path: &str, told: &Told) {
+        self.learn_words(&told.text);
+        // What else it knows of the file has other numbers now.
+        self.forget(path);
+        let (imports, helpers) = match step {
+            Step::Head { imports, helpers, .. } | Step::Rewrite { imports, helpers, .. } => (imports, helpers),
+            Step::Rename { .. } => {
+                self.memory.renamed.extend(0..self.exercise.renames.len());
+                return;
+            }
+            Step::Move { .. } => {
+                self.look_around().await;
+                return;
+            }
+            Step::View { .. } | Step::Find(_) | Step::Restore(_) | Step::Sweep => return,
+        };
+        for import in imports {
+            let line = bare(&self.named(&self.exercise.imports[*import].statement));
+            self.memory.present.insert((path.to_owned(), line));
+        }
+        for helper in helpers {
+            self.memory.variants.entry(*helper).or_insert(self.taste);
+        }
+    }
+
+    fn forget(&mut self, path: &str) {
+        self.memory.lines.remove(path);
+        self.memory.whole.remove(path);
+    }
+
+    /// Lines of a file behind their numbers.
+    fn learn_shown(&mut self, path: &str, content: &str, is_whole: bool) {
+        self.learn_words(content);
+        let shown = numbered(content);
+        self.memory.present.extend(shown.values().map(|line| (path.to_owned(), line.clone())));
+        if is_whole {
+            self.memory.whole.insert(path.to_owned());
+            self.memory.lines.insert(path.to_owned(), shown);
+        } else if !self.memory.whole.contains(path) {
+            self.memory.lines.entry(path.to_owned()).or_default().extend(shown);
+        }
+    }
+
+    /// A refusal says what stands there now, and what became of what else was read.
+    async fn learn_refused(&mut self, path: &str, code: &str, told: &Told) {
+        let parts = std::iter::once(&told.data["target"]).chain(told.data["stale"].as_array().into_iter().flatten());
+        let mut is_shown = false;
+        for part in parts {
+            let Some(named) = part["path"].as_str() else { continue };
+            if part["is_deleted"] == true {
+                self.look_around().await;
+            }
+            let of = self.memory.moved.iter().find(|(_, new)| *new == named).map_or(named, |(old, _)| old).to_owned();
+            let of = of.as_str();
+            self.forget(of);
+            for line in part["diff"].as_str().unwrap_or_default().lines() {
+                let Some(text) = line.strip_prefix(['+', ' ']) else { continue };
+                self.learn_words(text);
+                self.memory.present.insert((of.to_owned(), text.to_owned()));
+            }
+            if let Some(content) = part["content"].as_str() {
+                // Differences count among what is known; only what stands there can be written back.
+                let is_whole = part["is_whole"] == true && part["shown"] == part["known"] && !content.contains("\n[");
+                self.learn_shown(of, content, is_whole);
+                is_shown |= of == path;
+            }
+            // What it is not shown it has to look at before it can rest on it.
+            if part["view_again"] == true && part["is_deleted"] != true {
+                let is_next = |step: &Step| matches!(step, Step::View { path, .. } if path == of);
+                if !self.steps.iter().any(is_next) {
+                    self.steps.push_front(Step::View { path: of.to_owned(), range: None });
+                }
+            }
+        }
+        if !is_shown && self.steps.front().is_none_or(|step| !matches!(step, Step::View { .. })) {
+            self.forget(path);
+            if code == "no_match" || code == "several_matches" {
+                self.steps.push_front(Step::View { path: path.to_owned(), range: None });
+            }
+        }
+    }
+
+    /// The names in a text: of the symbol, and of helpers.
+    fn learn_words(&mut self, text: &str) {
+        let renamed = self.exercise.renames.iter().enumerate().filter(|(_, rename)| has_word(text, &rename.new));
+        self.memory.renamed.extend(renamed.map(|(number, _)| number));
+        for (number, helper) in self.exercise.helpers.iter().enumerate() {
+            let head = format!("def {}(", helper.name);
+            let Some(line) = text.lines().find(|line| line.contains(&head)) else { continue };
+            let is_it = |definition: &String| {
+                let first = definition.lines().next().unwrap_or_default();
+                line.contains(first) || line.contains(&self.exercise.renamed(first))
+            };
+            if let Some(variant) = helper.definitions.iter().position(is_it) {
+                self.memory.variants.insert(number, variant);
+            }
+        }
+    }
+}
+
+/// What a step takes.
+enum Wanted {
+    Nothing,
+    /// At a file that is known no more.
+    Look(String),
+    View((String, Option<Range>)),
+    Find(usize),
+    Search,
+    Edit(Value),
+}
+
+/// Lines behind their numbers.
+fn numbered(shown: &str) -> BTreeMap<u32, String> {
+    let numbered = shown.lines().filter_map(|line| {
+        let (number, text) = line.split_once('\t')?;
+        Some((number.trim().parse().ok()?, text.to_owned()))
+    });
+    numbered.collect()
+}
+
+/// Whether a line says what somebody wrote the lines below for.
+fn is_annotation(line: &str) -> bool {
+    line.trim_start().starts_with("# engineer_")
+}
+
+fn bare(line: &str) -> String {
+    line.trim_end_matches('\n').to_owned()
+}
