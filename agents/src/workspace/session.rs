@@ -51,8 +51,6 @@ coded! {
         NoSuchFile = "no_such_file",
         /// The worker may not read the file.
         NotReadable = "not_readable",
-        /// The worker may not change the file.
-        NotEditable = "not_editable",
         /// The edit would take away or change what another author says of a block, and leave the block.
         AnnotationLost = "annotation_lost",
     }
@@ -113,6 +111,8 @@ enum Trouble {
     Edit(#[from] EditError),
     #[error("{1}")]
     Session(SessionCode, String),
+    #[error("{1}")]
+    Refused(Code, String),
 }
 
 impl From<Trouble> for Told {
@@ -121,6 +121,7 @@ impl From<Trouble> for Told {
             Trouble::Workspace(error) => Self::wrong(error.code(), error.to_string()),
             Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message.clone()),
             Trouble::Session(code, message) => Self::wrong(code.as_str(), message.clone()),
+            Trouble::Refused(code, message) => Self::wrong(code.as_str(), message.clone()),
         }
     }
 }
@@ -336,7 +337,8 @@ impl Session {
         let may = self.author.access.spec().edit.join(", ");
         let what = if may.is_empty() { "nothing".to_owned() } else { may };
         let message = format!("You may not change {path}; you may change {what}.");
-        Err(Trouble::Session(SessionCode::NotEditable, message))
+        // As the kernel would say.
+        Err(Trouble::Refused(Code::PathNotGranted, message))
     }
 
     async fn edit(&mut self, path: FilePath, command: EditCommand, basis: EditBasis) -> Result<Told, Trouble> {
