@@ -13,16 +13,21 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-#[tokio::test]
-async fn a_real_model_answers_in_the_form_it_is_held_to() {
+/// The model to ask, if one is named.
+fn real_model() -> Option<Chat> {
     let env = Environment::of_process();
     let Some(url) = env.get("PATCHBOARD_LIVE_URL") else {
         println!("SKIPPED: set PATCHBOARD_LIVE_URL to ask a real model");
-        return;
+        return None;
     };
     let mut model = Model::new(url, env.get("PATCHBOARD_LIVE_MODEL").unwrap_or("default"));
     model.seed = Some(1);
-    let chat = Chat::new(&model, None).expect("a client");
+    Some(Chat::new(&model, None).expect("a client"))
+}
+
+#[tokio::test]
+async fn a_real_model_answers_in_the_form_it_is_held_to() {
+    let Some(chat) = real_model() else { return };
     let fields = json!({"agent": "llm", "limits": {"reply_tokens": 200}, "patch": {"max_ops": 2},
         "writes": [{"path": "/capitals/*", "ops": ["add"]}]});
     let mut call = call("geographer", seat(fields), "", 0);
@@ -71,14 +76,7 @@ impl Tools for Reader {
 
 #[tokio::test]
 async fn a_real_model_uses_a_tool_and_replies_with_what_it_gave() {
-    let env = Environment::of_process();
-    let Some(url) = env.get("PATCHBOARD_LIVE_URL") else {
-        println!("SKIPPED: set PATCHBOARD_LIVE_URL to ask a real model");
-        return;
-    };
-    let mut model = Model::new(url, env.get("PATCHBOARD_LIVE_MODEL").unwrap_or("default"));
-    model.seed = Some(1);
-    let chat = Chat::new(&model, None).expect("a client");
+    let Some(chat) = real_model() else { return };
     let fields = json!({"agent": "llm", "limits": {"reply_tokens": 300}, "patch": {"max_ops": 2},
         "writes": [{"path": "/capitals/*", "ops": ["add"]}], "files": {"iterations": 5}});
     let mut call = call("geographer", seat(fields), "", 0);
