@@ -1,0 +1,179 @@
+//! What a command makes of a file, once nobody else can change it: the new content, and how it is signed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::{Granularity, Isolation};
+use patchboard_kernel::files::{self, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union};
+
+use super::super::service::{Standing, Wanted};
+use super::super::text::command::EditBasis;
+use super::super::text::edit::{self, EditCommand};
+use super::super::text::hunks::carry_insertion;
+use super::super::text::intent::{Signature, apply_signed, broken_annotations};
+use super::super::text::language::Language;
+use super::{Session, SessionCode, Trouble};
+
+/// What is needed to make an edit of a command, once nobody else can change the files.
+pub(super) struct Maker {
+    reads: Vec<FileRead>,
+    texts: BTreeMap<(FilePath, u64), Arc<str>>,
+    label: String,
+    intent: String,
+    authors: BTreeSet<String>,
+    annotate: bool,
+    is_checked: bool,
+    granularity: Granularity,
+}
+
+impl Maker {
+    pub(super) fn new(session: &Session, basis: &EditBasis) -> Self {
+        let spec = session.workspace.spec();
+        let reads = session.reads.all();
+        let text = |read: &FileRead| {
+            Some(((read.path.clone(), read.version), Arc::clone(session.reads.text(&read.path, read.version)?)))
+        };
+        Self {
+            texts: reads.iter().filter_map(text).collect(),
+            reads,
+            label: session.author.label().to_owned(),
+            intent: basis.intent.clone().unwrap_or_default(),
+            authors: session.workspace.authors(),
+            annotate: spec.annotate,
+            is_checked: spec.isolation == Isolation::Storm,
+            granularity: spec.granularity,
+        }
+    }
+
+    pub(super) fn change(&self, path: FilePath, command: &EditCommand, standing: &Standing) -> Result<Wanted, Trouble> {
+        let own: Vec<&FileRead> = self.reads.iter().filter(|read| read.path == path).collect();
+        let entry = standing.entry.as_ref();
+        let is_stale = |read: &&&FileRead| seen(entry, read, self.granularity) == Seen::Stale;
+        let is_make = matches!(command, EditCommand::Create { .. });
+        // Whoever makes a file and has not looked expects none there.
+        let is_faster = is_make && own.is_empty() && standing.text.is_some();
+        if self.is_checked && (own.iter().any(|read| is_stale(&read)) || is_faster) {
+            return Ok(self.doomed(path, command, &own, is_faster));
+        }
+        let Some(text) = &standing.text else {
+            let EditCommand::Create { .. } = command else {
+                return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
+            };
+            let Applied { text: after, hunks, .. } = self.apply(&path, command, "")?;
+            return Ok(Wanted { path, before: None, after: Some(after), hunks: Some(hunks), signed: Vec::new() });
+        };
+        if matches!(command, EditCommand::Delete) {
+            let hunks = edit::apply(command, text)?.hunks;
+            let before = Some(Arc::clone(text));
+            return Ok(Wanted { path, before, after: None, hunks: Some(hunks), signed: Vec::new() });
+        }
+        let command = self.renumbered(&path, command, entry);
+        let Applied { text: after, hunks, plain, signed } = self.apply(&path, &command, text)?;
+        // Only who may make the edit may sign it where it has not looked.
+        let plain: Vec<Move> = plain.iter().map(Move::from).collect();
+        let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {
+            true => signed,
+            false => Vec::new(),
+        };
+        self.keeps_annotations(&path, text, &after)?;
+        Ok(Wanted { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks), signed })
+    }
+
+    fn apply(&self, path: &FilePath, command: &EditCommand, text: &str) -> Result<Applied, Trouble> {
+        let plain = edit::apply(command, text)?;
+        let language = Language::of(path).filter(|_| self.annotate && !self.intent.trim().is_empty());
+        let Some(language) = language else {
+            let hunks = plain.hunks.clone();
+            return Ok(Applied { text: plain.text.into(), hunks, plain: plain.hunks, signed: Vec::new() });
+        };
+        let is_author = |name: &str| self.authors.contains(name);
+        let signature = Signature { language, author: &self.label, intent: &self.intent, is_author: &is_author };
+        let edited = apply_signed(command, text, &signature)?.0;
+        let signed = beside(&plain.hunks, &edited.hunks, count(text));
+        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, plain: plain.hunks, signed })
+    }
+
+    /// An edit that the kernel will refuse, because others were faster. What it would have made of what its author saw is
+    /// all that can be said of it.
+    fn doomed(&self, path: FilePath, command: &EditCommand, own: &[&FileRead], is_faster: bool) -> Wanted {
+        let newest = own.iter().map(|read| read.version).max();
+        let seen = newest.and_then(|version| self.texts.get(&(path.clone(), version)).cloned());
+        let before: Option<Arc<str>> = match is_faster {
+            true => None,
+            false => Some(seen.unwrap_or_else(|| "".into())),
+        };
+        let text = before.as_deref().unwrap_or_default();
+        let edited = edit::apply(command, text).ok();
+        let after: Arc<str> = edited.map_or_else(|| text.into(), |edited| edited.text.into());
+        Wanted { path, before, after: Some(after), hunks: None, signed: Vec::new() }
+    }
+
+    /// The line numbers of an insertion are those of what its author saw last there.
+    fn renumbered(&self, path: &FilePath, command: &EditCommand, entry: Option<&Entry>) -> EditCommand {
+        let (EditCommand::Insert { insert_line, insert_text }, Some(entry)) = (command, entry) else {
+            return command.clone();
+        };
+        let holds = |read: &&FileRead| {
+            read.lines.is_none_or(|(first, last)| first <= insert_line.saturating_add(1) && *insert_line <= last)
+        };
+        let own: Vec<&FileRead> = self.reads.iter().filter(|read| read.path == *path).filter(holds).collect();
+        let seen_at = own.iter().map(|read| read.version).max().unwrap_or(entry.version);
+        let since: Option<Vec<Vec<Move>>> = (seen_at.saturating_add(1)..=entry.version)
+            .map(|version| {
+                let moves = entry.edits.get(&version)?.moves.as_ref()?;
+                Some(moves.iter().copied().map(Move::from).collect())
+            })
+            .collect();
+        // Of the two lines between which to insert, one that was seen: the other may have been changed by others.
+        let sees =
+            |line: u32| move |read: &&FileRead| read.lines.is_none_or(|(first, last)| (first..=last).contains(&line));
+        let is_behind = own.is_empty() || own.iter().filter(|read| read.version == seen_at).any(sees(*insert_line));
+        let anchor = insert_line.saturating_add(u32::from(*insert_line > 0 && !is_behind));
+        let line = since.and_then(|since| carry_insertion(anchor, since.iter().map(Vec::as_slice)));
+        let line = line.map(|line| line - (anchor - insert_line));
+        EditCommand::Insert { insert_line: line.unwrap_or(*insert_line), insert_text: insert_text.clone() }
+    }
+
+    /// Others' comments stay where their blocks stay.
+    fn keeps_annotations(&self, path: &FilePath, before: &str, after: &str) -> Result<(), Trouble> {
+        let Some(language) = Language::of(path).filter(|_| self.annotate) else { return Ok(()) };
+        let is_author = |name: &str| self.authors.contains(name);
+        let broken = broken_annotations(before, after, language, &self.label, &is_author);
+        let Some(lost) = broken.iter().find(|broken| !broken.changes_block) else { return Ok(()) };
+        let (line, author, intent) = (lost.annotation.line, &lost.annotation.author, &lost.annotation.intent);
+        let message = format!(
+            "Line {line} says what {author} wrote the block below for ({intent}), and you would take that away and leave \
+             the block. Leave the comment where it is, or change the block too if your task demands it."
+        );
+        Err(Trouble::Session(SessionCode::AnnotationLost, message))
+    }
+}
+
+/// What an edit makes of a text.
+struct Applied {
+    text: Arc<str>,
+    hunks: Vec<Hunk>,
+    /// The same without its comments.
+    plain: Vec<Hunk>,
+    /// See [`Wanted::signed`].
+    signed: Vec<Lines>,
+}
+
+/// The lines of the text before that an edit touches which is signed, and would not if it were not: those of an earlier
+/// comment of its own, and those beside which a comment is put.
+fn beside(plain: &[Hunk], signed: &[Hunk], lines: u32) -> Vec<Lines> {
+    let plain: Vec<Move> = plain.iter().map(Move::from).collect();
+    let touched = |line: u32| plain.iter().any(|step| step.at <= line && line < step.at + step.removed);
+    let mut beside = Vec::new();
+    for step in signed.iter().map(Move::from) {
+        match step.removed {
+            0 if plain.iter().any(|own| own.at == step.at) => {}
+            0 => beside.push((step.at.min(lines), step.at.min(lines))),
+            removed => {
+                let more = (step.at..step.at + removed).filter(|line| !touched(*line));
+                beside.extend(more.map(|line| (line, line)));
+            }
+        }
+    }
+    union(beside)
+}
