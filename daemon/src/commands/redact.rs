@@ -27,6 +27,9 @@ use crate::serve::alone::alone_on;
 /// texts of agents that showed it go as a whole. The chain still verifies, and a record says what was erased. What agents
 /// said in other words cannot be known; where the same text still stands elsewhere is told, and erased with --everywhere.
 ///
+/// Of edits of files all that they wrote goes, and other edits of the file that hold the same lines: name their records, or
+/// the file by its place, like /files/src~1a.py. The files themselves are not touched.
+///
 /// A board that can go on must not hold what is erased: give another value with --replace, which is committed first, by
 /// the schema and the invariants, or say with --keep that what stands there now was put there since.
 ///

@@ -3,12 +3,12 @@
 mod played;
 
 use patchboard_kernel::board::{Board, Input, Outcome};
-use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FilePath, FileRead, Hunk, Lines, count};
+use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FileRead};
 use patchboard_kernel::id::{InvocationId, Token};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use played::Played;
+use played::files::{by, change, create, external, hash, path, read};
 use serde_json::{Value, json};
 
 /// Two engineers at one directory, both at work.
@@ -31,60 +31,6 @@ fn shop(workspace: Value) -> Played {
     let outcome = played.give(Input::Edit(Edit { changes, ..external() })).outcome;
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
     played
-}
-
-fn external() -> Edit {
-    Edit { of: None, token: None, name: None, intent: None, reads: Vec::new(), changes: Vec::new() }
-}
-
-fn path(text: &str) -> FilePath {
-    FilePath::parse(text).expect("a name")
-}
-
-fn hash(text: &str) -> Option<Digest> {
-    Some(sha256(text.as_bytes()))
-}
-
-fn create(at: &str, text: &str) -> FileChange {
-    let whole = Hunk { at: 1, was: String::new(), now: text.to_owned() };
-    FileChange {
-        path: path(at),
-        from: None,
-        hash: hash(text),
-        lines: count(text),
-        bytes: text.len() as u64,
-        hunks: Some(vec![whole]),
-    }
-}
-
-/// The lines of `was` from `at` on become others.
-fn change(at: &str, text: &str, line: u32, was: &str, now: &str) -> (FileChange, String) {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let from = line as usize - 1;
-    let behind = from + count(was) as usize;
-    assert_eq!(lines[from..behind].concat(), was);
-    let after = [&lines[..from].concat(), now, &lines[behind..].concat()].concat();
-    let hunks = vec![Hunk { at: line, was: was.to_owned(), now: now.to_owned() }];
-    let change = FileChange {
-        path: path(at),
-        from: hash(text),
-        hash: hash(&after),
-        lines: count(&after),
-        bytes: after.len() as u64,
-        hunks: Some(hunks),
-    };
-    (change, after)
-}
-
-fn read(at: &str, version: u64, lines: Option<Lines>) -> FileRead {
-    FileRead { path: path(at), version, lines }
-}
-
-/// What the worker of the n-th call wants.
-fn by(played: &Played, worker: &str, reads: &[FileRead], changes: Vec<FileChange>) -> Edit {
-    let (invocation, attempt, _) = played.calls.iter().find(|call| call.2 == worker).expect("a call");
-    let of = Some(EditAttempt { invocation: *invocation, attempt: *attempt });
-    Edit { of, intent: Some("a reason".to_owned()), reads: reads.to_vec(), changes, ..external() }
 }
 
 fn edit(played: &mut Played, worker: &str, reads: &[FileRead], change: FileChange) -> Outcome {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use jsonptr::PointerBuf;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
+use patchboard_kernel::files::{Edit, Entry, FileChange};
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionError, Request};
@@ -14,6 +15,7 @@ use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
 use played::Played;
+use played::files::{by, change, create, external, path, read};
 
 const SECRET: &str = "Ada Lovelace, 36";
 
@@ -271,4 +273,95 @@ fn a_board_goes_on_as_it_would_have() {
         (told, state, kinds, payloads)
     };
     assert_eq!(play(true), play(false));
+}
+
+const KEY: &str = "KEY = 'correct horse battery'\n";
+const COMMON: &str = "from __future__ import annotations\n";
+
+/// What a board says that gave it.
+fn edit(played: &mut Played, edit: Edit) -> Outcome {
+    played.give(Input::Edit(edit)).outcome.expect("an outcome")
+}
+
+/// Somebody wrote a key into a file; another was refused at it; the file got another name; there somebody took it out.
+fn leaked() -> Played {
+    let engineer = json!({"agent": "llm", "files": {"edit": ["**"]}});
+    let mut played = Played::new(json!({
+        "workspace": {"dir": "code"}, "workers": {"ada": engineer, "bob": engineer},
+        "rules": [{"name": "a", "trigger": "start", "run": "ada"}, {"name": "b", "trigger": "start", "run": "bob"}],
+    }));
+    let at_first = vec![create("a.py", "import os\nx\n"), create("b.py", "b\n")];
+    let made = |played: &mut Played, edit: Edit| {
+        let outcome = played.give(Input::Edit(edit)).outcome;
+        assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+    };
+    made(&mut played, Edit { changes: at_first, ..external() });
+    let whole = |at: &str, version| [read(at, version, None)];
+    let (writes, text) = change("a.py", "import os\nx\n", 2, "x\n", &format!("{KEY}{COMMON}"));
+    let ada = by(&played, "ada", &whole("a.py", 1), vec![writes]);
+    made(&mut played, Edit { intent: Some("the key that everything needs".to_owned()), ..ada });
+    let (late, _) = change("a.py", "import os\nx\n", 2, "x\n", &format!("{}x = 1\n", KEY.replace("KEY", "  KEY")));
+    let late = by(&played, "bob", &whole("a.py", 1), vec![late]);
+    assert!(matches!(edit(&mut played, late), Outcome::Rejected { .. }));
+    let gone =
+        FileChange { hash: None, lines: 0, bytes: 0, hunks: None, ..change("a.py", &text, 1, "import os\n", "").0 };
+    made(&mut played, Edit { changes: vec![gone, create("keys.py", &text)], ..external() });
+    let (removes, _) = change("keys.py", &text, 2, KEY, "KEY = None\n");
+    let bob = by(&played, "bob", &whole("keys.py", 1), vec![removes]);
+    made(&mut played, bob);
+    let (other, _) = change("b.py", "b\n", 1, "b\n", &format!("{COMMON}b\n"));
+    let ada = by(&played, "ada", &whole("b.py", 1), vec![other]);
+    made(&mut played, ada);
+    played.holds();
+    played
+}
+
+/// The record of the edit that brought the key.
+fn leak(played: &Played) -> Seq {
+    let mut holding = played.records.iter().filter(|record| record.payload.contains("correct horse"));
+    holding.next().expect("an edit").seq
+}
+
+#[test]
+fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
+    let played = leaked();
+    let request = Request { records: vec![leak(&played)], ..Request::default() };
+    let planned = plan(&played, &request).expect("it is erased while the board works");
+    assert_eq!(planned.records.len(), 4, "the edit, the refused one, the new name and the removal");
+    let still: Vec<&str> = planned.still.iter().map(|still| still.place.as_str()).collect();
+    assert_eq!(still, ["/files/b.py"], "a line that stands in another file, too, is told");
+    let records = erased(&played, &request);
+    let told = text(&records);
+    assert!(!told.contains("correct horse") && !told.contains("everything needs"), "{told}");
+    assert!(told.contains("import annotations") && told.contains("/files/keys.py/hash"), "{told}");
+    let mut board = sound(&records);
+    assert!(board.is_exact());
+    assert_eq!(board.state().digest(), played.board.state().digest());
+    assert_eq!(Entry::of(board.state(), &path("keys.py")).map(|entry| entry.version), Some(2));
+    // The edit after it is judged as ever, and by what others did before.
+    let text = format!("import os\nKEY = None\n{COMMON}");
+    let (next, _) = change("keys.py", &text, 2, "KEY = None\n", "KEY = ask()\n");
+    for (version, is_made) in [(1, false), (2, true)] {
+        let next = by(&played, "ada", &[read("keys.py", version, None)], vec![next.clone()]);
+        let outcome = board.step(Timestamp(played.now + 40_000), Input::Edit(next)).outcome;
+        assert_eq!(matches!(outcome, Some(Outcome::Committed { .. })), is_made, "{outcome:?}");
+    }
+}
+
+#[test]
+fn all_edits_of_a_file_are_erased_by_its_place() {
+    let mut played = leaked();
+    let request = places(&["/files/keys.py"]);
+    let records = erased(&played, &request);
+    assert!(!text(&records).contains("correct horse"), "{}", text(&records));
+    assert!(sound(&records).is_exact());
+    // What the document says of it now is needed.
+    let refused = plan(&played, &places(&["/files/keys.py/intent"])).expect_err("it is in use");
+    assert_eq!((refused.code, refused.places), (RedactionCode::StillInUse, vec!["/files/keys.py/intent".to_owned()]));
+    let planned = plan(&played, &Request { everywhere: true, records: vec![leak(&played)], ..Request::default() });
+    assert!(planned.is_ok_and(|planned| planned.records.len() == 5 && planned.still.is_empty()));
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/files"]));
+    assert!(!text(&records).contains("correct horse") && !text(&records).contains("a reason"), "{}", text(&records));
+    sound(&records);
 }

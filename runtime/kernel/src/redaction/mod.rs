@@ -4,10 +4,12 @@
 //! commit wrote to the places where it ever stood, also when it was moved, copied or shifted (`traces.rs`). Those that
 //! ever stood at a place that was asked for, and those that a record asked for brought, are erased wherever records have
 //! them (`rewrite.rs`): in patches, in questions to persons, in what was refused. Of a document the shape stays, so that
-//! every patch still applies; texts that may quote an erased value (`texts.rs`) are erased as a whole.
+//! every patch still applies; texts that may quote an erased value (`texts.rs`) are erased as a whole, and edits of files
+//! that were asked for or hold lines of such (`edits.rs`).
 //!
 //! In place of an erased value stands a mark, a salted commitment. Equal values have equal marks.
 
+mod edits;
 mod rewrite;
 mod texts;
 mod traces;
@@ -24,6 +26,7 @@ use crate::plan::Own;
 use crate::record::{Body, Ended, Kind, Record, Redacted};
 use crate::rejection::coded;
 
+use edits::Edits;
 use rewrite::Rewriting;
 use texts::Needles;
 use traces::Traces;
@@ -185,18 +188,25 @@ pub fn plan(
     let hasher = Hasher::new(&created.salt);
     let blueprint = texts::of_blueprint(&created.blueprint);
     let is_over = board.ended().is_some_and(Ended::is_final);
-    let mut traces = Traces::follow(records, request).map_err(unreadable)?;
-    let mut needles = Needles::new(traces.texts(records, request).map_err(unreadable)?, &blueprint);
+    let edits = Edits::find(records, request).map_err(unreadable)?;
+    let mut traces = Traces::follow(records, request, is_over).map_err(unreadable)?;
+    let texts = |traces: &Traces| {
+        let mut texts = traces.texts(records, request).map_err(unreadable)?;
+        texts.extend(edits.lines());
+        Ok(Needles::new(texts, &blueprint))
+    };
+    let mut needles = texts(&traces)?;
     if request.everywhere {
         traces.spread(records, &needles).map_err(unreadable)?;
-        needles = Needles::new(traces.texts(records, request).map_err(unreadable)?, &blueprint);
+        needles = texts(&traces)?;
     }
     let names = traces.names(is_over, &blueprint);
     needles.add_names(&names);
     // The record that will say so.
     let by = records[records.len() - 1].seq.next();
     let start = Board::from_created(first, &Own).map_err(|error| unreadable(error.to_string()))?;
-    let mut rewriting = Rewriting::new(board.plan(), &hasher, by, request, &traces, &names, &needles, start.state());
+    let mut rewriting =
+        Rewriting::new(board.plan(), &hasher, by, request, (&traces, &edits), &names, &needles, start.state());
     for record in records {
         rewriting.record(record, text).map_err(unreadable)?;
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
+use super::edits::Edits;
 use super::texts::Needles;
 use super::traces::{Shadow, Traces, at, each_number};
 use super::{Request, Still, TOLD_MAX, is_mark, mark, mark_name};
@@ -30,6 +31,7 @@ pub(super) struct Rewriting<'a> {
     by: Seq,
     request: &'a Request,
     traces: &'a Traces,
+    edits: &'a Edits,
     names: &'a BTreeSet<String>,
     needles: &'a Needles,
     shadow: Shadow,
@@ -68,7 +70,7 @@ impl<'a> Rewriting<'a> {
         hasher: &'a Hasher,
         by: Seq,
         request: &'a Request,
-        traces: &'a Traces,
+        (traces, edits): (&'a Traces, &'a Edits),
         names: &'a BTreeSet<String>,
         needles: &'a Needles,
         start: &State,
@@ -79,6 +81,7 @@ impl<'a> Rewriting<'a> {
             by,
             request,
             traces,
+            edits,
             names,
             needles,
             shadow: Shadow::default(),
@@ -130,6 +133,9 @@ impl<'a> Rewriting<'a> {
                     self.committed(record.seq, &committed.patch, patch)?;
                 }
                 self.around(&mut values, is_asked);
+                if let Some(written) = values.get_mut("written").filter(|_| self.edits.are_erased(record.seq)) {
+                    *written = self.mark(written);
+                }
                 let patch = values.get("patch").unwrap_or(&committed.patch);
                 let reapply = |state: &State, patch: &Value| {
                     let made = pipeline::reapply(self.plan, state, patch, true);
@@ -160,7 +166,9 @@ impl<'a> Rewriting<'a> {
                     }
                 }
             }
-            Body::Rejected(_) => self.rejected(&mut values, is_asked),
+            Body::Rejected(_) => {
+                self.rejected(&mut values, is_asked || self.edits.are_erased(record.seq));
+            }
             Body::Late(late) => {
                 let is_there = is_asked || self.is_about(&late.reply);
                 self.texts(&mut values, is_there);
@@ -214,6 +222,9 @@ impl<'a> Rewriting<'a> {
             | Body::Ended(_) => {}
         }
         let is_changed = values != unchanged;
+        if let Some(path) = self.edits.still(record.seq).filter(|_| !is_changed && self.done.still.len() < TOLD_MAX) {
+            self.done.still.push(Still { seq: record.seq, place: path.place().to_string() });
+        }
         if is_changed {
             self.touched.insert(record.seq);
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::is_mark;
 
 /// Shorter texts stand in others by chance.
-const CHARS_MIN: usize = 4;
+pub(super) const CHARS_MIN: usize = 4;
 
 /// So many texts are looked for at once.
 const TOGETHER: usize = 256;

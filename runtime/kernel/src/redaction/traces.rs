@@ -10,9 +10,12 @@ use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
+use super::edits::{self, Whereabouts, whereabouts};
 use super::texts::{Needles, mentions};
 use super::{Request, is_mark};
+use crate::blueprint::Blueprint;
 use crate::board::initial;
+use crate::files::FILES;
 use crate::id::Version;
 use crate::json;
 use crate::record::{Body, Record};
@@ -24,6 +27,8 @@ const INDEX_DIGITS_MAX: usize = 6;
 pub(super) struct Traces {
     /// By number of writing.
     erased: Vec<bool>,
+    /// By number of writing: whether it is what the board knows its files by, and says nothing of what is in them.
+    own: Vec<bool>,
     /// By place asked for: the numbers that ever stood there, with the version at which they first did.
     seen: Vec<BTreeMap<u32, Version>>,
     /// The same for names of members.
@@ -138,7 +143,7 @@ pub(super) fn each_number(document: &Value, number: &mut dyn FnMut(u32), name: &
 }
 
 /// Every scalar of a value, in the order in which it was numbered.
-fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
+pub(super) fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| each_scalar(item, scalar)),
         Value::Object(members) => members.values().for_each(|member| each_scalar(member, scalar)),
@@ -147,27 +152,35 @@ fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
 }
 
 impl Traces {
-    pub(super) fn follow(records: &[Record], request: &Request) -> Result<Self, String> {
+    pub(super) fn follow(records: &[Record], request: &Request, is_over: bool) -> Result<Self, String> {
         let mut shadow = Shadow::default();
         let places = request.places.len();
         let mut traces = Self {
             erased: Vec::new(),
+            own: Vec::new(),
             seen: vec![BTreeMap::new(); places],
             names: vec![BTreeMap::new(); places],
             final_names: Default::default(),
             made: vec![Version(0); places],
         };
         let mut brought = Vec::new();
+        let mut has_files = false;
         for record in records {
             match record.body().map_err(|error| error.to_string())? {
                 Body::Created(created) => {
-                    let blueprint = serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                    let blueprint: Blueprint =
+                        serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
+                    has_files = blueprint.workspace.is_some();
                     shadow.begin(&initial(&blueprint, &created.request));
                     let all = request.places.iter().enumerate();
                     all.for_each(|(index, place)| traces.see(&shadow.document, index, place, Version(0)));
                 }
                 Body::Committed(committed) => {
                     let (first, version) = (shadow.next, committed.version);
+                    if committed.by.edit.is_some() {
+                        traces.own.resize(first as usize, false);
+                        traces.own.extend(edits::intents(&committed.patch).iter().map(|is_intent| !is_intent));
+                    }
                     let mut touched = BTreeSet::new();
                     let made = &mut traces.made;
                     shadow.patch(&committed.patch, &mut |done| {
@@ -192,12 +205,27 @@ impl Traces {
             }
         }
         traces.erased = vec![false; shadow.next as usize];
-        for (seen, made) in traces.seen.iter().zip(&traces.made) {
-            for (number, version) in seen {
+        traces.own.resize(shadow.next as usize, false);
+        // A board that can go on needs what it says of its files now.
+        let standing = match has_files && !is_over {
+            true => intents_of(&shadow.document),
+            false => BTreeSet::new(),
+        };
+        let is_kept = |own: &[bool], number: u32| own[number as usize] || standing.contains(&number);
+        for ((seen, made), place) in traces.seen.iter().zip(&traces.made).zip(&request.places) {
+            let is_exact = whereabouts(place) == Whereabouts::Detail;
+            for (number, version) in seen.iter().filter(|(number, _)| is_exact || !is_kept(&traces.own, **number)) {
                 traces.erased[*number as usize] |= !request.keep || version < made;
             }
         }
-        brought.into_iter().for_each(|number| traces.erased[number as usize] = true);
+        for number in brought.into_iter().filter(|number| !is_kept(&traces.own, *number)) {
+            traces.erased[number as usize] = true;
+        }
+        if has_files {
+            // They are those of the kernel, and of files.
+            let of_files = request.places.iter().map(|place| place.first().is_some_and(|it| it.decoded() == FILES));
+            traces.names.iter_mut().zip(of_files).filter(|(_, is)| *is).for_each(|(names, _)| names.clear());
+        }
         for (names, made) in traces.names.iter_mut().zip(&traces.made) {
             names.retain(|_, version| !request.keep || *version < *made);
         }
@@ -308,7 +336,15 @@ impl Traces {
                 more.push(number);
             }
         })?;
+        more.retain(|number| !self.own[*number as usize]);
         more.into_iter().for_each(|number| self.erased[number as usize] = true);
         Ok(())
     }
+}
+
+/// What the last edit of each file was for, by number.
+fn intents_of(document: &Value) -> BTreeSet<u32> {
+    let files = document.get(FILES).and_then(Value::as_object).into_iter().flat_map(serde_json::Map::values);
+    let intents = files.filter_map(|file| file.get("intent")?.as_u64());
+    intents.filter_map(|number| u32::try_from(number).ok()).collect()
 }

@@ -1,6 +1,8 @@
 //! A board played by hand: inputs one after the other, and everything that comes of them.
 #![allow(dead_code, reason = "not every test program plays all of it")]
 
+pub(crate) mod files;
+
 use std::sync::Arc;
 
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};

@@ -1,0 +1,175 @@
+//! Edits of files of which the text goes: those that were asked for, and those that hold lines of them.
+//!
+//! An edit quotes the lines that it takes away, so what one edit wrote stands in others, too: in the same file, under
+//! whatever name. There every line counts. In edits of other files the same line may stand by chance, as `import sys`
+//! does; they are told, and erased where that is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::Pointer;
+use serde_json::Value;
+
+use super::Request;
+use super::texts::CHARS_MIN;
+use crate::files::{Edit, FILES, FileChange, FilePath};
+use crate::id::Seq;
+use crate::record::{Body, Record};
+
+/// Shorter lines stand in other files by chance.
+const LINE_CHARS_MIN: usize = 12;
+
+/// Which edits' texts are erased.
+#[derive(Default)]
+pub(super) struct Edits {
+    erased: BTreeSet<Seq>,
+    /// Edits of other files with the same lines, which stay.
+    still: BTreeMap<Seq, FilePath>,
+    /// Lines by which texts that quote an edit are known.
+    lines: BTreeSet<String>,
+}
+
+/// Where a place is, seen from what the state says of files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whereabouts {
+    /// It is, or holds, all that is said of a file: its edits are meant.
+    File,
+    /// It is something that is said of one.
+    Detail,
+    /// Elsewhere.
+    Elsewhere,
+}
+
+/// Where a place is.
+pub(super) fn whereabouts(place: &Pointer) -> Whereabouts {
+    let is_of_files = place.first().is_none_or(|first| first.decoded() == FILES);
+    match place.count() {
+        _ if !is_of_files => Whereabouts::Elsewhere,
+        0..=2 => Whereabouts::File,
+        _ => Whereabouts::Detail,
+    }
+}
+
+impl Edits {
+    pub(super) fn find(records: &[Record], request: &Request) -> Result<Self, String> {
+        let mut edits: BTreeMap<Seq, Edit> = BTreeMap::new();
+        for record in records {
+            edits.extend(edit_of(record)?.map(|edit| (record.seq, edit)));
+        }
+        let is_at = |edit: &Edit| {
+            let says =
+                |change: &FileChange| edit.intent.is_some() || change.hunks.iter().any(|hunks| !hunks.is_empty());
+            edit.changes.iter().any(|change| says(change) && is_named(&change.path, request))
+        };
+        let is_asked = |seq: &Seq, edit: &Edit| request.records.contains(seq) || is_at(edit);
+        let asked: BTreeSet<Seq> =
+            edits.iter().filter(|(seq, edit)| is_asked(seq, edit)).map(|(seq, _)| *seq).collect();
+        let all: BTreeSet<&str> = asked.iter().flat_map(|seq| lines_of(&edits[seq])).collect();
+        let names = Names::of(edits.values());
+        let files = asked.iter().flat_map(|seq| names.files_of(&edits[seq])).collect::<BTreeSet<_>>();
+        let mut found = Self { erased: asked, ..Self::default() };
+        let mut common: BTreeSet<&str> = BTreeSet::new();
+        for (seq, edit) in edits.iter().filter(|(seq, _)| !found.erased.contains(*seq)).collect::<Vec<_>>() {
+            let is_same_file = names.files_of(edit).any(|file| files.contains(file));
+            let is_long = |line: &&str| line.chars().count() >= LINE_CHARS_MIN;
+            let shared: Vec<&str> = lines_of(edit).filter(|line| all.contains(line)).collect();
+            if is_same_file || request.everywhere {
+                found.erased.extend((!shared.is_empty()).then_some(*seq));
+            } else if shared.iter().any(is_long) {
+                common.extend(shared);
+                found.still.extend(edit.changes.first().map(|change| (*seq, change.path.clone())));
+            }
+        }
+        let telling = all.iter().filter(|line| line.chars().count() >= LINE_CHARS_MIN && !common.contains(*line));
+        found.lines = telling.map(|line| (*line).to_owned()).collect();
+        Ok(found)
+    }
+
+    /// Whether the text of an edit goes.
+    pub(super) fn are_erased(&self, seq: Seq) -> bool {
+        self.erased.contains(&seq)
+    }
+
+    /// A file that an edit changes which stays and holds the same lines.
+    pub(super) fn still(&self, seq: Seq) -> Option<&FilePath> {
+        self.still.get(&seq)
+    }
+
+    /// Lines by which texts that quote an erased edit are known.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.lines.iter().cloned()
+    }
+}
+
+/// The edit of a record, if it has one and that is not erased.
+fn edit_of(record: &Record) -> Result<Option<Edit>, String> {
+    let written = match record.body().map_err(|error| error.to_string())? {
+        Body::Committed(committed) if committed.by.edit.is_some() => committed.written,
+        Body::Rejected(rejected) if rejected.by.edit.is_some() => Some(rejected.reply),
+        _ => None,
+    };
+    Ok(written.and_then(|written| serde_json::from_str(&written).ok()))
+}
+
+fn is_named(path: &FilePath, request: &Request) -> bool {
+    let place = path.place();
+    request.places.iter().any(|asked| whereabouts(asked) == Whereabouts::File && place.starts_with(asked))
+}
+
+/// The lines that an edit takes away and puts there, without what surrounds their text.
+fn lines_of(edit: &Edit) -> impl Iterator<Item = &str> {
+    let hunks = edit.changes.iter().filter_map(|change| change.hunks.as_ref()).flatten();
+    let lines = hunks.flat_map(|hunk| hunk.was.lines().chain(hunk.now.lines())).map(str::trim);
+    lines.filter(|line| line.chars().count() >= CHARS_MIN)
+}
+
+/// Which names are those of one file: what an edit makes while it takes another away may be that under another name.
+struct Names<'a>(BTreeMap<&'a FilePath, &'a FilePath>);
+
+impl<'a> Names<'a> {
+    fn of(edits: impl Iterator<Item = &'a Edit>) -> Self {
+        let mut names = Self(BTreeMap::new());
+        for edit in edits {
+            let gone = edit.changes.iter().filter(|change| change.hash.is_none());
+            for gone in gone.map(|change| &change.path) {
+                for made in edit.changes.iter().filter(|change| change.from.is_none()).map(|change| &change.path) {
+                    let (from, to) = (names.first(gone), names.first(made));
+                    if from != to {
+                        names.0.insert(to, from);
+                    }
+                }
+            }
+        }
+        names
+    }
+
+    /// The name that stands for all names of a file.
+    fn first(&self, mut name: &'a FilePath) -> &'a FilePath {
+        while let Some(before) = self.0.get(name) {
+            name = before;
+        }
+        name
+    }
+
+    fn files_of(&self, edit: &'a Edit) -> impl Iterator<Item = &'a FilePath> {
+        edit.changes.iter().map(|change| self.first(&change.path))
+    }
+}
+
+/// Of the scalars that the kernel's patch for an edit brings, in their order: whether each is an intent. All others are what
+/// the board knows its files by.
+pub(super) fn intents(patch: &Value) -> Vec<bool> {
+    let mut found = Vec::new();
+    for op in patch.as_array().into_iter().flatten() {
+        let Some(value) = op.get("value") else { continue };
+        let path = op.get("path").and_then(Value::as_str).unwrap_or_default();
+        let is_intent = path.ends_with("/intent");
+        match value {
+            // `/files/NAME`, in which no other `/` can be.
+            Value::Object(members) if path.matches('/').count() == 2 => members.iter().for_each(|(name, member)| {
+                super::traces::each_scalar(member, &mut |_| found.push(name == "intent"));
+            }),
+            value => super::traces::each_scalar(value, &mut |_| found.push(is_intent)),
+        }
+    }
+    found
+}
