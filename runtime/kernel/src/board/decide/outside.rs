@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jsonptr::Pointer;
 use serde_json::{Value, json};
 
 use super::{Draft, author};
@@ -11,6 +12,7 @@ use crate::board::tokens::Known;
 use crate::board::{Effect, Outcome};
 use crate::digest::Digest;
 use crate::failure::FailureCode;
+use crate::files::FILES;
 use crate::id::{RuleName, Seq, Timestamp, WorkerName};
 use crate::pipeline;
 use crate::planted::{self, Bug};
@@ -110,6 +112,11 @@ impl Draft<'_> {
                 let violation = Violation::new(Code::BoardNotRunning, "", "the board has ended");
                 Err(Rejection::new(Stage::Authorization, vec![violation]))
             }
+            false if self.is_of_files(&path) => {
+                let message = "what is known of files changes with them alone: edit the file";
+                let violation = Violation::new(Code::PathNotGranted, path, message);
+                Err(Rejection::new(Stage::Authorization, vec![violation]))
+            }
             false => pipeline::amend(&self.board.plan, &self.board.state, patch),
         };
         let accepted = match accepted {
@@ -127,6 +134,13 @@ impl Draft<'_> {
         if self.ending.is_some() {
             self.go_on();
         }
+    }
+
+    /// Whether a place is what the kernel keeps of the files of a workspace, or holds or lies in that.
+    fn is_of_files(&self, path: &str) -> bool {
+        let place = Pointer::parse(path).unwrap_or_default();
+        let is_files = place.first().is_none_or(|first| first.decoded() == FILES);
+        self.board.plan.blueprint.workspace.is_some() && is_files
     }
 
     pub(super) fn end_from_outside(&mut self, end: End, cause: Cause) {
