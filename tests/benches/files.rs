@@ -40,15 +40,12 @@ fn main() -> ExitCode {
         let edits = sides.map(|(what, files, version)| (what, shop.edit(files, version)));
         let mut timed: Vec<Side<'_>> = Vec::new();
         for (_, edit) in &edits {
-            let mut board = shop.board.clone();
-            timed.push(Box::new(move |laps: &mut Laps| {
-                let input = Input::Edit(edit.clone());
-                let mut after = board.clone();
-                let (step, time) = on_cpu(|| after.step(Timestamp(1), input));
+            timed.push(Box::new(|laps: &mut Laps| {
+                // Always the same edit of the same board.
+                let (input, mut board) = (Input::Edit(edit.clone()), shop.board.clone());
+                let (step, time) = on_cpu(|| board.step(Timestamp(1), input));
                 laps.note("step", time);
                 assert!(matches!(step.outcome, Some(Outcome::Committed { .. })), "{:?}", step.outcome);
-                // Always the same edit of the same board.
-                board = shop.board.clone();
             }));
         }
         let laps = bench.interleave(TIME, &mut timed);

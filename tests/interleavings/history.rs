@@ -3,7 +3,7 @@
 //!
 //! Written from the rules alone: whether lines still stand is answered by looking for them in every version since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::digest::{Digest, sha256};
 
@@ -86,13 +86,81 @@ pub(crate) enum Stands {
     BehindCoarse,
 }
 
+/// A file of which something is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    files: BTreeMap<String, Vec<Version>>,
-    last_line: Line,
+struct File {
+    /// The versions before the first of these are those of others that had the name and were forgotten.
+    before: u64,
+    versions: Vec<Version>,
+    /// The edit that made the last version, by its number.
+    changed: u64,
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    files: BTreeMap<String, File>,
+    last_line: Line,
+    /// So many files are known at most.
+    most: usize,
+    edits: u64,
+    /// The highest version of all that was forgotten.
+    floor: u64,
+    /// Forgotten files by name and last version, which was that they were gone.
+    graves: BTreeSet<(String, u64)>,
+}
+
+/// Of those that are gone so many are forgotten at once: one of sixteen.
+const AT_ONCE: usize = 16;
+
 impl History {
+    pub(crate) fn new(most: usize) -> Self {
+        let (files, graves) = (BTreeMap::new(), BTreeSet::new());
+        Self { files, last_line: 0, most, edits: 0, floor: 0, graves }
+    }
+
+    /// Files that were forgotten.
+    pub(crate) fn forgotten(&self) -> usize {
+        self.graves.len()
+    }
+
+    /// What is to be forgotten so that these changes have room; none if that does not suffice.
+    pub(crate) fn to_forget(&self, changes: &[Change]) -> Option<Vec<String>> {
+        let new = changes.iter().filter(|change| !self.files.contains_key(&change.path)).count();
+        let excess = (self.files.len() + new).saturating_sub(self.most);
+        if new == 0 || excess == 0 {
+            return Some(Vec::new());
+        }
+        let is_gone = |file: &File| file.versions.last().is_some_and(|version| version.lines.is_none());
+        let is_meant = |path: &str| changes.iter().any(|change| change.path == path);
+        let mut gone: Vec<(u64, &String)> = self
+            .files
+            .iter()
+            .filter(|(path, file)| is_gone(file) && !is_meant(path))
+            .map(|(path, file)| (file.changed, path))
+            .collect();
+        gone.sort_unstable();
+        let count = excess.max(gone.len() / AT_ONCE);
+        (gone.len() >= excess).then(|| gone.into_iter().take(count).map(|(_, path)| path.clone()).collect())
+    }
+
+    /// An edit is made.
+    pub(crate) fn edit(&mut self, changes: &[Change], by: &str) {
+        self.edits += 1;
+        let forgotten = self.to_forget(changes).unwrap_or_default();
+        changes.iter().for_each(|change| self.make(change, by));
+        for path in forgotten {
+            let version = self.version(&path);
+            self.floor = self.floor.max(version);
+            self.files.remove(&path);
+            self.graves.insert((path, version));
+        }
+    }
+
+    /// The version before the first of a file that is known.
+    pub(crate) fn before(&self, path: &str) -> u64 {
+        self.files.get(path).map_or(0, |file| file.before)
+    }
+
     /// Lines that never were.
     pub(crate) fn fresh(&mut self, count: usize) -> Vec<Line> {
         let from = self.last_line + 1;
@@ -105,15 +173,17 @@ impl History {
     }
 
     pub(crate) fn version(&self, path: &str) -> u64 {
-        self.files.get(path).map_or(0, |versions| versions.len() as u64)
+        self.files.get(path).map_or(0, |file| file.before + file.versions.len() as u64)
     }
 
     pub(crate) fn at(&self, path: &str, version: u64) -> Option<&Version> {
-        self.files.get(path)?.get(usize::try_from(version).ok()?.checked_sub(1)?)
+        let file = self.files.get(path)?;
+        let index = version.checked_sub(file.before)?.checked_sub(1)?;
+        file.versions.get(usize::try_from(index).ok()?)
     }
 
     pub(crate) fn now(&self, path: &str) -> Option<&Version> {
-        self.files.get(path)?.last()
+        self.files.get(path)?.versions.last()
     }
 
     /// The lines of a file that is there.
@@ -122,10 +192,13 @@ impl History {
     }
 
     /// Adds a version.
-    pub(crate) fn make(&mut self, change: &Change, by: &str) {
+    fn make(&mut self, change: &Change, by: &str) {
         let is_coarse = change.pieces.as_ref().is_none_or(|pieces| pieces.len() > PIECES);
         let version = Version { lines: change.lines.clone(), by: by.to_owned(), is_coarse };
-        self.files.entry(change.path.clone()).or_default().push(version);
+        let (before, edits) = (self.floor, self.edits);
+        let file = self.files.entry(change.path.clone()).or_insert_with(|| File { before, ..File::default() });
+        file.versions.push(version);
+        file.changed = edits;
     }
 
     /// Whether lines are in a version, each of them, in one piece and in this order.
@@ -140,6 +213,13 @@ impl History {
         let now = self.version(&read.path);
         if read.version == now {
             return Stands::Yes;
+        }
+        if now == 0 && self.graves.contains(&(read.path.clone(), read.version)) {
+            // That it is gone was read, and it is.
+            return Stands::BeyondMemory;
+        }
+        if now == 0 || read.version <= self.before(&read.path) {
+            return Stands::No;
         }
         let What::Part { lines, .. } = &read.what else { return Stands::No };
         let since = (read.version + 1..=now).filter_map(|version| self.at(&read.path, version));

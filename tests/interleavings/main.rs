@@ -61,6 +61,6 @@ fn every_decision_on_files_is_the_oracles() {
             let is_there = figures.refusals.keys().any(|codes| codes.contains(code));
             assert!(is_there, "nothing was ever refused for {code}");
         }
-        assert!(figures.forgotten > 0 && figures.back > 0 && figures.replays > 0);
+        assert!(figures.forgotten > 0 && figures.back > 0 && figures.replays > 0 && figures.buried > 0);
     }
 }

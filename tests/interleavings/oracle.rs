@@ -35,6 +35,8 @@ pub(crate) enum Due {
     Made,
     /// Refused because of others: codes and files.
     Conflict(BTreeSet<(&'static str, String)>),
+    /// Refused because there would be too many files.
+    TooMany,
     /// Refused because it does not apply.
     Inapplicable(BTreeSet<(&'static str, String)>),
 }
@@ -60,8 +62,8 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(granularity: Granularity) -> Self {
-        Self { history: History::default(), granularity, decisions: 0, kept: BTreeMap::new() }
+    pub(crate) fn new(granularity: Granularity, files_max: usize) -> Self {
+        Self { history: History::new(files_max), granularity, decisions: 0, kept: BTreeMap::new() }
     }
 
     /// Whether a board must take what was read for changed.
@@ -80,6 +82,9 @@ impl Oracle {
 
     /// What must come of a try.
     pub(crate) fn judge(&self, tried: &Try<'_>) -> Due {
+        if self.history.to_forget(tried.changes).is_none() {
+            return Due::TooMany;
+        }
         let Some(author) = tried.author else { return Due::Made };
         let mut conflicts = BTreeSet::new();
         for change in tried.changes {
@@ -167,11 +172,11 @@ impl Oracle {
         self.kept.retain(|_, kept| kept.decisions > decisions && kept.until > tried.at);
         match due {
             Due::Made => {
-                tried.changes.iter().for_each(|change| self.history.make(change, by));
+                self.history.edit(tried.changes, by);
                 tried.author.map(|author| self.kept.remove(&author));
                 None
             }
-            Due::Inapplicable(_) => None,
+            Due::Inapplicable(_) | Due::TooMany => None,
             Due::Conflict(conflicts) => {
                 let author = tried.author?;
                 // Who had not looked was not too slow.

@@ -103,7 +103,7 @@ fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
                     }
                 }
             }
-            Due::Inapplicable(codes) => panic!("it is made of the file as it is: {codes:?}"),
+            Due::Inapplicable(_) | Due::TooMany => panic!("it is made of the file as it is: {due:?}"),
         }
     }
     rates

@@ -48,13 +48,13 @@ impl Played {
         let spec =
             json!({"annotate": false, "granularity": granularity, "presentation": presentation, "payload": payload});
         let mut random = Random::new(seed);
-        let mut oracle = Oracle::new(granularity);
+        let mut oracle = Oracle::new(granularity, usize::MAX);
         let mut texts: Vec<(String, String)> = Vec::new();
         for at in 0..FILES - 2 {
             let lines = oracle.history.fresh(1 + random.index(60));
             texts.push((file(at), text_of(&lines)));
             let change = Change { path: file(at), from: None, lines: Some(lines), pieces: Some(Vec::new()) };
-            oracle.history.make(&change, "external");
+            oracle.history.edit(&[change], "external");
         }
         let files: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let shop = Workshop::open(AGENTS, &spec, &files).await;
@@ -202,7 +202,7 @@ impl Played {
         let is_due = match (&due, told.code.as_deref()) {
             (Due::Made, None) => true,
             (Due::Conflict(codes) | Due::Inapplicable(codes), Some(code)) => codes.iter().any(|(due, _)| *due == code),
-            (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) => false,
+            (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) | (Due::TooMany, _) => false,
         };
         assert!(is_due, "{due:?} was due of {arguments} with {reads:?}, and not {:?}: {}", told.code, told.text);
         self.oracle.decided(&tried, &shop::name(agent), &due);

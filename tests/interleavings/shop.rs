@@ -11,7 +11,7 @@ use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Kind, Record};
-use patchboard_kernel::rejection::{Rejection, Stage, VIOLATIONS_MAX};
+use patchboard_kernel::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ pub(crate) struct Figures {
     pub(crate) moved: u64,
     pub(crate) moved_falsely: u64,
     pub(crate) replays: u64,
+    /// Files that were gone and forgotten.
+    pub(crate) buried: u64,
 }
 
 impl Figures {
@@ -54,6 +56,7 @@ impl Figures {
             (&mut self.moved, other.moved),
             (&mut self.moved_falsely, other.moved_falsely),
             (&mut self.replays, other.replays),
+            (&mut self.buried, other.buried),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -85,6 +88,11 @@ pub(crate) type Doubt = String;
 impl Shop {
     /// So many engineers, all called, at no files yet.
     pub(crate) fn new(granularity: Granularity, engineers: usize) -> Self {
+        Self::with_room(granularity, engineers, patchboard_kernel::files::FILES_MAX)
+    }
+
+    /// The same, where so many files may be known.
+    pub(crate) fn with_room(granularity: Granularity, engineers: usize, files_max: usize) -> Self {
         let names: Vec<String> = (0..engineers).map(name).collect();
         let engineer =
             json!({"agent": "remote", "files": {"edit": ["**"]}, "limits": {"timeout": "90d", "invocations": 2}});
@@ -93,8 +101,8 @@ impl Shop {
             names.iter().map(|name| json!({"name": name, "trigger": "start", "run": name})).collect();
         let blueprint = json!({
             "blueprint": 1, "name": "shop", "state": {"schema": {}},
-            "workspace": {"dir": "code", "granularity": granularity}, "workers": workers, "rules": rules,
-            "concurrency": engineers, "limits": {"commits": 10_000_000, "wall": "90d"},
+            "workspace": {"dir": "code", "granularity": granularity, "max_files": files_max}, "workers": workers, "rules": rules,
+            "concurrency": engineers, "limits": {"edits": 10_000_000, "wall": "90d"},
         });
         let genesis = Genesis {
             board: BoardId::from("shop"),
@@ -113,7 +121,7 @@ impl Shop {
             }
         }
         let engineers = names.iter().map(|name| calls[name]).collect();
-        let oracle = Oracle::new(granularity);
+        let oracle = Oracle::new(granularity, files_max);
         Self { board, now: 0, oracle, figures: Figures::default(), engineers, records: step.records }
     }
 
@@ -192,6 +200,7 @@ impl Shop {
                 figures.forgotten += u64::from(is_for_stale && remarks.is_forgotten);
             }
             Due::Inapplicable(wrong) => *figures.refusals.entry(codes(wrong)).or_default() += 1,
+            Due::TooMany => *figures.refusals.entry("result_too_large".to_owned()).or_default() += 1,
         }
         figures.stale += u64::from(remarks.is_stale);
         figures.back += u64::from(remarks.is_back);
@@ -229,7 +238,7 @@ impl Shop {
             }
         }
         let remembered = said["edits"].as_object().map_or(0, serde_json::Map::len) as u64;
-        let due = (version - 1).min(super::history::REMEMBERED);
+        let due = (version - self.oracle.history.before(path) - 1).min(super::history::REMEMBERED);
         (remembered == due).then_some(()).ok_or_else(|| format!("{path}: {remembered} edits are remembered, not {due}"))
     }
 
@@ -237,6 +246,7 @@ impl Shop {
     pub(crate) fn check_all(&mut self, replays: bool) -> Result<(), Doubt> {
         let paths: Vec<String> = self.oracle.history.paths().cloned().collect();
         paths.iter().try_for_each(|path| self.check_entry(path))?;
+        self.figures.buried = self.oracle.history.forgotten() as u64;
         let files = self.board.state().root().child("files").map_or(0, patchboard_kernel::tree::Node::part_count);
         if files != paths.len() {
             return Err(format!("the state has {files} files, not {}", paths.len()));
@@ -277,6 +287,11 @@ fn check_outcome(outcome: &Outcome, due: &Due, stale: &BTreeMap<String, u64>, or
             Outcome::Committed { .. } => return Ok(()),
             _ => return Err("it was refused".to_owned()),
         },
+        Due::TooMany => {
+            let Outcome::Rejected { rejection, .. } = outcome else { return Err("it was not refused".to_owned()) };
+            let is_for_it = (rejection.stage, rejection.code) == (Stage::Syntax, Code::ResultTooLarge);
+            return is_for_it.then_some(()).ok_or_else(|| "it was refused for something else".to_owned());
+        }
         Due::Conflict(codes) => (Stage::Freshness, codes),
         Due::Inapplicable(codes) => (Stage::Application, codes),
     };
@@ -295,8 +310,11 @@ fn check_outcome(outcome: &Outcome, due: &Due, stale: &BTreeMap<String, u64>, or
 fn check_told(rejection: &Rejection, stale: &BTreeMap<String, u64>, oracle: &Oracle) -> Result<(), Doubt> {
     for violation in rejection.violations.iter().filter(|violation| violation.code.as_str().starts_with("stale_")) {
         let path = file_of(&violation.pointer);
+        let Some(now) = oracle.history.now(&path) else {
+            // It is forgotten, and by whom it was changed with it.
+            continue;
+        };
         let told = violation.stale.as_ref().ok_or_else(|| format!("of {path} it is not said what changed"))?;
-        let now = oracle.history.now(&path).ok_or_else(|| format!("{path} never was"))?;
         let due = (stale.get(&path).copied().unwrap_or(0), oracle.history.version(&path), now.by.as_str());
         if (told.read_at.0, told.now.0, told.changed_by.as_str()) != due {
             return Err(format!("of {path} should be said {due:?}"));

@@ -115,6 +115,7 @@ fn invalid_state(violations: &[Violation]) -> Failure {
 fn bare(blueprint: Blueprint) -> Blueprint {
     let limits = BoardLimits {
         commits: u64::MAX,
+        edits: Some(u64::MAX),
         tokens: u64::MAX,
         wall: Duration::from_secs(u64::from(u32::MAX)),
         state_bytes: blueprint.limits.state_bytes,

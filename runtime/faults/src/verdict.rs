@@ -95,7 +95,7 @@ impl Facts {
                     is_limited |= of_worker(body.worker.as_str()) || body.resource == Resource::BoardTokens;
                 }
                 Body::Ended(body) => {
-                    is_limited |= matches!(body.cause, Cause::Commits | Cause::Wall);
+                    is_limited |= matches!(body.cause, Cause::Commits | Cause::Edits | Cause::Wall);
                     is_opened |=
                         matches!(body.cause, Cause::Cycles | Cause::Rejections | Cause::NoOps | Cause::Crashes);
                     facts.end = Some((body.end.to_string(), body.cause.to_string()));

@@ -658,12 +658,19 @@ impl<'de> Deserialize<'de> for Action {
     }
 }
 
+/// Edits of files that a board takes, unless its blueprint says otherwise: eight engineers with eighty iterations in each of
+/// eight tasks make 5,120 at most.
+pub const EDITS_MAX: u64 = 20_000;
+
 /// Limits of a whole board.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoardLimits {
-    /// Commits.
+    /// Commits, edits of files not counted.
     pub commits: u64,
+    /// Edits of files; [`EDITS_MAX`] if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edits: Option<u64>,
     /// Tokens of all workers.
     pub tokens: u64,
     /// Recorded running time, without pauses and downtime.
@@ -678,6 +685,7 @@ impl Default for BoardLimits {
     fn default() -> Self {
         Self {
             commits: 1000,
+            edits: None,
             tokens: 1_000_000,
             wall: Duration::from_secs(3600),
             state_bytes: 64 * 1024 * 1024,

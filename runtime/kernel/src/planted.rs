@@ -74,11 +74,13 @@ pub enum Bug {
     FileNotKept,
     /// A file that is made again begins with another first version.
     VersionsAnew,
+    /// A file that was forgotten begins with the first version when it is made again.
+    FloorOverlooked,
 }
 
 impl Bug {
     /// Those of files, which the interleavings find.
-    pub const OF_FILES: [Self; 10] = [
+    pub const OF_FILES: [Self; 11] = [
         Self::SharedReservation,
         Self::InsertionsOverlooked,
         Self::EdgesTouched,
@@ -89,6 +91,7 @@ impl Bug {
         Self::OwnFilesOnly,
         Self::FileNotKept,
         Self::VersionsAnew,
+        Self::FloorOverlooked,
     ];
 
     /// Those that the simulator finds.

@@ -5,7 +5,7 @@ mod played;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FileRead};
 use patchboard_kernel::id::{InvocationId, Token};
-use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use played::Played;
 use played::files::{by, change, create, external, hash, path, read};
@@ -307,4 +307,93 @@ fn rules_see_what_edits_do_and_a_board_is_rebuilt_with_them() {
     let recovered = Board::recover(&played.records).expect("recovered");
     assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
     played.holds();
+}
+
+fn delete(at: &str, text: &str) -> FileChange {
+    FileChange { path: path(at), from: hash(text), hash: None, lines: 0, bytes: 0, hunks: None }
+}
+
+#[test]
+fn files_that_are_gone_make_room_and_no_version_comes_again() {
+    let mut played = shop(json!({"max_files": 6}));
+    for name in ["src/c.py", "src/d.py", "src/e.py"] {
+        committed(&edit(&mut played, "ada", &[], create(name, "1\n")));
+    }
+    let full = refused(edit(&mut played, "ada", &[], create("src/f.py", "1\n")));
+    assert_eq!((full.stage, full.code), (Stage::Syntax, Code::ResultTooLarge));
+    // Bob has read of the first version, and Ada deletes the fourth; then another that nobody has edited.
+    for turn in 1..=3 {
+        let (before, after) = (format!("{turn}\n"), format!("{}\n", turn + 1));
+        let (next, _) = change("src/d.py", &before, 1, &before, &after);
+        committed(&edit(&mut played, "ada", &[read("src/d.py", turn, None)], next));
+    }
+    committed(&edit(&mut played, "ada", &[read("src/d.py", 4, None)], delete("src/d.py", "4\n")));
+    committed(&edit(&mut played, "ada", &[read("src/c.py", 1, None)], delete("src/c.py", "1\n")));
+    // Room for one: what went first is forgotten.
+    committed(&edit(&mut played, "ada", &[], create("src/f.py", "1\n")));
+    let known = |played: &Played, at: &str| Entry::of(played.board.state(), &path(at));
+    assert_eq!((known(&played, "src/d.py"), known(&played, "src/c.py").map(|it| it.version)), (None, Some(2)));
+    assert_eq!(entry(&played, "src/f.py").version, 1, "nothing of its name was forgotten");
+    let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
+    for version in 1..=5 {
+        let reads = [read("src/d.py", version, Some((1, 1))), read("src/b.py", 1, None)];
+        assert_eq!(refused(edit(&mut played, "bob", &reads, other.clone())).code, Code::StaleRead, "{version}");
+    }
+    // It comes again, and what was read of it before is still of another one.
+    committed(&edit(&mut played, "ada", &[read("src/f.py", 1, None)], delete("src/f.py", "1\n")));
+    committed(&edit(&mut played, "ada", &[], create("src/d.py", "1\n")));
+    assert_eq!(
+        (entry(&played, "src/d.py").version, known(&played, "src/c.py")),
+        (6, None),
+        "above all that was forgotten"
+    );
+    for version in 0..=5 {
+        let reads = [read("src/d.py", version, Some((1, 1))), read("src/b.py", 1, None)];
+        assert_eq!(refused(edit(&mut played, "bob", &reads, other.clone())).code, Code::StaleRead, "{version}");
+    }
+    // Who makes it in the same edit in which another goes does not take what goes for its own room.
+    let swap =
+        by(&played, "ada", &[read("src/e.py", 1, None)], vec![delete("src/e.py", "1\n"), create("src/g.py", "1\n")]);
+    committed(&played.give(Input::Edit(swap)).outcome.expect("an outcome"));
+    assert_eq!((known(&played, "src/f.py"), entry(&played, "src/g.py").version), (None, 6));
+    let recovered = Board::recover(&played.records).expect("recovered");
+    assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
+    played.holds();
+}
+
+#[test]
+fn an_administrator_does_not_write_what_is_known_of_files() {
+    let mut played = shop(json!({}));
+    let state = played.board.state().digest();
+    for at in ["/files/src~1a.py/version", "/files/src~1a.py", "/files", ""] {
+        let outcome = played.give(Input::Amend { path: at.to_owned(), value: json!({}) }).outcome.expect("an outcome");
+        assert_eq!(refused(outcome).code, Code::PathNotGranted, "{at}");
+    }
+    assert_eq!(played.board.state().digest(), state);
+    committed(&played.give(Input::Amend { path: "/list".to_owned(), value: json!([1]) }).outcome.expect("an outcome"));
+    played.holds();
+}
+
+#[test]
+fn edits_have_a_limit_of_their_own() {
+    let engineer = json!({"agent": "llm", "files": {"edit": ["**"]}, "writes": [{"path": "/list/-"}]});
+    let play = |limits: Value| {
+        let mut played = Played::new(json!({
+            "workspace": {"dir": "code"}, "limits": limits, "workers": {"ada": engineer},
+            "rules": [{"name": "a", "trigger": "start", "run": "ada"}],
+        }));
+        for name in ["a.py", "b.py", "c.py"] {
+            let outcome = edit(&mut played, "ada", &[], create(name, "1\n"));
+            if !matches!(outcome, Outcome::Committed { .. }) {
+                return (played.board.ended(), refused(outcome).code);
+            }
+        }
+        played.answer(json!([{"op": "add", "path": "/list/-", "value": "done"}]), None);
+        played.holds();
+        (played.board.ended(), Code::TestFailed)
+    };
+    let ended = |cause| Some(Ended { end: End::Stopped, cause });
+    assert_eq!(play(json!({"commits": 1})).0, ended(Cause::Commits), "edits are none");
+    assert_eq!(play(json!({"edits": 2})), (ended(Cause::Edits), Code::InvocationClosed));
+    assert_ne!(play(json!({"commits": 2, "edits": 4})).0.map(|ended| ended.end), Some(End::Stopped));
 }

@@ -32,6 +32,9 @@ pub struct WorkspaceSpec {
     /// Characters that it is told at most.
     #[serde(default = "default_payload")]
     pub payload: u32,
+    /// Files at most; [`FILES_MAX`](crate::files::FILES_MAX) if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_files: Option<u32>,
 }
 
 /// What a worker may do with the files of the workspace.

@@ -288,6 +288,9 @@ impl Board {
         let written = is_of_branch.then(|| beside.region.unwrap_or_else(region));
         // A message of a plain blackboard that sets nothing.
         let is_idle = made.changes.is_empty();
+        if committed.by.edit.is_some() {
+            self.files.note(&self.state, &committed.patch);
+        }
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
         if let Some(token) = token_of(&committed.by) {

@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher};
-use crate::files::FILES;
+use crate::files::{FILES, Tally};
 use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
@@ -80,6 +80,8 @@ pub struct Board {
     tokens: Tokens,
     /// Who made which version.
     commits: Commits,
+    /// Of its workspace, if it has one.
+    files: Tally,
     /// Places kept for workers that others had been faster than.
     reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
@@ -241,6 +243,7 @@ impl Board {
             gave_up: false,
             tokens: Tokens::default(),
             commits: Commits::default(),
+            files: Tally::default(),
             reservations: Reservations::default(),
             feedback: BTreeMap::new(),
             pending: Arc::default(),

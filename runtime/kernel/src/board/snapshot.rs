@@ -16,6 +16,7 @@ use super::{Board, BoardError, Pending};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher, sha256};
+use crate::files::Tally;
 use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
@@ -65,6 +66,8 @@ struct Rest {
     gave_up: bool,
     tokens: Tokens,
     commits: Commits,
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    files: Tally,
     reservations: Reservations,
     /// Of every open invocation: which of the trees its view was taken of, and what of it was shown.
     bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
@@ -112,6 +115,7 @@ impl Board {
             gave_up,
             tokens,
             commits,
+            files,
             reservations,
             feedback,
             pending,
@@ -141,6 +145,7 @@ impl Board {
             gave_up: *gave_up,
             tokens: tokens.clone(),
             commits: commits.clone(),
+            files: *files,
             reservations: reservations.clone(),
             bases,
             feedback: feedback.clone(),
@@ -261,6 +266,7 @@ impl Board {
             gave_up,
             tokens,
             commits,
+            files,
             reservations,
             bases,
             feedback,
@@ -270,11 +276,11 @@ impl Board {
             running_ms,
         } = rest;
         // No board comes near: what is counted on from here does not overflow.
-        let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs()];
+        let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
             return Err(unreadable("it counts further than a board can"));
         }
-        if commits.len() as u64 != state.version().0 {
+        if commits.len() as u64 != state.version().0 || files.edits > state.version().0 {
             return Err(unreadable("it does not say of every version who made it"));
         }
         let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
@@ -310,6 +316,7 @@ impl Board {
             gave_up,
             tokens,
             commits,
+            files,
             reservations,
             feedback,
             pending: Arc::new(pending),

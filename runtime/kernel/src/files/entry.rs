@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{FileChange, FilePath, FileRead, Lines, Move, carry};
+use super::{FILES, FileChange, FilePath, FileRead, Lines, Move, carry};
 use crate::blueprint::Granularity;
 use crate::digest::Digest;
 use crate::planted::{self, Bug};
 use crate::state::State;
+use crate::tree::Node;
 
 /// Edits of one file that are remembered. A read from before them is stale if there was any.
 pub const EDITS_MAX: u64 = 32;
@@ -17,10 +19,14 @@ pub const EDITS_MAX: u64 = 32;
 /// Pieces of one edit that are remembered apart; of one with more it is as if all had changed.
 const MOVES_MAX: usize = 64;
 
+/// Of those that are gone, so many go from memory at once where room is needed: one of sixteen.
+const FORGOTTEN_AT_ONCE: usize = 16;
+
 /// What is known of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Counts its edits, from 1. A file that is made again where one was deleted goes on from there.
+    /// Counts its edits, from 1, or from above all that was forgotten ([`Tally::floor`](super::Tally)). A file that is made
+    /// again where one was deleted goes on from there.
     pub version: u64,
     /// SHA-256 of its content; none: it is gone.
     pub hash: Option<Digest>,
@@ -59,8 +65,36 @@ pub enum Seen {
 impl Entry {
     /// What a state says of a file; none if it never had one of this name.
     pub fn of(state: &State, path: &FilePath) -> Option<Self> {
+        Self::since(state, path, 0)
+    }
+
+    /// The same, with those edits alone that made versions after this one: all that it takes to say what has become of
+    /// what was read at it.
+    pub(super) fn since(state: &State, path: &FilePath, version: u64) -> Option<Self> {
         // Only the kernel writes there, so it can be read.
-        serde_json::from_value(state.get(&path.place())?.to_value()).ok()
+        let node = node(state, path)?;
+        let text = |name| node.child(name)?.as_str().map(str::to_owned);
+        let now = number(node.child("version")?)?;
+        let oldest = now.saturating_sub(EDITS_MAX).max(version).saturating_add(1);
+        let edits = node.child("edits")?;
+        let edits = (oldest..=now).filter_map(|made| Some((made, Edited::read(edits.child(&made.to_string())?)?)));
+        Some(Self {
+            version: now,
+            hash: match node.child("hash")? {
+                Node::Null => None,
+                hash => Some(hash.as_str()?.parse().ok()?),
+            },
+            lines: u32::try_from(number(node.child("lines")?)?).ok()?,
+            bytes: number(node.child("bytes")?)?,
+            writer: text("writer")?,
+            intent: text("intent").unwrap_or_default(),
+            edits: edits.collect(),
+        })
+    }
+
+    /// The version that a file has by the state; none if it never had one of this name.
+    pub(super) fn version_of(state: &State, path: &FilePath) -> Option<u64> {
+        number(node(state, path)?.child("version")?)
     }
 
     /// Whether there is a file.
@@ -95,6 +129,27 @@ impl Entry {
     }
 }
 
+impl Edited {
+    fn read(node: &Node) -> Option<Self> {
+        let by = node.child("by")?.as_str()?.to_owned();
+        let Some(moves) = node.child("moves")?.as_array() else { return Some(Self { by, moves: None }) };
+        let part = |moved: &Node, part| u32::try_from(number(moved.as_array()?.get(part)?)?).ok();
+        let read = |moved: &Node| Some((part(moved, 0)?, part(moved, 1)?, part(moved, 2)?));
+        Some(Self { by, moves: Some(moves.iter().map(read).collect::<Option<_>>()?) })
+    }
+}
+
+fn node<'s>(state: &'s State, path: &FilePath) -> Option<&'s Node> {
+    state.root().child(FILES)?.child(path.as_str())
+}
+
+fn number(node: &Node) -> Option<u64> {
+    match node {
+        Node::Number(number) => number.as_u64(),
+        _ => None,
+    }
+}
+
 /// What has become of what somebody has read of a file, of which the state says this.
 pub fn seen(entry: Option<&Entry>, read: &FileRead, granularity: Granularity) -> Seen {
     match entry {
@@ -111,18 +166,26 @@ impl From<(u32, u32, u32)> for Move {
 }
 
 /// The operations that bring a file's place in the state up to a change.
-pub(super) fn operations(entry: Option<&Entry>, change: &FileChange, writer: &str, intent: Option<&str>) -> Vec<Value> {
+pub(super) fn operations(
+    state: &State,
+    floor: u64,
+    change: &FileChange,
+    writer: &str,
+    intent: Option<&str>,
+) -> Vec<Value> {
     let place = change.path.place();
     let intent = intent.unwrap_or_default();
     let FileChange { hash, lines, bytes, .. } = change;
-    let Some(entry) = entry else {
+    let Some(node) = node(state, &change.path) else {
+        let first = if planted::is(Bug::FloorOverlooked) { 1 } else { floor.saturating_add(1) };
         let value = json!({
-            "version": 1, "hash": hash, "lines": lines, "bytes": bytes, "writer": writer, "intent": intent, "edits": {},
+            "version": first, "hash": hash, "lines": lines, "bytes": bytes, "writer": writer, "intent": intent, "edits": {},
         });
         return vec![json!({"op": "add", "path": place.as_str(), "value": value})];
     };
-    let is_anew = planted::is(Bug::VersionsAnew) && !entry.is_there();
-    let version = if is_anew { 1 } else { entry.version.saturating_add(1) };
+    let is_anew = planted::is(Bug::VersionsAnew) && node.child("hash").is_some_and(|hash| matches!(hash, Node::Null));
+    let before = node.child("version").and_then(number).unwrap_or_default();
+    let version = if is_anew { 1 } else { before.saturating_add(1) };
     let moves: Option<Vec<(u32, u32, u32)>> =
         change.hunks.as_ref().filter(|hunks| hunks.len() <= MOVES_MAX).map(|hunks| {
             let moves = hunks.iter().map(Move::from);
@@ -140,7 +203,28 @@ pub(super) fn operations(entry: Option<&Entry>, change: &FileChange, writer: &st
         json!({"op": "add", "path": format!("{place}/edits/{version}"), "value": {"by": writer, "moves": moves}}),
     ];
     let most = EDITS_MAX - u64::from(planted::is(Bug::OneEditLess));
-    let forgotten = entry.edits.keys().filter(|made| version.saturating_sub(**made) >= most);
-    operations.extend(forgotten.map(|made| json!({"op": "remove", "path": format!("{place}/edits/{made}")})));
+    // One comes, so one goes at most.
+    let oldest = version.saturating_sub(most).to_string();
+    if node.child("edits").is_some_and(|edits| edits.child(&oldest).is_some()) {
+        operations.push(json!({"op": "remove", "path": format!("{place}/edits/{oldest}")}));
+    }
     operations
+}
+
+/// The files that are gone and not among these, the one that went first before the others: as many as are to be forgotten
+/// so that `excess` of them make room, and some more, so that this is not asked for each new file; none if there are not
+/// that many.
+pub(super) fn forgettable(state: &State, excess: usize, except: &[FileChange]) -> Option<Vec<PointerBuf>> {
+    let files = state.root().child(FILES).and_then(Node::as_object)?;
+    let is_gone = |node: &Node| matches!(node.child("hash"), Some(Node::Null));
+    let is_meant = |name: &str| except.iter().any(|change| change.path.as_str() == name);
+    let gone = files.iter().filter(|(name, node)| is_gone(node) && !is_meant(name.as_ref()));
+    let places = gone.map(|(name, _)| PointerBuf::from_tokens([FILES, name.as_ref()]));
+    let mut gone: Vec<_> = places.map(|place| (state.root().last_changed(&place), place)).collect();
+    if gone.len() < excess {
+        return None;
+    }
+    gone.sort_unstable();
+    gone.truncate(excess.max(gone.len() / FORGOTTEN_AT_ONCE));
+    Some(gone.into_iter().map(|(_, place)| place).collect())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
-use super::entry::{Entry, Seen, operations, seen};
+use super::entry::{Entry, Seen, forgettable, operations, seen};
 use super::{Edit, FileChange, FilePath, FileRead, Hunk, Lines, Move, count, cover, union};
 use crate::blueprint::{Granularity, Intent, Isolation};
 use crate::freshness::{Commits, Reservations};
@@ -23,7 +23,7 @@ pub const READS_MAX: usize = 4096;
 pub const INTENT_MAX: usize = 200;
 /// Characters of an author's name.
 const NAME_MAX: usize = 64;
-/// Files of a workspace, those included that are gone.
+/// Files of a workspace at most. Of those that are gone the oldest are forgotten where room is needed.
 pub const FILES_MAX: usize = 20_000;
 
 /// The author of what has happened around the workspace.
@@ -41,6 +41,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) reservations: &'a Reservations,
     /// Who made which version.
     pub(crate) commits: &'a dyn Commits,
+    /// The highest version of a file that was forgotten.
+    pub(crate) floor: u64,
 }
 
 /// Why an edit may not be made.
@@ -62,7 +64,7 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> 
         .changes
         .iter()
         .map(|change| &change.path)
-        .filter_map(|path| Some((path, Entry::of(inputs.state, path)?)))
+        .filter_map(|path| Some((path, Entry::since(inputs.state, path, oldest(&edit.reads, path))?)))
         .collect();
     let refuse = |stage, violations: Vec<Violation>| match violations.is_empty() {
         true => Ok(()),
@@ -85,11 +87,27 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> 
         }
         refuse(Stage::Application, inapplicable(edit, &entries))?;
     }
-    let operations = edit
-        .changes
-        .iter()
-        .flat_map(|change| operations(entries.get(&change.path), change, inputs.writer, edit.intent.as_deref()));
-    Ok(operations.collect())
+    let forgotten = forgotten(edit, &entries, inputs).unwrap_or_default();
+    let forgotten = forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()}));
+    let (writer, intent) = (inputs.writer, edit.intent.as_deref());
+    let operations =
+        edit.changes.iter().flat_map(|change| operations(inputs.state, inputs.floor, change, writer, intent));
+    Ok(forgotten.chain(operations).collect())
+}
+
+/// The oldest version at which a file was read; if it was not, what its edits did is of no interest.
+fn oldest(reads: &[FileRead], path: &FilePath) -> u64 {
+    reads.iter().filter(|read| read.path == *path).map(|read| read.version).min().unwrap_or(u64::MAX)
+}
+
+/// What is known of files that are gone and has to go to make room; none if that does not suffice.
+fn forgotten(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Option<Vec<PointerBuf>> {
+    let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
+    let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
+    match new.saturating_add(known).saturating_sub(files_max(inputs.plan)) {
+        excess if new > 0 && excess > 0 => forgettable(inputs.state, excess, &edit.changes),
+        _ => Some(Vec::new()),
+    }
 }
 
 fn isolation(plan: &Plan) -> Isolation {
@@ -98,6 +116,11 @@ fn isolation(plan: &Plan) -> Isolation {
 
 fn granularity(plan: &Plan) -> Granularity {
     plan.blueprint.workspace.as_ref().map_or_else(Granularity::default, |spec| spec.granularity)
+}
+
+fn files_max(plan: &Plan) -> usize {
+    let most = plan.blueprint.workspace.as_ref().and_then(|spec| spec.max_files);
+    most.and_then(|most| usize::try_from(most).ok()).map_or(FILES_MAX, |most| most.min(FILES_MAX))
 }
 
 /// What is wrong with its form.
@@ -154,10 +177,9 @@ fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<
             is_wrong(format!("{}: {trouble}", change.path));
         }
     }
-    let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
-    let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
-    if new > 0 && new.saturating_add(known) > FILES_MAX {
-        found.push(wrong(Code::ResultTooLarge, "", format!("a workspace has at most {FILES_MAX} files")));
+    if forgotten(edit, entries, inputs).is_none() {
+        let message = format!("this workspace has at most {} files", files_max(inputs.plan));
+        found.push(wrong(Code::ResultTooLarge, "", message));
     }
     found.truncate(VIOLATIONS_MAX);
     found
@@ -257,7 +279,13 @@ impl Conflicts<'_> {
             reads.clear();
         }
         for (path, reads) in reads {
-            let entry = Entry::of(self.inputs.state, path);
+            let state = self.inputs.state;
+            let is_at = |version| reads.iter().all(|read| read.version == version);
+            if Entry::version_of(state, path).is_some_and(is_at) {
+                continue;
+            }
+            let oldest = reads.iter().map(|read| read.version).min().unwrap_or_default();
+            let entry = Entry::since(state, path, oldest);
             self.stale(Code::StaleRead, path, entry.as_ref(), &reads);
         }
         self.found.truncate(VIOLATIONS_MAX);

@@ -10,10 +10,13 @@ mod judge;
 mod lines;
 mod path;
 
+use jsonptr::Pointer;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::id::{InvocationId, Token};
+use crate::state::State;
 
 pub use access::{Access, PATTERNS_MAX, patterns};
 pub use entry::{EDITS_MAX, Edited, Entry, Seen, seen};
@@ -21,6 +24,36 @@ pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX, is_cove
 pub(crate) use judge::{Inputs, Refused, judge};
 pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};
+
+/// What a board knows of its files beside what the state says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tally {
+    /// Edits that were committed.
+    pub edits: u64,
+    /// The highest version of a file that is gone and was forgotten. Files that are new begin above it: so whoever has read
+    /// one of the same name before is found to have read something else.
+    pub floor: u64,
+}
+
+impl Tally {
+    /// Whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes note of the patch of an edit, which has not been applied to the state yet.
+    pub(crate) fn note(&mut self, state: &State, patch: &Value) {
+        self.edits = self.edits.saturating_add(1);
+        let removed = patch.as_array().into_iter().flatten().filter(|op| op["op"] == "remove");
+        let places = removed.filter_map(|op| Pointer::parse(op["path"].as_str()?).ok());
+        let versions = places.filter(|place| place.count() == 2).filter_map(|place| {
+            let version = state.get(place)?.child("version")?;
+            version.to_value().as_u64()
+        });
+        self.floor = versions.fold(self.floor, u64::max);
+    }
+}
 
 /// The member of the state that says of each file what is known of it; only the kernel writes it.
 pub const FILES: &str = "files";

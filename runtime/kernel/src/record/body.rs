@@ -701,6 +701,8 @@ coded! {
         Exhausted = "exhausted",
         /// The limit of commits.
         Commits = "commits",
+        /// The limit of edits of files.
+        Edits = "edits",
         /// The limit of running time.
         Wall = "wall",
         /// The board's actors kept failing.
@@ -733,6 +735,7 @@ impl Ended {
             | Cause::Crashes
             | Cause::Budget
             | Cause::Commits
+            | Cause::Edits
             | Cause::Wall
             | Cause::Meltdown
             | Cause::Cancelled => true,

@@ -31,14 +31,14 @@ fn full() -> Value {
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
-                      "exclude": ["dist/**"], "presentation": "brief", "payload": 900},
+                      "exclude": ["dist/**"], "presentation": "brief", "payload": 900, "max_files": 7},
         "done": {"when": "true"},
         "circuit": {
             "rejections": {"limit": 1, "then": {"wake": "w"}}, "no_ops": {"limit": 1, "then": {"wake": "w"}},
             "crashes": {"limit": 1, "then": {"wake": "w"}},
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
-        "limits": {"commits": 1, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
+        "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
         "concurrency": 1, "models": {"m": "x"}, "seed": 9, "use": ["f"],
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Draft;
-use crate::blueprint::{Action, AgentKind, Freshness, Unit};
+use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
 use crate::board::{Blob, Effect, object};
 use crate::breaker::{Branch, Reason};
 use crate::id::{InvocationId, Seq};
@@ -125,8 +125,12 @@ impl Draft<'_> {
             return;
         }
         let limits = &self.board.plan.blueprint.limits;
-        if self.ending.is_none() && self.board.version().0 >= limits.commits.min(COMMITS_MAX) {
+        let (version, edits) = (self.board.version().0, self.board.files.edits);
+        if self.ending.is_none() && (version.saturating_sub(edits) >= limits.commits || version >= COMMITS_MAX) {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
+        }
+        if self.ending.is_none() && edits >= limits.edits.unwrap_or(EDITS_MAX) {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Edits });
         }
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });

@@ -66,6 +66,7 @@ impl Draft<'_> {
                 writer: &writer,
                 reservations: &self.board.reservations.at(self.at),
                 commits: &self.board.commits,
+                floor: self.board.files.floor,
             },
         );
         let verdict = verdict.and_then(|patch| Ok(pipeline::amend(&self.board.plan, &self.board.state, patch)?));
