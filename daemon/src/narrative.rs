@@ -2,6 +2,8 @@
 //!
 //! Everything that models, documents or users wrote is cut short and cannot act on a terminal.
 
+mod editing;
+
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, WorkerName};
@@ -12,6 +14,8 @@ use serde_json::Value;
 use crate::blueprint_file::plural;
 use crate::output::{clean, one_line, short};
 use crate::reader::moment;
+
+pub(crate) use editing::Editing;
 
 /// How many characters of a foreign text are shown.
 const SHOWN: usize = 100;
@@ -64,6 +68,9 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{} asks its model again{}", author(&continued.by), cost(&continued.by))
         }
         Body::Committed(committed) => {
+            if let Some(editing) = Editing::of(committed) {
+                return editing.sentence(committed);
+            }
             let intent = committed.intent.as_ref().map(|intent| format!(" “{}”", short(intent, SHOWN)));
             let (by, ops) = (author(&committed.by), patch(&committed.patch));
             let asked = match committed.expand.as_slice() {
@@ -110,7 +117,7 @@ pub(crate) fn of(body: &Body) -> String {
             let last = if rejected.is_final { " (given up)" } else { "" };
             format!(
                 "{} {}/{}{}{more}{last}{}",
-                author(&rejected.by),
+                editing::refused(rejected).unwrap_or_else(|| author(&rejected.by)),
                 rejected.stage,
                 rejected.code,
                 why.unwrap_or_default(),

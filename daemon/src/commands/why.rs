@@ -5,14 +5,14 @@ use std::path::Path;
 use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::id::{InvocationId, Version};
-use patchboard_kernel::record::{self, Attempt, Body, Committed, Invoked, Record, Rejected, Scheduled};
+use patchboard_kernel::record::{self, Attempt, Author, Body, Committed, Invoked, Record, Rejected, Scheduled};
 use patchboard_kernel::tree::Node;
 use patchboard_runtime::journal::BoardSummary;
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative;
+use crate::narrative::{self, Editing};
 use crate::output::{Output, one_line, short};
 use crate::provenance::{self, Writer};
 use crate::reader::{Reader, moment};
@@ -154,14 +154,16 @@ impl<'a> Answer<'a> {
                 }
             }
         }
-        if let Some(attempt) = &committed.by.attempt {
+        if let Some(attempt) = &attempt_of(&committed.by).cloned() {
             let invocation = attempt.invocation;
             for earlier in &records[..writer.record] {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
                     Ok(Body::Invoked(body)) if is_attempt(&body, attempt) => invoked = Some((earlier, body)),
-                    // Calls of the attempt before its last one.
-                    Ok(Body::Continued(body)) if body.by.attempt.as_ref() == Some(attempt) => {
+                    // Calls of the attempt before its last one; they are not those of one edit.
+                    Ok(Body::Continued(body))
+                        if committed.by.edit.is_none() && body.by.attempt.as_ref() == Some(attempt) =>
+                    {
                         let usage = committed.by.usage.get_or_insert_default();
                         usage.add(body.by.usage.unwrap_or_default());
                     }
@@ -177,6 +179,7 @@ impl<'a> Answer<'a> {
 
     fn json(&self, pointer: &str, value: Option<&Node>) -> Value {
         let by = &self.committed.by;
+        let attempt = attempt_of(by);
         json!({
             "pointer": pointer,
             "exists": value.is_some(),
@@ -195,8 +198,9 @@ impl<'a> Answer<'a> {
             "agreed": self.agreed.as_ref().map(|(record, answer)| {
                 json!({"seq": record.seq, "by": answer.by, "reason": answer.reason})
             }),
-            "invocation": by.attempt.as_ref().map(|attempt| attempt.invocation),
-            "attempt": by.attempt.as_ref().map(|attempt| attempt.number),
+            "edit": Editing::of(&self.committed).map(|editing| editing.json()),
+            "invocation": attempt.map(|attempt| attempt.invocation),
+            "attempt": attempt.map(|attempt| attempt.number),
             "trigger": self.scheduled.as_ref().map(|(record, scheduled)| {
                 json!({"seq": record.seq, "rule": scheduled.rule, "cause": scheduled.trigger})
             }),
@@ -212,7 +216,7 @@ impl<'a> Answer<'a> {
             "rejected": self.rejected.iter().map(|(record, rejected)| {
                 json!({
                     "seq": record.seq,
-                    "attempt": rejected.by.attempt.as_ref().map(|attempt| attempt.number),
+                    "attempt": attempt_of(&rejected.by).map(|attempt| attempt.number),
                     "stage": rejected.stage,
                     "code": rejected.code,
                     "violations": rejected.rejection.violations,
@@ -226,7 +230,9 @@ impl<'a> Answer<'a> {
         let verb =
             if value.is_some() { "was last written by" } else { "is not there any more; it was last changed by" };
         let place = if pointer.is_empty() { "the document" } else { pointer };
-        let mut text = format!("{} {verb} {}\n", one_line(place).bold(), one_line(by.worker.as_str()).bold());
+        let editing = Editing::of(&self.committed);
+        let writer = editing.as_ref().map_or(by.worker.as_str(), |editing| editing.writer.as_str());
+        let mut text = format!("{} {verb} {}\n", one_line(place).bold(), one_line(writer).bold());
         let mut row = |label: &str, content: String| text.push_str(&format!("{label:<10} {content}\n"));
         if let Some(value) = value {
             row("value", short(&value.to_string(), SHOWN));
@@ -236,8 +242,9 @@ impl<'a> Answer<'a> {
         if self.then != pointer {
             row("then at", one_line(self.then));
         }
-        for op in &self.ops {
-            row("operation", narrative::operation(op));
+        match &editing {
+            Some(editing) => row("edit", format!("{} edits {}", editing.by(), editing.changes())),
+            None => self.ops.iter().for_each(|op| row("operation", narrative::operation(op))),
         }
         if let Some(intent) = &self.committed.intent {
             row("intent", short(intent, SHOWN));
@@ -247,12 +254,13 @@ impl<'a> Answer<'a> {
             let by = one_line(answer.by.as_str());
             row("approval", format!("{by} agreed (record {}){}", record.seq, reason.unwrap_or_default()));
         }
-        match (&by.attempt, &self.scheduled) {
+        match (attempt_of(by), &self.scheduled) {
             (Some(attempt), Some((record, scheduled))) => {
                 row("invocation", format!("#{}, attempt {}", attempt.invocation, attempt.number));
                 let cause = narrative::cause(scheduled.rule.as_ref(), &scheduled.trigger);
                 row("trigger", format!("{cause} (record {})", record.seq));
             }
+            _ if editing.is_some() => row("trigger", "none: it happened around the workspace".to_owned()),
             _ => row("trigger", "none: it was proposed directly".to_owned()),
         }
         if let Some((record, invoked)) = &self.invoked {
@@ -272,7 +280,7 @@ impl<'a> Answer<'a> {
             let first = rejected.rejection.violations.first();
             let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.told()));
             let what = short(&what.unwrap_or_default(), SHOWN);
-            let attempt = rejected.by.attempt.as_ref().map_or(0, |attempt| attempt.number);
+            let attempt = attempt_of(&rejected.by).map_or(0, |attempt| attempt.number);
             let code = format!("{}/{}", rejected.stage, rejected.code);
             row("refused", format!("record {}, attempt {attempt}, {code} {what}", record.seq));
         }
@@ -280,10 +288,15 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// The attempt that a proposal was made in, or an edit of files.
+fn attempt_of(by: &Author) -> Option<&Attempt> {
+    by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
+}
+
 fn is_attempt(invoked: &Invoked, attempt: &Attempt) -> bool {
     invoked.invocation == attempt.invocation && invoked.attempt == attempt.number
 }
 
 fn invocation_of(rejected: &Rejected) -> Option<InvocationId> {
-    rejected.by.attempt.as_ref().map(|attempt| attempt.invocation)
+    attempt_of(&rejected.by).map(|attempt| attempt.invocation)
 }
