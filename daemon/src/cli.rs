@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, export, faults, inbox, kernel, log, mcp, redact, replay,
-    resume, run, signal, state, storage, token, vacuum, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, inbox, kernel, log, mcp, redact,
+    replay, resume, run, signal, state, storage, token, vacuum, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -98,6 +98,7 @@ pub(crate) enum Command {
     Why(why::Arguments),
     Cost(cost::Arguments),
     Denials(denials::Arguments),
+    Edits(edits::Arguments),
     Replay(replay::Arguments),
     Verify(verify::Arguments),
     Export(export::Arguments),

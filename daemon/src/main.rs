@@ -89,6 +89,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::View(arguments) => commands::view::run(arguments, data_dir, output),
         Command::Cost(arguments) => commands::cost::run(arguments, data_dir, output),
         Command::Denials(arguments) => commands::denials::run(arguments, data_dir, output),
+        Command::Edits(arguments) => commands::edits::run(arguments, data_dir, output),
         Command::Faults(arguments) => commands::faults::run(arguments, output),
         Command::Why(arguments) => commands::why::run(arguments, data_dir, output),
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use patchboard_agents::workspace::metrics::Symptom;
 use serde::Serialize;
 
 use crate::engineer::Deeds;
@@ -107,16 +108,12 @@ fn uncollected<'a>(test: &str, verdict: &'a Verdict) -> &'a str {
 
 /// What kind of failure a message is of.
 fn kind(message: &str) -> &'static str {
-    let word = |c: char| !(c.is_alphanumeric() || c == '_');
-    let errors = message.split(word).filter(|word| word.ends_with("Error") || *word == "assert" || *word == "Failed");
-    match errors.into_iter().next() {
-        Some("AssertionError" | "assert" | "Failed") => "assertion/semantic",
-        Some("NameError" | "AttributeError" | "ImportError" | "ModuleNotFoundError" | "UnboundLocalError") => {
-            "missing API/symbol"
-        }
-        Some("TypeError" | "ValueError") => "type/contract",
-        Some("NotImplementedError") => "not implemented",
-        _ => "other runtime",
+    match Symptom::of(message) {
+        Symptom::Assertion => "assertion/semantic",
+        Symptom::MissingSymbol => "missing API/symbol",
+        Symptom::Contract => "type/contract",
+        Symptom::NotImplemented => "not implemented",
+        Symptom::Runtime => "other runtime",
     }
 }
 
@@ -179,26 +176,5 @@ pub(crate) fn print(rows: &[Row]) {
             failures.join(", "),
             row.seconds,
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::kind;
-
-    #[test]
-    fn failures_are_told_apart_by_what_was_raised() {
-        for (message, expected) in [
-            ("AssertionError: 1 != 2", "assertion/semantic"),
-            ("assert False\n +  where False = f()", "assertion/semantic"),
-            ("NameError: name '_wrapper' is not defined", "missing API/symbol"),
-            ("ImportError: cannot import name 'x' from 'y'", "missing API/symbol"),
-            ("failed on setup with \"TypeError: f() takes 1 positional argument\"", "type/contract"),
-            ("NotImplementedError", "not implemented"),
-            ("KeyError: 'a'", "other runtime"),
-            ("it takes too long", "other runtime"),
-        ] {
-            assert_eq!(kind(message), expected, "{message}");
-        }
     }
 }

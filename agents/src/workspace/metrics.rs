@@ -1,11 +1,17 @@
 //! What the records of a board say of the edits of its files: how many were tried, taken and refused, why, and where
-//! authors met. A plain function of records; what edits cost in tokens and whether they were right is not in it.
+//! authors met. A plain function of records; what edits cost in tokens and whether they were right is not in it. What failed
+//! tests show is in `symptoms`.
+
+mod symptoms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::files::{Edit, FilePath};
+use patchboard_kernel::files::{Edit, FilePath, count};
 use patchboard_kernel::record::{Author, Body, Record, RecordError};
+use patchboard_kernel::rejection::Code;
 use serde::Serialize;
+
+pub use symptoms::{Symptom, of_output};
 
 /// What became of the edits of one author, or of all.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -24,6 +30,12 @@ impl Edits {
     /// Those that were not made.
     pub fn refusals(&self) -> u64 {
         self.refused.values().sum()
+    }
+
+    /// Those that were not made because others had been faster: conflicts that were found before anything was written.
+    pub fn conflicts(&self) -> u64 {
+        let of_others = [Code::StaleTarget, Code::StaleRead, Code::Reserved];
+        of_others.iter().filter_map(|code| self.refused.get(code.as_str())).sum()
     }
 
     /// The part of the attempts that was accepted; none if nothing was tried.
@@ -54,7 +66,14 @@ pub struct Metrics {
     pub tried: BTreeMap<FilePath, BTreeSet<String>>,
     /// Who edited each file.
     pub edited: BTreeMap<FilePath, BTreeSet<String>>,
+    /// Lines that accepted edits took away.
+    pub taken: u64,
+    /// Of these: lines that another author had put there.
+    pub taken_of_others: u64,
 }
+
+/// Of each file, who put each of its lines there; nobody who is known.
+type Lines = BTreeMap<FilePath, Vec<Option<String>>>;
 
 impl Metrics {
     /// The part of the files that somebody tried to edit which more than one author tried to edit; none if there are none.
@@ -67,6 +86,43 @@ impl Metrics {
     pub fn shared(&self) -> impl Iterator<Item = &FilePath> {
         self.edited.iter().filter(|(_, authors)| authors.len() > 1).map(|(path, _)| path)
     }
+
+    /// Who edited which files outside of what was given to them; of authors to whom nothing was given it is not said.
+    pub fn drift(&self, scopes: &BTreeMap<String, BTreeSet<String>>) -> Vec<(String, FilePath)> {
+        let outside =
+            |author: &String, path: &FilePath| scopes.get(author).is_some_and(|files| !files.contains(path.as_str()));
+        let edited = self.edited.iter().flat_map(|(path, authors)| authors.iter().map(move |author| (author, path)));
+        edited
+            .filter(|(author, path)| outside(author, path))
+            .map(|(author, path)| (author.clone(), path.clone()))
+            .collect()
+    }
+
+    /// Follows who put which lines there.
+    fn follow(&mut self, edit: &Edit, author: Option<&String>, lines: &mut Lines) {
+        for change in &edit.changes {
+            let mut there = lines.remove(&change.path).unwrap_or_default();
+            let Some(hunks) = change.hunks.as_ref().filter(|_| change.hash.is_some()) else {
+                if change.hash.is_some() {
+                    lines.insert(change.path.clone(), vec![None; change.lines as usize]);
+                }
+                continue;
+            };
+            // From the end, so that the numbers before stay what they are.
+            for hunk in hunks.iter().rev() {
+                let from = (hunk.at.saturating_sub(1) as usize).min(there.len());
+                let to = from.saturating_add(count(&hunk.was) as usize).min(there.len());
+                let put = vec![author.cloned(); count(&hunk.now) as usize];
+                let taken: Vec<_> = there.splice(from..to, put).collect();
+                if let Some(author) = author {
+                    self.taken += taken.len() as u64;
+                    let of_others = taken.iter().flatten().filter(|by| *by != author);
+                    self.taken_of_others += of_others.count() as u64;
+                }
+            }
+            lines.insert(change.path.clone(), there);
+        }
+    }
 }
 
 /// Counts the edits among records, which are in order; those of a first round alone, if only these are given.
@@ -77,11 +133,14 @@ pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
     let mut metrics = Metrics::default();
     // Files for which an author was refused, and has not been accepted since.
     let mut refused: BTreeSet<(String, FilePath)> = BTreeSet::new();
+    let mut lines = Lines::new();
     for record in records {
         match record.body()? {
             Body::Committed(committed) => {
                 let Some(edit) = edit(&committed.by, committed.written.as_deref()) else { continue };
                 metrics.count(&committed.by, &edit, None, &mut refused);
+                let author = edit.of.is_some().then(|| author_of(&committed.by, &edit));
+                metrics.follow(&edit, author.as_ref(), &mut lines);
             }
             Body::Rejected(rejected) => {
                 let Some(edit) = edit(&rejected.by, Some(&rejected.reply)) else { continue };
@@ -99,7 +158,7 @@ impl Metrics {
             self.external += u64::from(refusal.is_none());
             return;
         }
-        let author = edit.name.clone().unwrap_or_else(|| by.worker.to_string());
+        let author = author_of(by, edit);
         let pairs = || edit.changes.iter().map(|change| (author.clone(), change.path.clone()));
         let is_again = pairs().any(|pair| refused.contains(&pair));
         self.total.add(refusal, is_again);
@@ -114,6 +173,11 @@ impl Metrics {
             }
         }
     }
+}
+
+/// In whose name an edit was made.
+fn author_of(by: &Author, edit: &Edit) -> String {
+    edit.name.clone().unwrap_or_else(|| by.worker.to_string())
 }
 
 /// The edit of a record, if it is of files and not erased.
@@ -215,6 +279,32 @@ mod tests {
         let shared: Vec<_> = metrics.shared().map(FilePath::as_str).collect();
         assert_eq!(shared, ["b.py"], "what was refused has changed nothing");
         assert_eq!(metrics.authors.keys().collect::<Vec<_>>(), ["ada", "bob"]);
+    }
+
+    #[test]
+    fn lines_that_another_had_put_there_are_told_apart() {
+        let edit = |name: &str, hunks: serde_json::Value, lines: u32| {
+            let change = json!({"path": "a.py", "hash": Digest([1; 32]), "lines": lines, "bytes": 1, "hunks": hunks});
+            json!({"of": {"invocation": 1, "attempt": 1}, "name": name, "reads": [], "changes": [change]}).to_string()
+        };
+        let metrics = counted(vec![
+            made("seat", edit("ada", json!([{"at": 1, "was": "", "now": "1\n2\n3\n4\n"}]), 4)),
+            made("seat", edit("bob", json!([{"at": 2, "was": "2\n", "now": "two\nzwei\n"}]), 5)),
+            // One line of its own, one of Bob's; and behind them one of its own.
+            made(
+                "seat",
+                edit(
+                    "ada",
+                    json!([{"at": 1, "was": "1\ntwo\n", "now": ""}, {"at": 5, "was": "4\n", "now": "vier\n"}]),
+                    3,
+                ),
+            ),
+        ]);
+        assert_eq!((metrics.taken, metrics.taken_of_others), (4, 2));
+        let scopes = BTreeMap::from([("bob".to_owned(), BTreeSet::from(["b.py".to_owned()]))]);
+        let drift = metrics.drift(&scopes);
+        assert_eq!(drift.len(), 1);
+        assert_eq!((drift[0].0.as_str(), drift[0].1.as_str()), ("bob", "a.py"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod cost;
 pub(crate) mod denials;
 pub(crate) mod doctor;
+pub(crate) mod edits;
 pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod inbox;

@@ -230,6 +230,92 @@ fn a_manager_and_engineers_work_on_one_repository() {
     assert!(why.stdout.contains("engineer_2"), "{}", why.stdout);
     let log = sandbox.run(&["log", "last"]).exits(0);
     assert!(log.stdout.contains("disjoint-files"), "the first delegation was refused: {}", log.stdout);
+    who_edited_what_is_told(&sandbox, &log.stdout);
+    edits_are_counted(&sandbox);
+    what_an_edit_wrote_can_be_erased(&sandbox);
+}
+
+fn who_edited_what_is_told(sandbox: &Sandbox, log: &str) {
+    let line = log.lines().find(|line| line.contains("total of all")).expect("the last edit of the file");
+    assert!(line.contains("engineer_2 #") && line.contains("edits calc/text.py to version 3 “total of all”"), "{line}");
+    assert!(!log.contains("(direct)") && log.contains(": external edits "), "{log}");
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py"]).exits(0).stdout;
+    for told in ["was last written by engineer_2", "edits calc/text.py to version 3", "total of all", "rule task-for-2"]
+    {
+        assert!(why.contains(told), "{told}: {why}");
+    }
+    let why = sandbox.run(&["why", "last", "/files/calc~1text.py", "--output", "json"]).exits(0).json();
+    assert_eq!(
+        (&why["edit"]["by"], &why["edit"]["intent"], &why["edit"]["files"]),
+        (
+            &json!("engineer_2"),
+            &json!("total of all"),
+            &json!([{"path": "calc/text.py", "version": 3, "exists": true}])
+        ),
+        "{why}"
+    );
+    assert!(why["invocation"].is_u64() && why["trigger"]["rule"] == "task-for-2", "{why}");
+}
+
+fn edits_are_counted(sandbox: &Sandbox) {
+    let edits = |more: &[&str]| sandbox.run(&[&["edits", "last", "--output", "json"], more].concat()).exits(0).json();
+    let told = edits(&[]);
+    let board = &told["boards"][0];
+    // What the journal says, counted anew.
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let of = |kind: &str, name: Option<&str>| {
+        let is_one = |record: &&Value| {
+            let attempt = &record["by"]["edit"]["attempt"];
+            record["kind"] == kind && attempt.is_object() && name.is_none_or(|name| record["by"]["worker"] == name)
+        };
+        records.iter().filter(is_one).count() as u64
+    };
+    let (made, refused) = (of("committed", None), of("rejected", None));
+    assert_eq!(
+        (&board["edits"]["made"], &board["edits"]["reviewed"]),
+        (&json!(made), &json!(made + refused)),
+        "{told}"
+    );
+    assert_eq!(board["authors"]["engineer_1"]["made"], json!(of("committed", Some("engineer_1"))));
+    let codes = board["edits"]["refused"].as_object().expect("codes").values().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!((codes, &board["external"]), (refused, &json!(1)), "{told}");
+    let shared = board["files"]["shared"].as_array().expect("files");
+    assert!(shared.contains(&json!("calc/__init__.py")) && shared.contains(&json!("calc/ops.py")), "{shared:?}");
+    // `pass` of the stub that the manager added, which an engineer took away.
+    assert!(board["lines"]["of_others"].as_u64() >= Some(1), "{board}");
+    assert_eq!((&board["score"]["percent"], &board["causes"]), (&json!(100.0), &json!([])), "by its verdict");
+
+    assert_eq!(board["tasks"], json!({"first_round": 2, "single_file": 100.0, "overlap": 0.0}));
+
+    let output = "FAILED test_calc.py::All::test_add - AttributeError: no\nFAILED test_calc.py::All::test_total - assert 1 == 2\n";
+    sandbox.write("pytest.txt", output);
+    let told = edits(&["--score", "3/5", "--tests", "pytest.txt", "--dollars", "6"]);
+    let board = &told["boards"][0];
+    assert_eq!(board["symptoms"], json!({"assertion": 1, "missing_symbol": 1}));
+    assert_eq!(board["causes"], json!(["incomplete_api", "scope_drift", "same_file_overlap"]));
+    assert_eq!((&told["score_w"], &told["score"], &told["cost_eff"]), (&json!(60.0), &json!(60.0), &json!(0.1)));
+    let two =
+        sandbox.run(&["edits", "last", "last", "--score", "1/1", "--score", "0/3", "--output", "json"]).exits(0).json();
+    assert_eq!((&two["score_w"], &two["score"]), (&json!(25.0), &json!(50.0)));
+    let text = sandbox.run(&["edits", "last", "--score", "3/5"]).exits(0).stdout;
+    assert!(text.contains("engineer_2") && text.contains("score_w 60.0 %") && text.contains("scope_drift"), "{text}");
+    assert_eq!(sandbox.run(&["edits", "last", "--score", "5"]).code, 2);
+}
+
+fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let holds =
+        |record: &&Value| record["written"].as_str().is_some_and(|edit| edit.contains("result = add(result, x)"));
+    let leak = records.iter().find(holds).expect("the edit")["seq"].to_string();
+    sandbox.run(&["redact", "last", &leak]).exits(0);
+    // The first record has the scripts.
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let log: String = records[1..].iter().map(Value::to_string).collect();
+    assert!(!log.contains("result = add(result, x)") && log.contains("calc/ops.py"));
+    sandbox.run(&["verify", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).exits(0);
+    let text = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(text.contains("edits calc/text.py to version 3"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,375 @@
+//! `patchboard edits`: what became of the edits of boards' files, and what the work came to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use patchboard_agents::workspace::metrics::{self, Edits, Metrics, Symptom};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{Body, Cause, Record};
+use patchboard_kernel::tree::Node;
+use serde_json::{Value, json};
+
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line, table};
+use crate::reader::Reader;
+
+/// Bytes of a test program's output that are read.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+
+/// Count the edits of files of one or several boards: made, refused and why, where engineers met; and what the work came to
+///
+/// REVIEWED are edits that were put to the board, MADE those of them that it took; ACCEPTANCE is the part of the one that
+/// is the other, in percent. CONFLICTS were refused because others had been faster (`stale_target`, `stale_read`,
+/// `reserved`), before anything was written. AGAIN are edits of files at which their author had just been refused. OVERLAP is
+/// the part of the files that more than one tried to edit, in percent; of the lines that edits took away, those that another
+/// author had put there are told apart. Of the tasks of the first round (`round: 1` in the document's /tasks, in the form of
+/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent. What
+/// others did around the workspace counts for no one.
+///
+/// A board's score is the part of the tests that pass: as `--score` says, or else `passed` and `failed` of the document's
+/// /verdict. Of several boards `score_w` is the tests that pass of all tests, and `score` the mean of the boards' parts, in
+/// percent. `cost_eff` is dollars by point of `score_w` (with --dollars), `tokens_eff` tokens by point, `time_eff` minutes of
+/// recorded running time by point: less is better.
+///
+/// With `--tests`, what a test program printed (pytest with its short summary, or unittest), failures are counted by symptom:
+/// assertion, missing_symbol, contract, not_implemented, runtime. Of a board that does not pass everything the possible causes
+/// are named: incomplete_api (symbols that are missing or not implemented), scope_drift (accepted edits of files that the
+/// /tasks of the document gave to others or to nobody), budget_or_runtime (an attempt that ran out of calls, tokens or time,
+/// or a limit of the board), same_file_overlap (edits of more than one author were accepted in one file).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard edits last
+  patchboard edits last --tests pytest.txt --dollars 1.25
+  patchboard edits 0199a 0199b --score 416/416 --score 180/185 --output json | jq '.score_w, .score'")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// Further boards
+    #[arg(value_name = "BOARD")]
+    boards: Vec<String>,
+    /// Tests that pass, of how many; may be repeated, one for each board in their order
+    #[arg(long, value_name = "PASSED/TOTAL", value_parser = score)]
+    score: Vec<Score>,
+    /// What a test program printed at the end; may be repeated, one for each board in their order
+    #[arg(long, value_name = "FILE")]
+    tests: Vec<PathBuf>,
+    /// What the models have cost for all these boards
+    #[arg(long, value_name = "AMOUNT", value_parser = dollars)]
+    dollars: Option<f64>,
+}
+
+/// Tests that pass.
+#[derive(Clone, Copy, Debug)]
+struct Score {
+    passed: u64,
+    total: u64,
+}
+
+impl Score {
+    fn percent(self) -> f64 {
+        100.0 * self.passed as f64 / self.total as f64
+    }
+}
+
+fn score(text: &str) -> Result<Score, String> {
+    let wrong = || "write tests that pass, of how many, like 180/185".to_owned();
+    let (passed, total) = text.split_once('/').ok_or_else(wrong)?;
+    let (passed, total) = (passed.parse().map_err(|_| wrong())?, total.parse().map_err(|_| wrong())?);
+    if total == 0 || passed > total { Err(wrong()) } else { Ok(Score { passed, total }) }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| "write an amount like 1.25".to_owned())
+}
+
+/// A board, and what its edits and its work came to.
+struct Row {
+    board: String,
+    metrics: Metrics,
+    score: Option<Score>,
+    symptoms: Option<BTreeMap<Symptom, u64>>,
+    causes: Vec<&'static str>,
+    /// The files of each task of the first round, as the document's /tasks give them out.
+    tasks: Vec<BTreeSet<String>>,
+    tokens: u64,
+    minutes: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let reader = Reader::open(data_dir)?;
+    let names: Vec<&String> = [&arguments.board.board].into_iter().chain(&arguments.boards).collect();
+    for (option, given) in [("--score", arguments.score.len()), ("--tests", arguments.tests.len())] {
+        if given > 0 && given != names.len() {
+            let message = format!("{option} is given {given} times, for {} boards", names.len());
+            return Err(Failure::refused("bad_arguments", message).help("give it once for each board, or not at all"));
+        }
+    }
+    let rows = names.iter().enumerate().map(|(index, name)| {
+        let (score, tests) = (arguments.score.get(index).copied(), arguments.tests.get(index));
+        Row::of(&reader, name, score, tests.map(PathBuf::as_path))
+    });
+    let rows: Vec<Row> = rows.collect::<Result<_, Failure>>()?;
+    let whole = Whole::of(&rows, arguments.dollars);
+    if output.is_json() {
+        output.json(&whole.json(&rows))?;
+    } else {
+        print(&rows, &whole, output)?;
+    }
+    Ok(Exit::Done)
+}
+
+impl Row {
+    fn of(reader: &Reader, name: &str, score: Option<Score>, tests: Option<&Path>) -> Result<Self, Failure> {
+        let summary = reader.find(name)?;
+        let records = reader.records(&summary.id)?;
+        let board = reader.board(&summary, None)?;
+        let metrics = metrics::metrics(&records).map_err(|error| Failure::failed("bad_record", error.to_string()))?;
+        let document = board.state().root();
+        let score = score.or_else(|| verdict(document));
+        let given = Task::all(document);
+        let symptoms = tests.map(read).transpose()?.map(|text| metrics::of_output(&text));
+        let is_whole =
+            score.is_none_or(|score| score.passed == score.total) && symptoms.as_ref().is_none_or(BTreeMap::is_empty);
+        let causes = match is_whole {
+            true => Vec::new(),
+            false => causes(&metrics, symptoms.as_ref(), &records, &scopes(&given)),
+        };
+        let (tokens, minutes) = (board.ledger().board().spent, board.running_ms() as f64 / 60_000.0);
+        let tasks = given.into_iter().filter(|task| task.round == 1).map(|task| task.files).collect();
+        Ok(Self { board: summary.id.to_string(), metrics, score, symptoms, causes, tasks, tokens, minutes })
+    }
+
+    /// Of the tasks of the first round, those of which this holds, in percent.
+    fn tasks_that(&self, is: impl Fn(usize, &BTreeSet<String>) -> bool) -> Option<f64> {
+        let all = self.tasks.len();
+        let those = self.tasks.iter().enumerate().filter(|(index, files)| is(*index, files)).count();
+        (all > 0).then(|| percent(those as f64 / all as f64))
+    }
+
+    fn single_file(&self) -> Option<f64> {
+        self.tasks_that(|_, files| files.len() == 1)
+    }
+
+    fn overlap(&self) -> Option<f64> {
+        let shares = |index: usize, files: &BTreeSet<String>| {
+            let mut others = self.tasks.iter().enumerate().filter(|(other, _)| *other != index);
+            others.any(|(_, other)| !other.is_disjoint(files))
+        };
+        self.tasks_that(shares)
+    }
+
+    fn json(&self) -> Value {
+        let Metrics { total, authors, external, tried, taken, taken_of_others, .. } = &self.metrics;
+        let shared: Vec<&str> = self.metrics.shared().map(|path| path.as_str()).collect();
+        let authors: BTreeMap<&String, Value> = authors.iter().map(|(name, edits)| (name, edits_json(edits))).collect();
+        json!({
+            "board": self.board,
+            "edits": edits_json(total),
+            "authors": authors,
+            "external": external,
+            "files": {"tried": tried.len(), "overlap": self.metrics.overlap().map(percent), "shared": shared},
+            "lines": {"taken": taken, "of_others": taken_of_others},
+            "tasks": {"first_round": self.tasks.len(), "single_file": self.single_file(), "overlap": self.overlap()},
+            "score": self.score.map(|score| {
+                json!({"passed": score.passed, "total": score.total, "percent": score.percent()})
+            }),
+            "symptoms": self.symptoms,
+            "causes": self.causes,
+            "tokens": self.tokens,
+            "minutes": self.minutes,
+        })
+    }
+}
+
+/// A task that a board gave out.
+struct Task {
+    engineer: String,
+    round: u64,
+    files: BTreeSet<String>,
+}
+
+impl Task {
+    /// Those of a document that has tasks in the form of the shipped blueprint.
+    fn all(document: &Node) -> Vec<Self> {
+        let tasks = document.child("tasks").map(Node::to_value).unwrap_or_default();
+        let read = |task: &Value| {
+            let (engineer, file) = (task["engineer_id"].as_str()?.to_owned(), task["file_path"].as_str()?);
+            let also = task["also"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let files = also.chain([file]).map(str::to_owned).collect();
+            Some(Self { engineer, round: task["round"].as_u64().unwrap_or(1), files })
+        };
+        tasks.as_array().into_iter().flatten().filter_map(read).collect()
+    }
+}
+
+fn percent(part: f64) -> f64 {
+    100.0 * part
+}
+
+fn edits_json(edits: &Edits) -> Value {
+    json!({
+        "reviewed": edits.attempts,
+        "made": edits.accepted,
+        "acceptance": edits.acceptance().map(percent),
+        "refused": edits.refused,
+        "conflicts": edits.conflicts(),
+        "again": edits.again,
+    })
+}
+
+/// What the board itself says of the tests.
+fn verdict(document: &Node) -> Option<Score> {
+    let number = |name| document.child("verdict")?.child(name)?.to_value().as_u64();
+    let (passed, failed) = (number("passed")?, number("failed")?);
+    let total = passed.checked_add(failed).filter(|total| *total > 0)?;
+    Some(Score { passed, total })
+}
+
+/// Which files the tasks of a board gave to whom.
+fn scopes(tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut scopes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for task in tasks {
+        scopes.entry(task.engineer.clone()).or_default().extend(task.files.iter().cloned());
+    }
+    scopes
+}
+
+fn causes(
+    metrics: &Metrics,
+    symptoms: Option<&BTreeMap<Symptom, u64>>,
+    records: &[Record],
+    scopes: &BTreeMap<String, BTreeSet<String>>,
+) -> Vec<&'static str> {
+    let is_incomplete = symptoms.is_some_and(|symptoms| {
+        symptoms.contains_key(&Symptom::MissingSymbol) || symptoms.contains_key(&Symptom::NotImplemented)
+    });
+    let is_out = records.iter().filter_map(|record| record.body().ok()).any(|body| match body {
+        Body::Failed(failed) => matches!(
+            failed.code,
+            FailureCode::Timeout | FailureCode::BudgetExhausted | FailureCode::LeaseExpired | FailureCode::Truncated
+        ),
+        Body::Budget(_) => true,
+        Body::Ended(ended) => matches!(ended.cause, Cause::Budget | Cause::Commits | Cause::Edits | Cause::Wall),
+        _ => false,
+    });
+    let found = [
+        ("incomplete_api", is_incomplete),
+        ("scope_drift", !metrics.drift(scopes).is_empty()),
+        ("budget_or_runtime", is_out),
+        ("same_file_overlap", metrics.shared().next().is_some()),
+    ];
+    found.into_iter().filter(|(_, is)| *is).map(|(cause, _)| cause).collect()
+}
+
+/// What a test program printed, as far as it is read.
+fn read(path: &Path) -> Result<String, Failure> {
+    use std::io::Read as _;
+    let shown = one_line(&path.display().to_string());
+    let failed = |error| Failure::refused("bad_file", format!("{shown} cannot be read: {error}"));
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What all boards came to together. Nothing, where one of them has no score.
+struct Whole {
+    weighted: Option<f64>,
+    mean: Option<f64>,
+    dollars: Option<f64>,
+    tokens: u64,
+    minutes: f64,
+}
+
+impl Whole {
+    fn of(rows: &[Row], dollars: Option<f64>) -> Self {
+        let scores: Option<Vec<Score>> = rows.iter().map(|row| row.score).collect();
+        let weighted = scores.as_ref().map(|scores| {
+            let sum = |of: fn(&Score) -> u64| scores.iter().map(of).sum();
+            Score { passed: sum(|score| score.passed), total: sum(|score| score.total) }.percent()
+        });
+        let mean = scores.map(|scores| scores.iter().map(|score| score.percent()).sum::<f64>() / scores.len() as f64);
+        let (tokens, minutes) = (rows.iter().map(|row| row.tokens).sum(), rows.iter().map(|row| row.minutes).sum());
+        Self { weighted, mean, dollars, tokens, minutes }
+    }
+
+    /// So much for each point; none where there are no points.
+    fn by_point(&self, amount: f64) -> Option<f64> {
+        self.weighted.filter(|points| *points > 0.0).map(|points| amount / points)
+    }
+
+    fn json(&self, rows: &[Row]) -> Value {
+        json!({
+            "boards": rows.iter().map(Row::json).collect::<Vec<_>>(),
+            "score_w": self.weighted,
+            "score": self.mean,
+            "cost_eff": self.dollars.and_then(|dollars| self.by_point(dollars)),
+            "tokens_eff": self.by_point(self.tokens as f64),
+            "time_eff": self.by_point(self.minutes),
+        })
+    }
+}
+
+fn print(rows: &[Row], whole: &Whole, output: Output) -> Result<(), Failure> {
+    const HEADER: [&str; 7] = ["AUTHOR", "REVIEWED", "MADE", "ACCEPTANCE", "CONFLICTS", "AGAIN", "REFUSED"];
+    for row in rows {
+        let Metrics { total, authors, external, tried, taken, taken_of_others, .. } = &row.metrics;
+        if rows.len() > 1 {
+            output.line(&format!("board {}", row.board))?;
+        }
+        let all = authors.iter().map(|(name, edits)| cells(name, edits)).chain([cells("all", total)]);
+        output.line(&table(HEADER, all))?;
+        let overlap = row.metrics.overlap().map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", percent(part)));
+        let shared: Vec<String> = row.metrics.shared().map(|path| one_line(path.as_str())).collect();
+        let shared = if shared.is_empty() { String::new() } else { format!("; several edited {}", shared.join(", ")) };
+        output.line(&format!("files: {} tried, overlap {overlap}{shared}", tried.len()))?;
+        output.line(&format!("lines: {taken} taken away, {taken_of_others} of them another author's"))?;
+        if let Some((single, overlap)) = row.single_file().zip(row.overlap()) {
+            let count = row.tasks.len();
+            let told = format!("{single:.1} % of a single file, {overlap:.1} % share a file with another");
+            output.line(&format!("tasks of the first round: {count}, {told}"))?;
+        }
+        output.line(&format!("around the workspace: {external} edits"))?;
+        if let Some(score) = row.score {
+            output.line(&format!("tests: {} of {} pass ({:.1} %)", score.passed, score.total, score.percent()))?;
+        }
+        if let Some(symptoms) = &row.symptoms {
+            let listed: Vec<String> = symptoms.iter().map(|(symptom, count)| format!("{count} {symptom}")).collect();
+            let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
+            output.line(&format!("failures: {listed}"))?;
+        }
+        if !row.causes.is_empty() {
+            output.line(&format!("possible causes: {}", row.causes.join(", ")))?;
+        }
+    }
+    let mut efficiency = Vec::new();
+    let by_point = |amount, unit| whole.by_point(amount).map(|amount| format!("{amount:.2} {unit} by point"));
+    efficiency.extend(
+        whole.weighted.zip(whole.mean).map(|(weighted, mean)| format!("score_w {weighted:.1} %, score {mean:.1} %")),
+    );
+    efficiency.extend(whole.dollars.and_then(|dollars| by_point(dollars, "dollars")));
+    efficiency.extend(by_point(whole.tokens as f64, "tokens"));
+    efficiency.extend(by_point(whole.minutes, "minutes"));
+    if !efficiency.is_empty() {
+        output.line(&efficiency.join(", "))?;
+    }
+    Ok(())
+}
+
+fn cells(name: &str, edits: &Edits) -> [String; 7] {
+    let acceptance = edits.acceptance().map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", percent(part)));
+    let refused: Vec<String> = edits.refused.iter().map(|(code, count)| format!("{count} {code}")).collect();
+    [
+        one_line(name),
+        edits.attempts.to_string(),
+        edits.accepted.to_string(),
+        acceptance,
+        edits.conflicts().to_string(),
+        edits.again.to_string(),
+        refused.join(", "),
+    ]
+}
