@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     for (option, given) in [("--score", arguments.score.len()), ("--tests", arguments.tests.len())] {
         if given > 0 && given != names.len() {
             let message = format!("{option} is given {given} times, for {} boards", names.len());
-            return Err(Failure::refused("bad_arguments", message).help("give it once for each board, or not at all"));
+            return Err(Failure::refused("usage", message).help("give it once for each board, or not at all"));
         }
     }
     let rows = names.iter().enumerate().map(|(index, name)| {
@@ -269,7 +269,7 @@ fn causes(
 fn read(path: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let shown = one_line(&path.display().to_string());
-    let failed = |error| Failure::refused("bad_file", format!("{shown} cannot be read: {error}"));
+    let failed = |error| Failure::refused("document_unreadable", format!("{shown} cannot be read: {error}"));
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
