@@ -2,6 +2,8 @@
 //!
 //! Every engineer has one open task, and whoever holds the [`Workshop`] plays all of them, command by command.
 
+mod journal;
+
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::path::Path;
@@ -19,9 +21,11 @@ use patchboard_kernel::record::Record;
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_runtime::runtime::{BoardHandle, Options, RestartPolicy, Runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+pub use journal::Failing;
 
 /// How long it is waited until all are at work.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,10 +48,12 @@ impl Agent for Busy {
 pub struct Workshop {
     /// The files.
     pub directory: TempDir,
-    /// The journal.
     data: TempDir,
     busy: Arc<Busy>,
-    runtime: Runtime,
+    /// What is recorded goes there.
+    pub journal: Arc<Failing>,
+    /// What runs the board.
+    pub runtime: Runtime,
     /// The board.
     pub board: BoardHandle,
     /// The directory and its board.
@@ -70,7 +76,8 @@ pub fn path(name: &str) -> FilePath {
 }
 
 impl Workshop {
-    /// So many engineers at these files; `spec` says more of the workspace than its directory.
+    /// So many engineers at these files; `spec` says more of the workspace than its directory, and may have `invariants`
+    /// of the board.
     ///
     /// # Panics
     /// If it cannot be.
@@ -91,10 +98,10 @@ impl Workshop {
     pub async fn at(engineers: usize, spec: &Value, directory: TempDir) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let busy = Arc::new(Busy::default());
-        let runtime = runtime(data.path(), &busy).await;
+        let (runtime, journal) = runtime(data.path(), &busy).await;
         let board = runtime.create(blueprint(engineers, spec), json!({}), None).await.expect("a board");
         let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
-        let workshop = Self { directory, data, busy, runtime, board, workspace, found };
+        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found };
         workshop.all_at_work(engineers).await;
         workshop
     }
@@ -110,10 +117,10 @@ impl Workshop {
         drop((workspace, board));
         drop(runtime);
         let busy = Arc::new(Busy::default());
-        let runtime = self::runtime(data.path(), &busy).await;
+        let (runtime, journal) = self::runtime(data.path(), &busy).await;
         let board = resumed(&runtime, &id).await;
         let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
-        let workshop = Self { directory, data, busy, runtime, board, workspace, found };
+        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found };
         workshop.all_at_work(engineers).await;
         workshop
     }
@@ -169,10 +176,14 @@ pub async fn call(session: &mut Session, arguments: Value) -> Told {
     session.call(arguments).await
 }
 
-async fn runtime(data: &Path, busy: &Arc<Busy>) -> Runtime {
-    let journal = SqliteJournal::open(data).expect("a journal");
-    let agent = Arc::clone(busy) as Arc<dyn Agent>;
-    Runtime::start(Arc::new(journal), Options::new(agent)).await.expect("a runtime")
+async fn runtime(data: &Path, busy: &Arc<Busy>) -> (Runtime, Arc<Failing>) {
+    let journal = Arc::new(Failing::open(data));
+    // A journal may fail for as long as a test wants.
+    let restarts = RestartPolicy { max: u32::MAX, backoff: Duration::from_millis(1), ..RestartPolicy::default() };
+    let mut options = Options::new(Arc::clone(busy) as Arc<dyn Agent>);
+    options.restarts = restarts;
+    let runtime = Runtime::start(Arc::clone(&journal) as _, options).await.expect("a runtime");
+    (runtime, journal)
 }
 
 /// A board that another runtime of this process has just let go.
@@ -202,8 +213,10 @@ async fn opened(board: &BoardHandle, directory: &Path) -> Opened {
 
 fn blueprint(engineers: usize, spec: &Value) -> Blueprint {
     let mut workspace = json!({"dir": "code"});
+    let mut invariants = json!([]);
     for (member, value) in spec.as_object().into_iter().flatten() {
-        workspace[member] = value.clone();
+        let place = if member == "invariants" { &mut invariants } else { &mut workspace[member] };
+        *place = value.clone();
     }
     let engineer =
         json!({"agent": "remote", "files": {"edit": ["**"]}, "limits": {"timeout": "10d", "invocations": 2}});
@@ -212,7 +225,7 @@ fn blueprint(engineers: usize, spec: &Value) -> Blueprint {
     let rules: Vec<Value> = names.iter().map(|name| json!({"name": name, "trigger": "start", "run": name})).collect();
     let blueprint = json!({
         "blueprint": 1, "name": "workshop", "state": {"schema": {}}, "workspace": workspace, "workers": workers,
-        "rules": rules, "concurrency": engineers, "limits": {"commits": 10_000_000, "wall": "10d"},
+        "rules": rules, "invariants": invariants, "concurrency": engineers, "limits": {"commits": 10_000_000, "wall": "10d"},
     });
     serde_json::from_value(blueprint).expect("a blueprint")
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use super::disk::locks::{LockError, PathSet};
+use super::disk::locks::{LockError, PathSet, WAITS_MAX};
 use super::running::Effects;
 use super::service::{Workspace, WorkspaceError};
 use crate::command::INHERITED;
@@ -32,8 +32,7 @@ const ARGUMENT_BYTES_MAX: usize = 4096;
 /// How long a program may run.
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
-/// How long it waits for others who change the same files.
-const WAITS_MAX: Duration = Duration::from_secs(120);
+const _: () = assert!(RUNS_MAX.as_secs() < WAITS_MAX.as_secs(), "who waits for a program comes to its turn");
 
 coded! {
     /// Why a program was not run, or not to its end.
@@ -117,10 +116,11 @@ pub async fn run(
         return bad(format!("at most {ARGUMENTS_MAX} arguments of {ARGUMENT_BYTES_MAX} bytes may be given"));
     }
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
+    let by = format!("{}, running {name},", runner.label);
     // Who changes nothing waits for nobody.
     let _turn = match program.changes.is_empty() {
         true => None,
-        false => Some(workspace.locks().acquire(set.clone(), Instant::now() + WAITS_MAX).await?),
+        false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
     // What others did before is not its doing.
     workspace.rescan().await?;

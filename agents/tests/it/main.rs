@@ -1,5 +1,6 @@
 //! Agents against real sockets, processes and files.
 
+mod acceptance;
 mod architect;
 mod cassette;
 mod command;

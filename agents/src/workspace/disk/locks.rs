@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use globset::{GlobBuilder, GlobMatcher};
 use patchboard_kernel::files::{FilePath, PATH_BYTES_MAX};
@@ -20,6 +21,8 @@ pub const PATHS_MAX: usize = 1000;
 pub const GLOBS_MAX: usize = 32;
 /// How many sets are held or waited for at most.
 pub const WAITING_MAX: usize = 256;
+/// How long it is waited for a turn: longer than any program may run, so that who waits for one comes to its turn.
+pub const WAITS_MAX: Duration = Duration::from_secs(660);
 
 /// Files that somebody changes: by name, or by pattern.
 #[derive(Clone, Default, Debug)]
@@ -42,8 +45,13 @@ pub enum LockError {
     #[error("{0}")]
     BadSet(String),
     /// Others hold it for too long.
-    #[error("others are at work on the same files: try again later")]
-    Timeout,
+    #[error("{by} has been at work on the same files for {} s: try again later, or work on other files", .held.as_secs())]
+    Timeout {
+        /// Who: a program, or whoever else said so.
+        by: String,
+        /// For how long.
+        held: Duration,
+    },
     /// Too many wait.
     #[error("{WAITING_MAX} wait for their turn already: try again later")]
     TooManyWaiting,
@@ -54,7 +62,7 @@ impl LockError {
     pub fn code(&self) -> DiskCode {
         match self {
             Self::BadSet(_) => DiskCode::BadPathSet,
-            Self::Timeout => DiskCode::LockTimeout,
+            Self::Timeout { .. } => DiskCode::LockTimeout,
             Self::TooManyWaiting => DiskCode::TooManyWaiting,
         }
     }
@@ -134,6 +142,10 @@ struct Queue {
 struct Entry {
     ticket: u64,
     set: PathSet,
+    /// Whose it is, for those who wait.
+    by: String,
+    /// Since when it waits, or has its turn.
+    since: Instant,
     /// The tickets of those before it who want some of the same; its turn is when they have gone.
     after: BTreeSet<u64>,
     /// To be told when its turn comes; none if it has.
@@ -149,11 +161,11 @@ pub struct Turn {
 }
 
 impl Locks {
-    /// Waits until nobody who asked before has anything of the set.
+    /// Waits until nobody who asked before has anything of the set. `by` is whose turn it is, as others are told.
     ///
     /// # Errors
     /// That is not so by the deadline, or too many wait.
-    pub async fn acquire(&self, set: PathSet, deadline: Instant) -> Result<Turn, LockError> {
+    pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<Turn, LockError> {
         let (turn, come) = oneshot::channel();
         let waiting = {
             let mut queue = lock(&self.queue);
@@ -164,23 +176,36 @@ impl Locks {
             queue.next += 1;
             let before = queue.entries.iter().filter(|entry| entry.set.overlaps(&set));
             let after = before.map(|entry| entry.ticket).collect();
-            queue.entries.push(Entry { ticket, set, after, turn: Some(turn) });
+            let (by, since) = (by.to_owned(), Instant::now());
+            queue.entries.push(Entry { ticket, set, by, since, after, turn: Some(turn) });
             queue.call();
             Turn { queue: Arc::clone(&self.queue), ticket }
         };
         // Whoever gives up, here or by dropping the future, leaves the queue by dropping `waiting`.
         match timeout_at(deadline, come).await {
             Ok(Ok(())) => Ok(waiting),
-            Ok(Err(_)) | Err(_) => Err(LockError::Timeout),
+            Ok(Err(_)) | Err(_) => Err(lock(&self.queue).why(waiting.ticket)),
         }
     }
 }
 
 impl Queue {
+    /// Why it is not the turn of this one: who has the turn that it waits for, or that those wait for who are before it.
+    fn why(&self, ticket: u64) -> LockError {
+        let of = |ticket| self.entries.iter().find(|entry| entry.ticket == ticket);
+        let mut at = of(ticket);
+        while let Some(before) = at.and_then(|entry| entry.after.first()).and_then(|before| of(*before)) {
+            at = Some(before);
+        }
+        let (by, held) = at.map_or_else(Default::default, |entry| (entry.by.clone(), entry.since.elapsed()));
+        LockError::Timeout { by, held }
+    }
+
     /// Tells all whose turn has come.
     fn call(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.after.is_empty()) {
             if let Some(turn) = entry.turn.take() {
+                entry.since = Instant::now();
                 // Whoever does not listen any more is about to leave the queue.
                 turn.send(()).ok();
             }

@@ -36,7 +36,7 @@ pub struct Recovered {
     pub outcome: Outcome,
 }
 
-/// What was done with a change after a crash.
+/// What was done with a change in the end.
 #[derive(Debug)]
 pub enum Outcome {
     /// It shall be, and was made now, or was made already.
@@ -61,20 +61,10 @@ impl Disk {
             let Some(id) = name.to_str().ok().and_then(|name| name.strip_suffix(".json")) else { continue };
             let Some(plan) = self.plan(&format!("{id}.json"))? else { continue };
             let staged = Staged { id: id.to_owned(), plan };
-            let outcome = match self.finish(&staged, expected(staged.path()) == staged.hash()) {
-                Ok(outcome) => outcome,
-                Err(DiskError::NotServed(not)) => {
-                    if let Some(found) = self.slot(&staged.new_slot())? {
-                        self.displace(&staged.new_slot(), found)?;
-                    }
-                    Outcome::Refused(not.into())
-                }
-                Err(error) => return Err(error),
-            };
-            self.discard(&staged)?;
+            let outcome = self.settle(&staged, expected(staged.path()) == staged.hash())?;
             recovery.changes.push(Recovered { path: staged.path().clone(), hash: staged.hash(), outcome });
         }
-        // What is left has no note, so that it was never whole.
+        // What is left has no note: it was never whole, or is done with.
         for name in handle::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default() {
             match rustix::fs::unlinkat(&self.staged, &name, AtFlags::empty()) {
                 // A directory is nothing that was staged; it stays.
@@ -84,6 +74,25 @@ impl Disk {
             recovery.strays += 1;
         }
         Ok(recovery)
+    }
+
+    /// Brings a change that was staged to its end, wherever it was left: makes it, or throws it away if it is not wanted.
+    ///
+    /// # Errors
+    /// The directory cannot be read or written; then it may be called again.
+    pub fn settle(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
+        let outcome = match self.finish(staged, is_wanted) {
+            Ok(outcome) => outcome,
+            Err(DiskError::NotServed(not)) => {
+                if let Some(found) = self.slot(&staged.new_slot())? {
+                    self.displace(&staged.new_slot(), found)?;
+                }
+                Outcome::Refused(not.into())
+            }
+            Err(error) => return Err(error),
+        };
+        self.discard(staged)?;
+        Ok(outcome)
     }
 
     /// Does what is left to do of a change, wherever it was left.

@@ -179,7 +179,8 @@ impl Disk {
     /// # Errors
     /// The directory cannot be written.
     pub fn discard(&self, staged: &Staged) -> Result<(), DiskError> {
-        for name in [staged.new_slot(), staged.old_slot(), staged.note()] {
+        // The note first: without it nothing is ever done again of what is over.
+        for name in [staged.note(), staged.new_slot(), staged.old_slot()] {
             handle::unlink(&self.staged, &name).map_err(|error| failed(staged.path(), error))?;
         }
         Ok(())

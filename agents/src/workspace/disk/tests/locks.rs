@@ -62,15 +62,18 @@ fn sets_overlap_where_a_file_may_be_in_both() {
 #[tokio::test(start_paused = true)]
 async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
     let locks = Locks::default();
-    let first = locks.acquire(set(&["a"]), soon()).await.expect("it is free");
-    let apart = locks.acquire(set(&["c"]), soon()).await.expect("nobody has it");
-    assert_eq!(locks.acquire(set(&["a", "b"]), soon()).await.expect_err("it is taken").code(), DiskCode::LockTimeout);
+    let first = locks.acquire(set(&["a"]), "x", soon()).await.expect("it is free");
+    let apart = locks.acquire(set(&["c"]), "x", soon()).await.expect("nobody has it");
+    assert_eq!(
+        locks.acquire(set(&["a", "b"]), "x", soon()).await.expect_err("it is taken").code(),
+        DiskCode::LockTimeout
+    );
 
     let order = Arc::new(AtomicUsize::new(0));
     let queue = |members: &'static [&'static str], locks: &Locks| {
         let (locks, order) = (locks.clone(), Arc::clone(&order));
         tokio::spawn(async move {
-            let turn = locks.acquire(set(members), late()).await.expect("it comes");
+            let turn = locks.acquire(set(members), "x", late()).await.expect("it comes");
             let at = order.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(5)).await;
             drop(turn);
@@ -83,7 +86,10 @@ async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
         tokio::task::yield_now().await;
     }
     // `b` is free, and is still kept for who came first.
-    assert_eq!(locks.acquire(set(&["b"]), soon()).await.expect_err("two wait for it").code(), DiskCode::LockTimeout);
+    assert_eq!(
+        locks.acquire(set(&["b"]), "x", soon()).await.expect_err("two wait for it").code(),
+        DiskCode::LockTimeout
+    );
     drop(first);
     let mut places = Vec::new();
     for task in waiting {
@@ -91,37 +97,57 @@ async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
     }
     assert_eq!(places[0], 0, "who wanted both came first: {places:?}");
     drop(apart);
-    drop(locks.acquire(set(&["**"]), soon()).await.expect("all is free again"));
+    drop(locks.acquire(set(&["**"]), "x", soon()).await.expect("all is free again"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_leaves_nothing_behind() {
     let locks = Locks::default();
-    let held = locks.acquire(set(&["a"]), soon()).await.expect("free");
+    let held = locks.acquire(set(&["a"]), "x", soon()).await.expect("free");
     for _ in 0..10 {
         let waiting = tokio::spawn({
             let locks = locks.clone();
-            async move { locks.acquire(set(&["a", "b"]), late()).await.map(drop) }
+            async move { locks.acquire(set(&["a", "b"]), "x", late()).await.map(drop) }
         });
         tokio::task::yield_now().await;
         waiting.abort();
         assert!(waiting.await.is_err(), "it was aborted");
     }
-    drop(locks.acquire(set(&["b"]), soon()).await.expect("nobody waits for it any more"));
+    drop(locks.acquire(set(&["b"]), "x", soon()).await.expect("nobody waits for it any more"));
 
     let full: Vec<_> = (1..WAITING_MAX)
         .map(|_| {
             let locks = locks.clone();
-            tokio::spawn(async move { locks.acquire(set(&["a"]), late()).await.map(drop) })
+            tokio::spawn(async move { locks.acquire(set(&["a"]), "x", late()).await.map(drop) })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(locks.acquire(set(&["z"]), soon()).await.map(drop), Err(LockError::TooManyWaiting));
+    assert_eq!(locks.acquire(set(&["z"]), "x", soon()).await.map(drop), Err(LockError::TooManyWaiting));
     drop(held);
     for task in full {
         task.await.expect("no panic").expect("its turn came");
     }
-    drop(locks.acquire(set(&["**"]), soon()).await.expect("free"));
+    drop(locks.acquire(set(&["**"]), "x", soon()).await.expect("free"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_is_told_for_whom() {
+    let locks = Locks::default();
+    let held = locks.acquire(set(&["a"]), "ada, running format,", soon()).await.expect("it is free");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire(set(&["a", "b"]), "an edit", late()).await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    // Of these, who wants `b` waits for whoever waits for `a`.
+    for wanted in ["a", "b"] {
+        let refused = locks.acquire(set(&[wanted]), "an edit", soon()).await.expect_err("it is taken");
+        let said = "ada, running format, has been at work on the same files for 30 s";
+        assert!(refused.to_string().starts_with(said), "{refused}");
+    }
+    drop(held);
+    waiting.await.expect("no panic").expect("its turn came");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +166,7 @@ async fn many_with_random_sets_never_share_and_all_come_to_their_turn() {
                     let names: Vec<String> = files.iter().map(|file| format!("d/f{file}")).collect();
                     let all = dice.below(10) == 0;
                     let members = if all { vec!["d/*"] } else { names.iter().map(String::as_str).collect() };
-                    let turn = locks.acquire(set(&members), late()).await.expect("it comes");
+                    let turn = locks.acquire(set(&members), "x", late()).await.expect("it comes");
                     let mine: Vec<usize> = if all { (0..10).collect() } else { files };
                     for file in &mine {
                         assert!(!taken[*file].swap(true, Ordering::SeqCst), "two have f{file}");

@@ -1,0 +1,214 @@
+//! How an edit is accepted and comes to the disk, by whoever has the turn.
+//!
+//! The new content is made durable beside the file, the board is asked, and what the state says then is what the file is to
+//! hold. Until all of that is done the edit stays in the notes: if nobody knows whether it was recorded, the board is asked
+//! again under the same token before anything else is done, and what is staged stays. If the board is gone, it stays for the
+//! next who opens the directory, and who goes by the journal.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::board::{Outcome, Verdict};
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::{Edit, Entry, FilePath};
+use patchboard_kernel::id::Token;
+use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
+use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
+use tokio::sync::OwnedRwLockWriteGuard;
+use uuid::Uuid;
+
+use super::super::disk::{self, Found, Put, Recovery, Staged};
+use super::Workspace;
+use super::edits::{Edited, Wanted, WorkspaceError};
+use super::external::{Texts, Untaken, change_by_others};
+
+/// The first and the longest wait before an edit is put to a board again that was interrupted.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How often what others write into a file that is being replaced is put back before it is left where it is kept.
+const DISPLACED_MAX: u32 = 3;
+
+/// What only one at a time may know.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) texts: Texts,
+    pub(super) untaken: Untaken,
+    /// What was put to the board and is not at its end, in order.
+    begun: VecDeque<Begun>,
+}
+
+/// An edit from when it is staged until its files are in place.
+struct Begun {
+    /// With its token.
+    edit: Edit,
+    /// What is staged for it, and as what text.
+    files: VecDeque<(Staged, Option<Arc<str>>)>,
+    /// What the board says; none: nobody knows.
+    verdict: Option<Edited>,
+    /// How many came before it of which it was displaced.
+    displaced: u32,
+}
+
+/// Whoever has the turn: changes files, or tells the board that they have changed.
+pub(super) struct Alone {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) notes: OwnedRwLockWriteGuard<Notes>,
+}
+
+impl Alone {
+    /// Brings to its end what was staged when the process before ended.
+    pub(super) async fn recover(&mut self) -> Result<Recovery, WorkspaceError> {
+        let state = self.workspace.state();
+        let expected = move |path: &FilePath| Entry::of(&state, path).and_then(|entry| entry.hash);
+        let recovery = self.workspace.on_disk(move |disk| disk.recover(expected)).await?;
+        for change in &recovery.changes {
+            self.settled(&change.path, change.hash, &change.outcome, 0).await;
+        }
+        self.settle().await?;
+        Ok(recovery)
+    }
+
+    /// Makes an edit durable beside its files, asks the board, and puts in place what is committed.
+    pub(super) async fn decide(&mut self, edit: Edit, wanted: &[Wanted]) -> Result<Edited, WorkspaceError> {
+        let mut files = VecDeque::with_capacity(wanted.len());
+        for (wanted, change) in wanted.iter().zip(&edit.changes) {
+            let (path, from, text) = (wanted.path.clone(), change.from, wanted.after.clone());
+            match self.workspace.on_disk(move |disk| disk.stage(&path, from, text.as_deref())).await {
+                Ok(staged) => files.push_back((staged, wanted.after.clone())),
+                Err(error) => {
+                    self.discard(files).await;
+                    return Err(error);
+                }
+            }
+        }
+        self.put_to_board(edit, files).await
+    }
+
+    /// Puts an edit to the board, with what is staged for it.
+    pub(super) async fn put_to_board(
+        &mut self,
+        edit: Edit,
+        files: VecDeque<(Staged, Option<Arc<str>>)>,
+    ) -> Result<Edited, WorkspaceError> {
+        self.notes.begun.push_back(Begun::new(edit, files, 0));
+        let decided = self.settle().await?;
+        decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))
+    }
+
+    /// Brings to its end what was begun, in order; what the board said to the first of it.
+    ///
+    /// # Errors
+    /// It is not known whether something was recorded, or the disk fails. Then that is still to be done.
+    pub(super) async fn settle(&mut self) -> Result<Option<Edited>, WorkspaceError> {
+        let mut first = None;
+        while let Some(begun) = self.notes.begun.front_mut() {
+            let verdict = match &begun.verdict {
+                Some(verdict) => verdict.clone(),
+                None => begun.verdict.insert(ask(self.workspace.board(), &begun.edit).await?).clone(),
+            };
+            first.get_or_insert(verdict);
+            let displaced = begun.displaced;
+            while let Some((staged, text)) = self.notes.begun.front().and_then(|begun| begun.files.front()).cloned() {
+                let (path, hash) = (staged.path().clone(), staged.hash());
+                // The state is at least as new as the answer, and nobody else changes it: it says more than the answer,
+                // which may be about an edit that others have replaced since.
+                let is_wanted = self.workspace.hash(&path) == hash;
+                let outcome = self.workspace.on_disk(move |disk| disk.settle(&staged, is_wanted)).await?;
+                if let Some(begun) = self.notes.begun.front_mut() {
+                    begun.files.pop_front();
+                }
+                if is_wanted {
+                    self.notes.texts.keep(&path, text.as_ref());
+                }
+                self.settled(&path, hash, &outcome, displaced).await;
+            }
+            self.notes.begun.pop_front();
+        }
+        Ok(first)
+    }
+
+    /// What others wrote into a file in the moment in which it got `hash`, or was to go, comes after that.
+    async fn settled(&mut self, path: &FilePath, hash: Option<Digest>, outcome: &disk::Outcome, displaced: u32) {
+        let foreign = |found: &Found| found.text.as_deref().map(Arc::<str>::from);
+        match outcome {
+            disk::Outcome::Put(Put::Done | Put::Missing) | disk::Outcome::Discarded => {}
+            disk::Outcome::Refused(error) => {
+                tracing::warn!(%path, %error, "what was committed cannot be in place; it is kept in .patchboard/displaced");
+            }
+            // It is still there.
+            disk::Outcome::Put(Put::Kept(found)) => {
+                if let Some(text) = foreign(found) {
+                    let edit = self.by_others(path, &text);
+                    self.notes.begun.push_back(Begun::new(edit, VecDeque::new(), displaced + 1));
+                }
+            }
+            disk::Outcome::Put(Put::Displaced(found)) => {
+                let Some(text) = foreign(found).filter(|_| displaced < DISPLACED_MAX && hash.is_some()) else {
+                    tracing::warn!(%path, kept = found.kept, "what others wrote is kept in .patchboard/displaced");
+                    return;
+                };
+                let edit = self.by_others(path, &text);
+                let (at, again) = (path.clone(), Arc::clone(&text));
+                match self.workspace.on_disk(move |disk| disk.stage(&at, hash, Some(&again))).await {
+                    Ok(staged) => {
+                        let files = VecDeque::from([(staged, Some(text))]);
+                        self.notes.begun.push_back(Begun::new(edit, files, displaced + 1));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%path, %error, kept = found.kept, "what others wrote cannot be put back");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The edit that others have made of what the board knows of a file.
+    fn by_others(&self, path: &FilePath, text: &str) -> Edit {
+        let entry = Entry::of(&self.workspace.state(), path);
+        let change = change_by_others(path, entry.as_ref(), &self.notes.texts, Some((sha256(text.as_bytes()), text)));
+        let (name, intent) = self.workspace.running.teller(path);
+        Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: vec![change] }
+    }
+
+    async fn discard(&self, files: VecDeque<(Staged, Option<Arc<str>>)>) {
+        let thrown =
+            self.workspace.on_disk(move |disk| files.iter().try_for_each(|(staged, _)| disk.discard(staged))).await;
+        if let Err(error) = thrown {
+            tracing::warn!(%error, "what was staged for an edit is still there; it is thrown away when the workspace is opened");
+        }
+    }
+}
+
+impl Begun {
+    fn new(edit: Edit, files: VecDeque<(Staged, Option<Arc<str>>)>, displaced: u32) -> Self {
+        let token = edit.token.clone().unwrap_or_else(|| Token::from(Uuid::now_v7().to_string()));
+        Self { edit: Edit { token: Some(token), ..edit }, files, verdict: None, displaced }
+    }
+}
+
+/// Asks a board what becomes of an edit, again while it is not known whether it was recorded.
+async fn ask(board: &BoardHandle, edit: &Edit) -> Result<Edited, WorkspaceError> {
+    let mut pause = PAUSE_MIN;
+    let outcome = loop {
+        match board.edit(edit.clone()).await {
+            Err(RuntimeError::Interrupted(_) | RuntimeError::Journal(_)) if pause <= PAUSE_MAX => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            outcome => break outcome?,
+        }
+    };
+    let refused =
+        |stage, code, message: &str| Edited::Refused(Rejection::new(stage, vec![Violation::new(code, "", message)]));
+    Ok(match outcome {
+        Outcome::Committed { .. } | Outcome::Duplicate(Verdict::Committed { .. }) => Edited::Done,
+        Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) => Edited::Refused(rejection),
+        Outcome::Duplicate(Verdict::Rejected { stage, code, .. }) => {
+            refused(stage, code, "it was refused; read again what it rests on")
+        }
+        // It is an answer, though none to an edit.
+        other => refused(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
+    })
+}

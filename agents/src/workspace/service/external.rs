@@ -1,0 +1,230 @@
+//! What others change around the workspace: how it is found, and how the board is told.
+//!
+//! What is told is bounded: a record holds so many files and so much text of them. What the board does not take is recorded
+//! once, and put to it again when it is something else, or when the board has gone on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::{Edit, Entry, FileChange, FilePath, Hunk, count};
+use patchboard_kernel::id::Version;
+use patchboard_kernel::rejection::Rejection;
+use tokio::time::Instant;
+
+use super::super::disk::{Contents, Disk, DiskError};
+use super::super::running::Teller;
+use super::super::text::hunks::hunks;
+use super::alone::Alone;
+use super::edits::{Edited, Standing, WorkspaceError};
+
+/// Files of one record of what others have changed, and bytes of what is held and told of them.
+const FILES_AT_ONCE: usize = 2000;
+const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
+
+/// Bytes of texts that are kept to tell what changed around the workspace.
+const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How many reports that the board did not take are remembered.
+const UNTAKEN_MAX: usize = 64;
+
+/// How long a report that the board did not take is held back at least, though the board has gone on: the first time, and
+/// after many times.
+const UNTAKEN_MIN: Duration = Duration::from_secs(1);
+const UNTAKEN_LONGEST: Duration = Duration::from_secs(60);
+
+/// Changes that are told together.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<FileChange>,
+    /// What is in the files now.
+    texts: Vec<(FilePath, Option<Arc<str>>)>,
+    bytes: usize,
+}
+
+impl Alone {
+    /// Looks at the whole directory and tells the board what others have changed; how many files that were.
+    pub(super) async fn rescan(&mut self) -> Result<usize, WorkspaceError> {
+        self.settle().await?;
+        let scan = self.workspace.on_disk(Disk::scan).await?;
+        let known = self.workspace.files();
+        let of = |entry: &Entry| entry.hash;
+        let changed = scan.files.iter().filter(|(path, found)| known.get(*path).and_then(of) != Some(found.hash));
+        let gone = known.keys().filter(|path| !scan.files.contains_key(*path));
+        let changed: Vec<FilePath> = changed.map(|(path, _)| path.clone()).chain(gone.cloned()).collect();
+        self.tell_of(changed).await
+    }
+
+    /// A file as it stands, once the board knows of it.
+    pub(super) async fn look(&mut self, path: &FilePath) -> Result<Standing, WorkspaceError> {
+        self.tell_of([path.clone()]).await?;
+        match self.workspace.standing(path).await? {
+            Some(standing) => {
+                self.notes.texts.keep(path, standing.text.as_ref());
+                Ok(standing)
+            }
+            None => Err(DiskError::Busy { path: path.to_string() }.into()),
+        }
+    }
+
+    /// Tells the board of those of these files that hold something else than it knows, once nothing is left of what was
+    /// begun before; how many that were.
+    pub(super) async fn tell_of(
+        &mut self,
+        paths: impl IntoIterator<Item = FilePath, IntoIter: Send> + Send,
+    ) -> Result<usize, WorkspaceError> {
+        self.settle().await?;
+        let state = self.workspace.state();
+        let mut batch = Batch::default();
+        let mut told = 0;
+        for path in paths {
+            // What is not served any more is gone for those who work here.
+            let there = match self.workspace.read(&path).await {
+                Err(WorkspaceError::Disk(DiskError::NotServed(_))) => None,
+                read => read?,
+            };
+            let entry = Entry::of(&state, &path);
+            if entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash) {
+                continue;
+            }
+            let now = there.as_ref().map(|Contents { hash, text, .. }| (*hash, text.as_str()));
+            let change = change_by_others(&path, entry.as_ref(), &self.notes.texts, now);
+            let bytes = bytes_of(change.hunks.as_deref()) + now.map_or(0, |(_, text)| text.len());
+            if batch.changes.len() == FILES_AT_ONCE || (batch.bytes + bytes > BYTES_AT_ONCE && batch.bytes > 0) {
+                told += self.tell(take(&mut batch)).await?;
+            }
+            batch.bytes += bytes;
+            batch.changes.push(change);
+            batch.texts.push((path, there.map(|there| Arc::from(there.text))));
+        }
+        Ok(told + self.tell(batch).await?)
+    }
+
+    /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's.
+    async fn tell(&mut self, batch: Batch) -> Result<usize, WorkspaceError> {
+        let found = batch.changes.len();
+        let mut told: BTreeMap<Teller, Vec<FileChange>> = BTreeMap::new();
+        for change in batch.changes {
+            told.entry(self.workspace.running.teller(&change.path)).or_default().push(change);
+        }
+        for ((name, intent), changes) in told {
+            self.tell_as(Edit { of: None, token: None, name, intent, reads: Vec::new(), changes }).await?;
+        }
+        batch.texts.iter().for_each(|(path, text)| self.notes.texts.keep(path, text.as_ref()));
+        Ok(found)
+    }
+
+    async fn tell_as(&mut self, edit: Edit) -> Result<(), WorkspaceError> {
+        let what = Untaken::key(&edit.changes);
+        let version = self.workspace.board().snapshot().version;
+        if let Some(rejection) = self.notes.untaken.of(&what, version) {
+            return Err(WorkspaceError::Refused(Box::new(rejection)));
+        }
+        match self.put_to_board(edit, VecDeque::new()).await? {
+            Edited::Done => {
+                self.notes.untaken.taken(&what);
+                Ok(())
+            }
+            Edited::Refused(rejection) => {
+                self.notes.untaken.note(what, version, rejection.clone());
+                Err(WorkspaceError::Refused(Box::new(rejection)))
+            }
+        }
+    }
+}
+
+/// What others have made of a file of which the board knows this: its hash and its text now, or none if it is gone.
+pub(super) fn change_by_others(
+    path: &FilePath,
+    entry: Option<&Entry>,
+    texts: &Texts,
+    now: Option<(Digest, &str)>,
+) -> FileChange {
+    let from = entry.and_then(|entry| entry.hash);
+    let before = from.and_then(|hash| texts.known(path, hash));
+    let after = now.map_or("", |(_, text)| text);
+    let hunks = match (from, before) {
+        // Whole files are not put into the journal because they were there before the board.
+        (None, _) => entry.is_some().then(|| hunks("", after)),
+        (Some(_), Some(before)) => Some(hunks(before, after)),
+        (Some(_), None) => None,
+    };
+    FileChange {
+        path: path.clone(),
+        from,
+        hash: now.map(|(hash, _)| hash),
+        lines: count(after),
+        bytes: after.len() as u64,
+        // Without them all of it may have changed, which is more than is so and never less.
+        hunks: hunks.filter(|hunks| bytes_of(Some(hunks)) <= BYTES_AT_ONCE),
+    }
+}
+
+fn bytes_of(hunks: Option<&[Hunk]>) -> usize {
+    hunks.unwrap_or_default().iter().map(|hunk| hunk.was.len() + hunk.now.len()).sum()
+}
+
+/// What was in files when the board last knew of them, as far as there is room.
+#[derive(Default)]
+pub(super) struct Texts {
+    texts: BTreeMap<FilePath, Arc<str>>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// What was in a file when it had this hash.
+    pub(super) fn known(&self, path: &FilePath, hash: Digest) -> Option<&Arc<str>> {
+        self.texts.get(path).filter(|text| sha256(text.as_bytes()) == hash)
+    }
+
+    pub(super) fn keep(&mut self, path: &FilePath, text: Option<&Arc<str>>) {
+        if let Some(before) = self.texts.remove(path) {
+            self.bytes -= before.len();
+        }
+        let Some(text) = text.filter(|text| self.bytes + text.len() <= TEXT_BYTES_MAX) else { return };
+        self.bytes += text.len();
+        self.texts.insert(path.clone(), Arc::clone(text));
+    }
+}
+
+/// What the board did not take of what has happened, by what that was: each try is a record.
+#[derive(Default)]
+pub(super) struct Untaken(BTreeMap<Digest, Refusal>);
+
+struct Refusal {
+    rejection: Rejection,
+    /// The board's version then: what was wrong with it may have gone with a later one.
+    version: Version,
+    pause: Duration,
+    again: Instant,
+}
+
+impl Untaken {
+    /// What tells reports apart: which files they are of, and what is in them now.
+    fn key(changes: &[FileChange]) -> Digest {
+        let what: Vec<_> = changes.iter().map(|change| (&change.path, change.hash)).collect();
+        sha256(&serde_json::to_vec(&what).expect("names and hashes can be written"))
+    }
+
+    /// Why the board would not take it, as far as is known without asking.
+    fn of(&self, what: &Digest, version: Version) -> Option<Rejection> {
+        let refusal = self.0.get(what)?;
+        (refusal.version == version || Instant::now() < refusal.again).then(|| refusal.rejection.clone())
+    }
+
+    fn note(&mut self, what: Digest, version: Version, rejection: Rejection) {
+        let pause = self.0.get(&what).map_or(UNTAKEN_MIN, |before| (before.pause * 2).min(UNTAKEN_LONGEST));
+        if self.0.len() >= UNTAKEN_MAX
+            && let Some(first) = self.0.iter().min_by_key(|(_, refusal)| refusal.again).map(|(what, _)| *what)
+        {
+            self.0.remove(&first);
+        }
+        self.0.insert(what, Refusal { rejection, version, pause, again: Instant::now() + pause });
+    }
+
+    fn taken(&mut self, what: &Digest) {
+        self.0.remove(what);
+    }
+}

@@ -1,0 +1,95 @@
+//! A journal that writes and then says that it could not, as a disk does that fails in between.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::Record;
+use patchboard_kernel::snapshot::Part;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
+};
+
+/// Every append is made.
+const WHOLE: u8 = 0;
+/// The next append is made, and nobody hears of it; all after that fail.
+const LOSES_ONE: u8 = 1;
+/// Every append fails.
+const FAILS: u8 = 2;
+
+/// A journal that can be made to fail.
+pub struct Failing {
+    inner: SqliteJournal,
+    fault: AtomicU8,
+}
+
+impl Failing {
+    pub(crate) fn open(data: &Path) -> Self {
+        Self { inner: SqliteJournal::open(data).expect("a journal"), fault: AtomicU8::new(WHOLE) }
+    }
+
+    /// The next append is made, and nobody hears of it. All after that fail.
+    pub fn loses_one(&self) {
+        self.fault.store(LOSES_ONE, Ordering::SeqCst);
+    }
+
+    /// Works again.
+    pub fn mended(&self) {
+        self.fault.store(WHOLE, Ordering::SeqCst);
+    }
+}
+
+impl Journal for Failing {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        Box::pin(async move {
+            let fault = self.fault.load(Ordering::SeqCst);
+            let lost = vec![Err(JournalError::Io("pulled out".to_owned())); batches.len()];
+            if fault == WHOLE {
+                return self.inner.append_all(batches).await;
+            }
+            if fault == LOSES_ONE {
+                self.fault.store(FAILS, Ordering::SeqCst);
+                drop(self.inner.append_all(batches).await);
+            }
+            lost
+        })
+    }
+    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
+        self.inner.head(board)
+    }
+    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
+        self.inner.records(board, after, limit)
+    }
+    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.inner.blob(hash)
+    }
+    fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        self.inner.snapshots(board)
+    }
+    fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        self.inner.part(board, hash)
+    }
+    fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
+        self.inner.noted_names(board, hash)
+    }
+    fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
+        self.inner.store_parts(board, epoch, parts)
+    }
+    fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError> {
+        self.inner.sweep(board, epoch, keep, unusable)
+    }
+    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+        self.inner.summary(board)
+    }
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
+        self.inner.boards()
+    }
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
+        self.inner.claim(board, force)
+    }
+    fn check_storage(&self) -> Result<(), JournalError> {
+        self.inner.check_storage()
+    }
+}
