@@ -9,11 +9,15 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::Instant;
 
 /// How often an ending is looked for.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// How long it is waited for the last of a group that was killed: somebody may never reap it.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running process that leads a group. Dropping it kills the group.
 pub(crate) struct Group {
@@ -87,6 +91,17 @@ impl Group {
     pub(crate) async fn end(mut self) -> io::Result<ExitStatus> {
         self.leader.kill();
         self.child.wait().await
+    }
+
+    /// The same, and waits until nobody of the group is left who could still do something.
+    pub(crate) async fn end_wholly(self) -> io::Result<ExitStatus> {
+        let (group, until) = (self.leader.get(), Instant::now() + GONE_WITHIN);
+        let exit = self.end().await;
+        // While anybody is in the group, nobody else gets its number.
+        while group.is_some_and(|group| test_kill_process_group(group).is_ok()) && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+        }
+        exit
     }
 }
 

@@ -5,6 +5,8 @@
 //! is kept up to a limit, the end rather than the beginning: that is where programs say what was wrong.
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,8 @@ use patchboard_kernel::coded;
 use patchboard_kernel::files::FilePath;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
 use super::disk::locks::{LockError, PathSet, WAITS_MAX};
 use super::running::Effects;
@@ -33,6 +36,9 @@ const ARGUMENT_BYTES_MAX: usize = 4096;
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
 const _: () = assert!(RUNS_MAX.as_secs() < WAITS_MAX.as_secs(), "who waits for a program comes to its turn");
+
+/// How long the output of a program is read on after its end: what it left running may hold it for ever.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
 coded! {
     /// Why a program was not run, or not to its end.
@@ -97,7 +103,9 @@ pub struct Runner<'a> {
     pub env: &'a [(&'a str, &'a str)],
 }
 
-/// Runs a program of the operator's in the directory of the workspace, with these arguments behind its own.
+/// Runs a program of the operator's in the directory of the workspace, with these arguments behind its own. If nobody
+/// waits for it any more, it is ended with all that it started; until then nobody else has its turn, and what it changed
+/// is told in the runner's name.
 ///
 /// # Errors
 /// [`ProgramError`]. What the program changed until then is told to the board all the same.
@@ -118,29 +126,41 @@ pub async fn run(
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
     let by = format!("{}, running {name},", runner.label);
     // Who changes nothing waits for nobody.
-    let _turn = match program.changes.is_empty() {
+    let turn = match program.changes.is_empty() {
         true => None,
         false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
-    // What others did before is not its doing.
-    workspace.rescan().await?;
-    let running = workspace.runs(set, runner.label, &format!("ran {name}"));
-    let done = started(workspace, name, program, arguments, runner).await;
-    workspace.rescan().await?;
-    let Effects { own, others } = running.effects();
-    Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), ..done? })
+    let limit = program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX);
+    let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
+    let command = command(place, name, program, arguments, runner)?;
+    let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), format!("ran {name}"));
+    let (name, (wanted, unwanted)) = (name.to_owned(), oneshot::channel());
+    let ran = tokio::spawn(async move {
+        let _turn = turn;
+        // What others did before is not its doing.
+        own.rescan().await?;
+        let running = own.runs(set, &label, &intent);
+        let done = started(&name, command, limit, unwanted).await;
+        own.rescan().await?;
+        let Effects { own, others } = running.effects();
+        Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), ..done? })
+    });
+    let ran = ran.await.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()));
+    // Who stops waiting drops it before.
+    drop::<oneshot::Sender<()>>(wanted);
+    ran
 }
 
-async fn started(
-    workspace: &Workspace,
+fn command(
+    place: &Path,
     name: &str,
     program: &Program,
     arguments: &[String],
     runner: Runner<'_>,
-) -> Result<Ran, ProgramError> {
-    let fail = |code, message: String| ProgramError::Program(code, message);
+) -> Result<Command, ProgramError> {
     let Some((first, own)) = program.program.split_first() else {
-        return Err(fail(ProgramCode::CannotStart, format!("{name} has no command line")));
+        let message = format!("{name} has no command line");
+        return Err(ProgramError::Program(ProgramCode::CannotStart, message));
     };
     let environment = Environment::of_process();
     let inherited = INHERITED.into_iter().filter_map(|name| Some((name, environment.get(name)?)));
@@ -152,39 +172,108 @@ async fn started(
         .envs(inherited)
         .envs(&program.env)
         .envs(runner.env.iter().copied())
-        .current_dir(program.cwd.as_deref().unwrap_or(workspace.disk().path()))
+        .current_dir(place)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut group = Group::spawn(command)
-        .map_err(|error| fail(ProgramCode::CannotStart, format!("{name} cannot be started: {error}")))?;
-    let (stdout, stderr) = (group.stdout(), group.stderr());
-    let limit = program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX);
-    let reading = tokio::time::timeout(limit, async { tokio::join!(tail(stdout), tail(stderr), group.ended()) }).await;
-    let exit = group.end().await;
-    let Ok((stdout, stderr, ())) = reading else {
-        let message = format!("{name} did not end within {} s, and was ended", limit.as_secs());
-        return Err(fail(ProgramCode::TookTooLong, message));
-    };
-    let exit = exit.ok().and_then(|status| status.code());
-    Ok(Ran { exit, stdout, stderr, changed: Vec::new(), others: Vec::new() })
+    Ok(command)
 }
 
-/// The end of a stream as text, and how much came before it.
-async fn tail(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let Some(mut stream) = stream else { return String::new() };
-    let mut kept: VecDeque<u8> = VecDeque::new();
-    let mut left_out = 0_u64;
-    let mut buffer = vec![0; 8192];
-    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-        kept.extend(&buffer[..read]);
-        let over = kept.len().saturating_sub(OUTPUT_BYTES_MAX);
-        left_out += over as u64;
-        kept.drain(..over);
+/// Why a program is not run any longer.
+enum Stop {
+    /// It has ended.
+    Ended,
+    /// It took too long.
+    TookTooLong,
+    /// Nobody waits for it any more.
+    Unwanted,
+}
+
+/// Runs a program until nothing is left of its group.
+async fn started(
+    name: &str,
+    command: Command,
+    limit: Duration,
+    unwanted: oneshot::Receiver<()>,
+) -> Result<Ran, ProgramError> {
+    let fail = |code, message: String| ProgramError::Program(code, message);
+    let mut group = Group::spawn(command)
+        .map_err(|error| fail(ProgramCode::CannotStart, format!("{name} cannot be started: {error}")))?;
+    let (mut stdout, mut stderr) = (Tail::of(group.stdout()), Tail::of(group.stderr()));
+    let (stop, exit) = {
+        let mut reading = pin!(async { tokio::join!(stdout.read(), stderr.read()) });
+        let mut is_read = false;
+        let stop = {
+            let mut over = pin!(async {
+                tokio::select! {
+                    biased;
+                    () = group.ended() => Stop::Ended,
+                    _ = unwanted => Stop::Unwanted,
+                    () = tokio::time::sleep(limit) => Stop::TookTooLong,
+                }
+            });
+            loop {
+                tokio::select! {
+                    biased;
+                    stop = &mut over => break stop,
+                    _ = &mut reading, if !is_read => is_read = true,
+                }
+            }
+        };
+        // What it left running may hold its output, which ends with that.
+        if !is_read && matches!(stop, Stop::Ended) {
+            is_read = timeout(OUTPUT_GRACE, &mut reading).await.is_ok();
+        }
+        let exit = group.end_wholly().await;
+        if !is_read {
+            timeout(OUTPUT_GRACE, &mut reading).await.ok();
+        }
+        (stop, exit)
+    };
+    match stop {
+        Stop::Ended => {
+            let exit = exit.ok().and_then(|status| status.code());
+            let (stdout, stderr) = (stdout.text(), stderr.text());
+            Ok(Ran { exit, stdout, stderr, changed: Vec::new(), others: Vec::new() })
+        }
+        Stop::TookTooLong => {
+            let message = format!("{name} did not end within {} s, and was ended", limit.as_secs());
+            Err(fail(ProgramCode::TookTooLong, message))
+        }
+        // Nobody reads that.
+        Stop::Unwanted => Err(fail(ProgramCode::TookTooLong, format!("{name} was ended: nobody waits for it"))),
     }
-    let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
-    match left_out {
-        0 => text,
-        bytes => format!("[{bytes} bytes before this are not shown]\n{text}"),
+}
+
+/// The end of a stream, and how much came before it.
+struct Tail<S> {
+    stream: Option<S>,
+    kept: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl<S: AsyncRead + Unpin> Tail<S> {
+    const fn of(stream: Option<S>) -> Self {
+        Self { stream, kept: VecDeque::new(), left_out: 0 }
+    }
+
+    /// Reads on until it ends. May be broken off.
+    async fn read(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        let mut buffer = vec![0; 8192];
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            self.kept.extend(&buffer[..read]);
+            let over = self.kept.len().saturating_sub(OUTPUT_BYTES_MAX);
+            self.left_out += over as u64;
+            self.kept.drain(..over);
+        }
+    }
+
+    fn text(mut self) -> String {
+        let text = String::from_utf8_lossy(self.kept.make_contiguous()).into_owned();
+        match self.left_out {
+            0 => text,
+            bytes => format!("[{bytes} bytes before this are not shown]\n{text}"),
+        }
     }
 }

@@ -7,6 +7,7 @@ mod command;
 mod lease;
 mod live;
 mod llm;
+mod programs;
 mod seats;
 mod session;
 mod support;

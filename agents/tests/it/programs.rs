@@ -1,0 +1,117 @@
+//! Programs at a directory that agents share: whose turn it is, and in whose name what they changed is told.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use patchboard_agents::config::Program;
+use patchboard_agents::workspace::programs::{Runner, run};
+use patchboard_kernel::replay;
+use patchboard_workshop::{Workshop, path};
+use serde_json::json;
+
+fn program(script: &str, changes: &[&str]) -> Program {
+    let mut program = Program::new(["sh", "-c", script, "sh"].map(str::to_owned).to_vec());
+    program.changes = changes.iter().map(|pattern| (*pattern).to_owned()).collect();
+    program.arguments = true;
+    program
+}
+
+const ADA: Runner<'_> = Runner { label: "engineer_1", env: &[] };
+
+#[tokio::test]
+async fn what_a_program_changes_is_told_in_the_name_of_who_ran_it() {
+    let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a=1\n"), ("notes.txt", "n\n")]).await;
+    let mut bob = shop.session(1);
+    bob.call(json!({"command": "view", "path": "src/a.py"})).await;
+    let script =
+        "sed -i s/=/\\ =\\ / src/a.py; echo more >> notes.txt; echo new > \"$1\"; echo formatted; echo hm >&2; exit 3";
+    let formatter = program(script, &["src/**"]);
+    let ran = run(&shop.workspace, "format", &formatter, &["src/new.py".to_owned()], ADA).await.expect("it ran");
+    assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (Some(3), "formatted\n", "hm\n"));
+    assert_eq!(ran.changed, [path("src/a.py"), path("src/new.py")]);
+    assert_eq!(ran.others, [path("notes.txt")], "it may not change that, and did");
+    let known = |name| shop.entry(name).map(|entry| (entry.version, entry.writer, entry.intent)).expect("known");
+    assert_eq!(known("src/a.py"), (2, "engineer_1".into(), "ran format".into()));
+    assert_eq!(known("src/new.py"), (1, "engineer_1".into(), "ran format".into()));
+    assert_eq!(known("notes.txt"), (2, "external".into(), String::new()));
+    let told = bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "b\n", "intent": "b"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
+async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_wait_for_them() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n"), ("b.txt", "0\n")]).await;
+    // Each takes what is there and writes it back a moment later: side by side, one of them would be lost. The first
+    // begins only once another file was edited, which therefore does not wait for it.
+    let script = "until grep -q 1 b.txt; do sleep 0.02; done; n=$(cat a.txt); sleep 0.3; echo $((n + 1)) > a.txt";
+    let slow = program(script, &["a.txt"]);
+    let mut bob = shop.session(1);
+    bob.call(json!({"command": "view", "path": "b.txt"})).await;
+    let (one, two, edited) = tokio::join!(
+        run(&shop.workspace, "slow", &slow, &[], ADA),
+        run(&shop.workspace, "slow", &slow, &[], Runner { label: "engineer_2", env: &[] }),
+        async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let told = bob.call(json!({"command": "create", "path": "b.txt", "file_text": "1\n", "intent": "b"})).await;
+            assert!(!told.is_error(), "{}", told.text);
+            bob.call(json!({"command": "view", "path": "a.txt"})).await;
+            bob.call(json!({"command": "create", "path": "a.txt", "file_text": "x\n", "intent": "a"})).await
+        }
+    );
+    one.and(two).expect("they ran");
+    assert_eq!(edited.code.as_deref(), Some("stale_target"), "it changed while it was waited for: {}", edited.text);
+    assert_eq!(shop.text("a.txt").as_deref(), Some("2\n"));
+}
+
+#[tokio::test]
+async fn a_program_that_goes_on_for_ever_is_ended_with_all_it_started() {
+    let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
+    let mut endless = program("sleep 100 & echo begun; echo 1 > a.txt; wait", &["a.txt"]);
+    endless.timeout = Some(patchboard_kernel::blueprint::Duration::from_secs(1));
+    let error = run(&shop.workspace, "endless", &endless, &[], ADA).await.expect_err("it took too long");
+    assert_eq!(error.code(), "took_too_long");
+    assert_eq!(shop.entry("a.txt").map(|entry| entry.writer).as_deref(), Some("engineer_1"), "what it did is known");
+    let none = run(&shop.workspace, "none", &Program::new(vec!["/nowhere/none".to_owned()]), &[], ADA).await;
+    assert_eq!(none.expect_err("there is none").code(), "cannot_start");
+    let refused = run(&shop.workspace, "x", &Program::new(vec!["true".to_owned()]), &["y".to_owned()], ADA).await;
+    assert_eq!(refused.expect_err("it takes none").code(), "bad_program_arguments");
+}
+
+#[tokio::test]
+async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_has_its_turn() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n")]).await;
+    let mut bob = shop.session(1);
+    bob.call(json!({"command": "view", "path": "a.txt"})).await;
+    let (workspace, file) = (Arc::clone(&shop.workspace), shop.directory.path().join("a.txt"));
+    let writes = "echo 1 > a.txt; (while :; do echo more >> a.txt; done) & wait";
+    let running = tokio::spawn(async move { run(&workspace, "write", &program(writes, &["a.txt"]), &[], ADA).await });
+    let begun = Instant::now();
+    while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains("more")) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it did not begin");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+    assert!(running.await.is_err(), "nobody waits for it");
+    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
+    let entry = shop.entry("a.txt").expect("known");
+    assert_eq!((entry.version, entry.writer.as_str()), (2, "engineer_1"), "all of it is told at once, in that name");
+    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!(shop.text("a.txt").as_deref(), Some("b\n"));
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_running_does_not_decide_how_it_ended() {
+    let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
+    let begun = Instant::now();
+    let mut leaves = program("(sleep 2; echo late > a.txt) & echo done; exit 4", &["a.txt"]);
+    leaves.timeout = Some(patchboard_kernel::blueprint::Duration::from_secs(1));
+    let ran = run(&shop.workspace, "leaves", &leaves, &[], ADA).await.expect("it ended by itself");
+    assert_eq!((ran.exit, ran.stdout.as_str()), (Some(4), "done\n"));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    tokio::time::sleep(Duration::from_millis(2200)).await;
+    assert_eq!(shop.text("a.txt").as_deref(), Some("0\n"), "it was ended with all that it started");
+}
