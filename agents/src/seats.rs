@@ -266,7 +266,7 @@ impl Agent for Seats {
 
     fn ended(&self, board: &BoardId) {
         self.runner.ended(board);
-        self.workspaces.detach(board);
+        self.workspaces.ended(board);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Fills the seats of a run: from the operator's configuration and the flags, or from a recording.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
-use patchboard_agents::workspace::boards::Workspaces;
+use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
@@ -70,6 +70,8 @@ pub(crate) struct Seating {
     pub(crate) agent: Arc<dyn Agent>,
     /// The directories that boards share with their workers.
     workspaces: Arc<Workspaces>,
+    /// Whoever wants to work at one before the board is attached waits.
+    taking_up: Mutex<Option<TakingUp>>,
     /// The salt that makes two runs of one recording give the same records.
     pub(crate) salt: Option<Salt>,
     /// Whether the model that a flag addresses is sent no key.
@@ -151,9 +153,11 @@ impl SeatArguments {
                 return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
             }
             let agent: Arc<dyn Agent> = player.clone();
+            let workspaces = Arc::clone(seats.workspaces());
             return Ok(Seating {
                 agent,
-                workspaces: Arc::clone(seats.workspaces()),
+                taking_up: Mutex::new(Some(workspaces.taking_up())),
+                workspaces,
                 salt: Some(player.salt()),
                 sends_no_key: false,
                 player: Some(player),
@@ -181,8 +185,17 @@ impl SeatArguments {
             None => seats,
         };
         let agent: Arc<dyn Agent> = Arc::new(seats);
+        let taking_up = Mutex::new(Some(workspaces.taking_up()));
         let Some(path) = &self.record else {
-            return Ok(Seating { agent, workspaces, salt: None, sends_no_key, player: None, recorder: None });
+            return Ok(Seating {
+                agent,
+                workspaces,
+                taking_up,
+                salt: None,
+                sends_no_key,
+                player: None,
+                recorder: None,
+            });
         };
         let made = if self.force {
             Recorder::replace(path, &blueprint.name, agent)
@@ -193,6 +206,7 @@ impl SeatArguments {
         Ok(Seating {
             agent: recorder.clone(),
             workspaces,
+            taking_up,
             salt: None,
             sends_no_key,
             player: None,
@@ -223,8 +237,9 @@ impl Seating {
 
     /// Opens the directory of a board, if it has one.
     pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
-        let attached = self.workspaces.attach(board).await;
-        attached.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
+        let taking_up = self.taking_up.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let attached = taking_up.unwrap_or_else(|| self.workspaces.taking_up()).attach(board);
+        attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }
 
     /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers

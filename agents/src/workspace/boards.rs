@@ -1,28 +1,36 @@
 //! The directories of the boards that run here, and the agents at them.
 //!
 //! A board's directory is opened when the board is taken up and let go with it; until it is open, whoever wants to work
-//! there waits. One directory serves one board at a time.
+//! there waits. One directory serves one board at a time, and each taking up of a board is one of its own: what is left of
+//! the one before says nothing about it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, InvocationId};
+use patchboard_kernel::record::Ended;
 use patchboard_runtime::runtime::BoardHandle;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::disk::watch::{Noticed, watch};
-use super::disk::{Disk, DiskOptions};
+use super::disk::{Disk, DiskError, DiskOptions};
 use super::service::{Opened, Workspace, WorkspaceError};
 use super::session::{Answer, Author, Session};
 use crate::config::Directory;
 
 /// How long it is waited for a board's directory to be open.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it is waited until whoever had the directory before is done with it, and how often that is tried.
+const LOCKED_MAX: Duration = Duration::from_secs(10);
+const LOCKED_LOOK: Duration = Duration::from_millis(20);
 
 /// How often a directory is looked through that the operating system does not watch.
 const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(10);
@@ -35,11 +43,25 @@ const SESSIONS_MAX: usize = 256;
 pub struct Workspaces {
     directories: BTreeMap<String, Directory>,
     boards: Mutex<BTreeMap<BoardId, Slot>>,
+    /// How many boards are about to be taken up.
+    coming: watch::Sender<usize>,
+    takings: AtomicU64,
 }
 
+/// A board that is about to be taken up: until this is used or dropped, whoever wants to work at a directory that is not
+/// there waits.
+#[must_use = "whoever wants to work at a directory that is not there waits until this is used or dropped"]
+pub struct TakingUp(Arc<Workspaces>);
+
+/// A board as it was taken up.
 struct Slot {
+    board: BoardHandle,
+    /// Tells one taking up of the board from another.
+    taking: u64,
     state: watch::Sender<State>,
     sessions: BTreeMap<Who, Seated>,
+    /// What looks after the directory as long as this is here.
+    looking: JoinSet<()>,
 }
 
 /// An invocation, and who it is where several share it.
@@ -58,16 +80,10 @@ struct Seated {
     used: Instant,
 }
 
-impl Default for Slot {
-    fn default() -> Self {
-        Self { state: watch::Sender::new(State::Opening), sessions: BTreeMap::new() }
-    }
-}
-
 impl Workspaces {
     /// The operator's directories.
-    pub const fn new(directories: BTreeMap<String, Directory>) -> Self {
-        Self { directories, boards: Mutex::new(BTreeMap::new()) }
+    pub fn new(directories: BTreeMap<String, Directory>) -> Self {
+        Self { directories, boards: Mutex::default(), coming: watch::Sender::new(0), takings: AtomicU64::new(0) }
     }
 
     /// What keeps boards of a blueprint from the files that its workers are to use, if anything does.
@@ -86,24 +102,44 @@ impl Workspaces {
         (!is_there).then(|| format!("the directory {name} is {}, and there is none", directory.dir.display()))
     }
 
-    /// Opens the directory of a board that was taken up, if it has one.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]; whoever wants to work there is told as well.
-    pub async fn attach(self: &Arc<Self>, board: &BoardHandle) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
-        if board.snapshot().blueprint.workspace.is_none() {
-            return Ok(None);
-        }
-        let opened = self.open(board).await;
+    /// A board is about to be made or resumed.
+    pub fn taking_up(self: &Arc<Self>) -> TakingUp {
+        self.coming.send_modify(|count| *count += 1);
+        TakingUp(Arc::clone(self))
+    }
+
+    /// Has a slot for a board from now on, in the place of the one of an earlier taking up.
+    fn begin(&self, board: &BoardHandle) -> u64 {
+        let taking = self.takings.fetch_add(1, Ordering::Relaxed);
+        let (state, sessions) = (watch::Sender::new(State::Opening), BTreeMap::new());
+        let slot = Slot { board: board.clone(), taking, state, sessions, looking: JoinSet::new() };
+        let before = self.lock().insert(board.id().clone(), slot);
+        drop(before);
+        taking
+    }
+
+    async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Arc<Workspace>, WorkspaceError> {
+        let opened = self.open(board, taking).await;
         let state = match &opened {
             Ok(workspace) => State::Open(Arc::clone(workspace)),
             Err(error) => State::Failed(error.to_string()),
         };
-        self.lock().entry(board.id().clone()).or_default().state.send_replace(state);
-        opened.map(Some)
+        {
+            let mut boards = self.lock();
+            let slot = boards.get_mut(board.id()).filter(|slot| slot.taking == taking).ok_or_else(not_open)?;
+            if let Ok(workspace) = &opened {
+                slot.looking.spawn(look_after(Arc::downgrade(workspace)));
+            }
+            slot.state.send_replace(state);
+        }
+        if is_over(board) {
+            // Nobody says so again.
+            self.detach(board.id(), taking);
+        }
+        opened
     }
 
-    async fn open(&self, board: &BoardHandle) -> Result<Arc<Workspace>, WorkspaceError> {
+    async fn open(&self, board: &BoardHandle, taking: u64) -> Result<Arc<Workspace>, WorkspaceError> {
         let snapshot = board.snapshot();
         let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
         let Some(directory) = self.directories.get(&spec.dir).cloned() else {
@@ -111,31 +147,52 @@ impl Workspaces {
         };
         let exclude = directory.exclude.iter().chain(&spec.exclude).cloned().collect();
         let options = DiskOptions { exclude, max_bytes: directory.max_bytes, ..DiskOptions::default() };
-        let disk = tokio::task::spawn_blocking(move || Disk::open(&directory.dir, options)).await;
-        let disk = disk.map_err(|error| WorkspaceError::Broken(error.to_string()))??;
+        let deadline = Instant::now() + LOCKED_MAX;
+        let disk = loop {
+            let (dir, options) = (directory.dir.clone(), options.clone());
+            let disk = tokio::task::spawn_blocking(move || Disk::open(dir, options)).await;
+            match disk.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
+                // What was begun at the directory before is done to its end first.
+                Err(DiskError::Locked { .. }) if Instant::now() < deadline && self.is_current(board.id(), taking) => {
+                    sleep(LOCKED_LOOK).await;
+                }
+                disk => break disk?,
+            }
+        };
         let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
         let undone = recovery.changes.len();
         tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
-        tokio::spawn(look_after(Arc::downgrade(&workspace)));
         Ok(workspace)
     }
 
-    /// The directory of a board, once it is open.
+    fn is_current(&self, board: &BoardId, taking: u64) -> bool {
+        self.lock().get(board).is_some_and(|slot| slot.taking == taking)
+    }
+
+    /// The directory of a board, once it is open. Answers at once where nothing is being opened.
     ///
     /// # Errors
     /// It cannot be opened, or nobody has taken the board up here.
     pub async fn of(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
-        let mut state = self.lock().entry(board.clone()).or_default().state.subscribe();
-        let decided = timeout(PATIENCE, state.wait_for(|state| !matches!(state, State::Opening))).await;
-        match decided.ok().and_then(Result::ok).as_deref() {
-            Some(State::Open(workspace)) => Ok(Arc::clone(workspace)),
-            Some(State::Failed(why)) => Err(WorkspaceError::NotConfigured(why.clone())),
-            Some(State::Opening) | None => {
-                let mut boards = self.lock();
-                if boards.get(board).is_some_and(|slot| matches!(*slot.state.borrow(), State::Opening)) {
-                    boards.remove(board);
+        let deadline = Instant::now() + PATIENCE;
+        let mut coming = self.coming.subscribe();
+        loop {
+            let is_coming = *coming.borrow_and_update() > 0;
+            let state = self.lock().get(board).map(|slot| slot.state.subscribe());
+            match state {
+                Some(mut state) => {
+                    let decided = timeout_at(deadline, state.wait_for(|state| !matches!(state, State::Opening))).await;
+                    match decided.map_err(|_| not_open())?.as_deref() {
+                        Ok(State::Open(workspace)) => return Ok(Arc::clone(workspace)),
+                        Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why.clone())),
+                        // It was let go, and taken up again perhaps.
+                        Ok(State::Opening) | Err(_) => {}
+                    }
                 }
-                Err(WorkspaceError::NotConfigured("the board's directory is not open here".to_owned()))
+                None if is_coming => {
+                    timeout_at(deadline, coming.changed()).await.map_err(|_| not_open())?.map_err(|_| not_open())?;
+                }
+                None => return Err(not_open()),
             }
         }
     }
@@ -169,7 +226,9 @@ impl Workspaces {
     ) -> Result<Arc<tokio::sync::Mutex<Session>>, WorkspaceError> {
         let workspace = self.of(board).await?;
         let mut boards = self.lock();
-        let sessions = &mut boards.entry(board.clone()).or_default().sessions;
+        let is_open = |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
+        let slot = boards.get_mut(board).filter(|slot| is_open(slot));
+        let sessions = &mut slot.ok_or_else(not_open)?.sessions;
         let of = author.of;
         let who = (of.invocation, author.name.clone());
         if let Some(seated) = sessions.get_mut(&who).filter(|seated| seated.of == of) {
@@ -186,15 +245,71 @@ impl Workspaces {
         Ok(session)
     }
 
-    /// Lets the directory of a board go that is not run here any more.
-    pub fn detach(&self, board: &BoardId) {
-        self.lock().remove(board);
+    /// A board has ended for good, or does not run here any more: its directory is let go, unless it was taken up again
+    /// since.
+    pub fn ended(self: &Arc<Self>, board: &BoardId) {
+        let Some((handle, taking)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.taking)) else {
+            return;
+        };
+        let (own, board) = (Arc::clone(self), board.clone());
+        tokio::spawn(async move {
+            // What is said of a board that was taken up before is not so of this one.
+            if handle.ended().await.map_or(true, |ended| ended.is_final()) {
+                own.detach(&board, taking);
+            }
+        });
+    }
+
+    fn detach(&self, board: &BoardId, taking: u64) {
+        let gone = {
+            let mut boards = self.lock();
+            let is_meant = boards.get(board).is_some_and(|slot| slot.taking == taking);
+            if is_meant { boards.remove(board) } else { None }
+        };
+        drop(gone);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Slot>> {
         // A map is whole whatever thread ended while it held it.
         self.boards.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl TakingUp {
+    /// Opens the directory of the board that was taken up, if it has one and goes on. Who asks for it waits from now on, also
+    /// before what is returned is waited for.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`]; whoever wants to work there is told as well.
+    pub fn attach(
+        self,
+        board: &BoardHandle,
+    ) -> impl Future<Output = Result<Option<Arc<Workspace>>, WorkspaceError>> + Send + use<> {
+        let (workspaces, board) = (Arc::clone(&self.0), board.clone());
+        let has_files = board.snapshot().blueprint.workspace.is_some() && !is_over(&board);
+        let taking = has_files.then(|| workspaces.begin(&board));
+        drop(self);
+        async move {
+            match taking {
+                Some(taking) => workspaces.attach(&board, taking).await.map(Some),
+                None => Ok(None),
+            }
+        }
+    }
+}
+
+impl Drop for TakingUp {
+    fn drop(&mut self) {
+        self.0.coming.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+fn is_over(board: &BoardHandle) -> bool {
+    board.snapshot().ended.is_some_and(Ended::is_final)
+}
+
+fn not_open() -> WorkspaceError {
+    WorkspaceError::NotConfigured("the board's directory is not open here".to_owned())
 }
 
 /// Tells the board early of what others change in its directory. Every edit looks for itself; this is for those who read.

@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod architect;
+mod boards;
 mod cassette;
 mod command;
 mod lease;

@@ -34,7 +34,7 @@ const DIRECTORY: &str = "workspace";
 /// How often it is looked whether the board can go on.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How often a directory is opened again that another process has just let go, and after what time.
+/// How often a daemon is started again where another process has just let its data go, and after what time.
 const OPENED_AT_MOST: u32 = 20;
 const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -140,18 +140,12 @@ async fn new_board(daemon: &Arc<Daemon>) -> Result<BoardId, Failure> {
 
 /// Waits until the directory of a board is open.
 async fn opened(daemon: &Arc<Daemon>, board: &BoardId) -> Result<(), Failure> {
-    let mut tries = 0;
-    loop {
-        daemon.open(board).await.map_err(told)?;
-        let Err(error) = daemon.workspaces().of(board).await else { return Ok(()) };
-        tries += 1;
-        if tries == OPENED_AT_MOST {
-            return Err(Failure::failed("workspace_failed", error)
-                .help("does a daemon or a run have the directory open as a workspace?"));
-        }
-        daemon.let_go(board).await;
-        tokio::time::sleep(OPENED_AGAIN_AFTER).await;
-    }
+    daemon.open(board).await.map_err(told)?;
+    let Err(error) = daemon.workspaces().of(board).await else { return Ok(()) };
+    // Who tries again takes it up again.
+    daemon.let_go(board).await;
+    Err(Failure::failed("workspace_failed", error)
+        .help("does a daemon or a run have the directory open as a workspace?"))
 }
 
 /// Sees to it that there is a board that can go on.

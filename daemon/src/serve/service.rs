@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
-use patchboard_agents::workspace::boards::Workspaces;
+use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
@@ -205,7 +205,7 @@ impl Daemon {
     }
 
     /// The directories that boards share with their workers.
-    pub(crate) fn workspaces(&self) -> &Workspaces {
+    pub(crate) fn workspaces(&self) -> &Arc<Workspaces> {
         self.seats.workspaces()
     }
 
@@ -217,7 +217,6 @@ impl Daemon {
     /// Closes a board until somebody wants something of it, and lets its directory go.
     pub(crate) async fn let_go(&self, board: &BoardId) {
         self.alone(board, self.runtime.close(board)).await;
-        self.workspaces().detach(board);
     }
 
     /// A board to act on: one that does not run is taken up for it, also one that has ended for good, as it alone knows
@@ -238,25 +237,13 @@ impl Daemon {
 
     /// Takes up a board that does not run, and tells those who wait for it.
     async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
+        let taking_up = self.workspaces().taking_up();
         let board = self.runtime.resume(board).await?;
-        self.attach(&board);
+        attach(taking_up, &board);
         if let Some(taken_up) = &*self.taken_up() {
             taken_up.send_modify(|count| *count += 1);
         }
         Ok(board)
-    }
-
-    /// Opens the directory of a board that has one; its workers wait for it.
-    fn attach(&self, board: &BoardHandle) {
-        if board.snapshot().blueprint.workspace.is_none() {
-            return;
-        }
-        let (workspaces, board) = (Arc::clone(self.seats.workspaces()), board.clone());
-        tokio::spawn(async move {
-            if let Err(error) = workspaces.attach(&board).await {
-                tracing::error!(board = %board.id(), %error, "the board's directory cannot be used");
-            }
-        });
     }
 
     /// Does something with a board that does not run meanwhile, to its end, whoever stops waiting for it. `may` says whether
@@ -432,8 +419,9 @@ impl Daemon {
                 .detail("problems", json!(all)));
         }
         let Some(id) = id else {
+            let taking_up = self.workspaces().taking_up();
             let board = self.runtime.create(blueprint, request, None).await?;
-            self.attach(&board);
+            attach(taking_up, &board);
             return Ok((board.id().clone(), true));
         };
         let made = async {
@@ -445,8 +433,9 @@ impl Daemon {
                 return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
             let founding = Founding { id: Some(id.clone()), ..Founding::default() };
+            let taking_up = self.workspaces().taking_up();
             let board = self.runtime.create_with(blueprint, request, founding).await?;
-            self.attach(&board);
+            attach(taking_up, &board);
             Ok(true)
         };
         let is_new = self.alone(&id, made).await?;
@@ -473,6 +462,16 @@ impl Daemon {
         // Nothing is done while it is held that could leave it half done.
         self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens the directory of a board that has one; its workers wait for it.
+fn attach(taking_up: TakingUp, board: &BoardHandle) {
+    let (attached, board) = (taking_up.attach(board), board.id().clone());
+    tokio::spawn(async move {
+        if let Err(error) = attached.await {
+            tracing::error!(%board, %error, "the board's directory cannot be used");
+        }
+    });
 }
 
 /// Nothing is said of boards that the caller may not know of.

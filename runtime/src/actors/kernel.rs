@@ -208,10 +208,11 @@ impl State {
             self.context.observe(|observer| observer.durable(&durable));
             tell(&durable);
             running.keeping.recorded(&step.records);
+            self.published.publish(Snapshot::of(board, step.records.last()), step.records);
+            // Who is told of the end finds that it is so.
             if board.ended().is_some_and(Ended::is_final) {
                 self.context.tell_ended(board.id());
             }
-            self.published.publish(Snapshot::of(board, step.records.last()), step.records);
         }
         if let Some(token) = answered {
             self.context.options.agent.settled(board.id(), &token);

@@ -1,0 +1,128 @@
+//! When the directories of boards are opened and let go.
+
+use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use patchboard_agents::config::Directory;
+use patchboard_agents::workspace::boards::Workspaces;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Never answers, and hears when boards end.
+struct Hears(Arc<Workspaces>);
+
+impl Agent for Hears {
+    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(pending())
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.0.ended(board);
+    }
+}
+
+struct House {
+    _directory: TempDir,
+    _data: TempDir,
+    workspaces: Arc<Workspaces>,
+    runtime: Runtime,
+}
+
+impl House {
+    async fn new() -> Self {
+        let (directory, data) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let code = ("code".to_owned(), Directory::at(directory.path().to_owned()));
+        let workspaces = Arc::new(Workspaces::new(BTreeMap::from([code])));
+        let journal = SqliteJournal::open(data.path()).expect("a journal");
+        let options = Options::new(Arc::new(Hears(Arc::clone(&workspaces))));
+        let runtime = Runtime::start(Arc::new(journal), options).await.expect("a runtime");
+        Self { _directory: directory, _data: data, workspaces, runtime }
+    }
+
+    async fn create(&self) -> BoardHandle {
+        let blueprint = json!({
+            "blueprint": 1, "name": "house", "state": {"schema": {}}, "workspace": {"dir": "code"},
+            "workers": {"ada": {"agent": "remote", "files": {"edit": ["**"]}}},
+            "rules": [{"name": "ada", "trigger": "start", "run": "ada"}],
+        });
+        let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
+        self.runtime.create(blueprint, json!({}), None).await.expect("a board")
+    }
+}
+
+#[tokio::test]
+async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming_is_waited_for() {
+    let house = House::new().await;
+    let begun = Instant::now();
+    assert!(house.workspaces.of(&BoardId::from("nobody")).await.is_err());
+    let board = house.create().await;
+    assert!(house.workspaces.of(board.id()).await.is_err());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+
+    let taking_up = house.workspaces.taking_up();
+    let (workspaces, id) = (Arc::clone(&house.workspaces), board.id().clone());
+    let waits = tokio::spawn(async move { workspaces.of(&id).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waits.is_finished(), "it is coming");
+    taking_up.attach(&board).await.expect("it is open").expect("it has a directory");
+    waits.await.expect("no panic").expect("it was waited for");
+
+    // Cancelled, it has ended for good.
+    board.cancel().await.expect("cancelled");
+    let gone = async {
+        while house.workspaces.of(board.id()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its directory was let go");
+    let taking_up = house.workspaces.taking_up();
+    assert!(taking_up.attach(&board).await.expect("nothing is wrong").is_none(), "nobody edits there any more");
+    let next = house.create().await;
+    house.workspaces.taking_up().attach(&next).await.expect("the directory is free").expect("it has a directory");
+}
+
+#[tokio::test]
+async fn what_is_begun_at_a_directory_is_waited_for_by_who_takes_it_up_again() {
+    let house = House::new().await;
+    let board = house.create().await;
+    let before = house.workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
+    house.runtime.close(board.id()).await;
+    let board = house.runtime.resume(board.id()).await.expect("resumed");
+    let opened = house.workspaces.taking_up().attach(&board);
+    let ends = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(before);
+    });
+    opened.await.expect("whoever was there is done").expect("it has a directory");
+    ends.await.expect("no panic");
+    house.workspaces.of(board.id()).await.expect("it is open");
+}
+
+#[tokio::test]
+async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
+    let house = House::new().await;
+    let board = house.create().await;
+    drop(house.workspaces.taking_up().attach(&board).await.expect("it is open"));
+    house.runtime.close(board.id()).await;
+    let board = house.runtime.resume(board.id()).await.expect("resumed");
+    drop(house.workspaces.taking_up().attach(&board).await.expect("it is open"));
+    // Said late, of the one before.
+    house.workspaces.ended(board.id());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    house.workspaces.of(board.id()).await.expect("it is still open");
+    house.runtime.close(board.id()).await;
+    let gone = async {
+        while house.workspaces.of(board.id()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its directory was let go");
+}
