@@ -5,7 +5,7 @@
 
 mod maker;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::text::edit::{EditCommand, EditError};
 use super::text::excerpt::{self, excerpt};
 use super::text::hunks::blocks;
 use super::text::payload::{self, Moved, Mover, Payload, Refusal};
-use super::text::search::{Pattern, SearchLimits, search};
+use super::text::search::{Pattern, Search, SearchLimits};
 use maker::Maker;
 
 /// Characters of a file that are shown at once.
@@ -311,20 +311,21 @@ impl Session {
                 && prefix.as_ref().is_none_or(|prefix| path.as_str().starts_with(prefix) || Some(path) == below)
         };
         let paths: Vec<FilePath> = self.workspace.files().into_keys().filter(is_meant).collect();
-        let mut texts = BTreeMap::new();
-        for path in paths {
+        let mut search = Search::new(&pattern, SearchLimits::default());
+        let mut paths = paths.into_iter();
+        while !search.is_over()
+            && let Some(path) = paths.next()
+        {
             match self.workspace.look(&path).await {
-                Ok(Standing { entry: Some(entry), text: Some(text) }) => drop(texts.insert(path, (entry, text))),
+                Ok(Standing { entry: Some(entry), text: Some(text) }) => {
+                    let shown = search.look(&path, &text);
+                    self.note_shown(&path, &entry, &text, &shown, false);
+                }
                 Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let found = search(&pattern, texts.iter().map(|(path, (_, text))| (path, &**text)), SearchLimits::default());
-        for (path, shown) in &found.shown {
-            if let Some((entry, text)) = texts.get(path) {
-                self.note_shown(path, entry, text, shown, false);
-            }
-        }
+        let found = search.found(paths.len());
         let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
         Ok(Told::done(found.text, data))
     }

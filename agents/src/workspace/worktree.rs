@@ -21,7 +21,7 @@ use super::text::command::Command;
 use super::text::edit::{EditCommand, EditError, apply};
 use super::text::excerpt::{excerpt, whole};
 use super::text::hunks::blocks;
-use super::text::search::{Pattern, SearchLimits, search};
+use super::text::search::{Pattern, Search, SearchLimits};
 
 /// Characters of a file that are shown at once.
 const VIEW_CHARS_MAX: usize = 64_000;
@@ -194,14 +194,16 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command) ->
         }
         Command::Search { path, pattern, is_regex } => {
             let pattern = Pattern::new(&pattern, is_regex)?;
-            let mut texts = Vec::new();
-            for path in below(path.as_ref())? {
+            let mut search = Search::new(&pattern, SearchLimits::default());
+            let mut paths = below(path.as_ref())?.into_iter();
+            while !search.is_over()
+                && let Some(path) = paths.next()
+            {
                 if let Some(contents) = disk.read(&path)? {
-                    texts.push((path, contents.text));
+                    search.look(&path, &contents.text);
                 }
             }
-            let found =
-                search(&pattern, texts.iter().map(|(path, text)| (path, text.as_str())), SearchLimits::default());
+            let found = search.found(paths.len());
             Ok(Told::done(found.text.clone(), json!({"matches": found.matches, "content": found.text})))
         }
         Command::Edit { path, edit, .. } => {

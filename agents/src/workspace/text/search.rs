@@ -44,18 +44,20 @@ impl Pattern {
     }
 }
 
-/// How much is shown.
+/// How much is looked through and shown.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchLimits {
     /// Lines that are shown.
     pub matches: usize,
     /// Characters of the answer.
     pub chars: usize,
+    /// Bytes of texts that are looked through.
+    pub bytes: usize,
 }
 
 impl Default for SearchLimits {
     fn default() -> Self {
-        Self { matches: 200, chars: 16_000 }
+        Self { matches: 200, chars: 16_000, bytes: 64 * 1024 * 1024 }
     }
 }
 
@@ -68,28 +70,45 @@ pub struct Found {
     pub matches: usize,
     /// Files that have some.
     pub files: usize,
-    /// The lines that were wholly shown.
-    pub shown: Vec<(FilePath, Vec<Lines>)>,
 }
 
-/// Looks through all texts; all matches are counted, those that fit are shown.
-pub fn search<'a>(
-    pattern: &Pattern,
-    texts: impl IntoIterator<Item = (&'a FilePath, &'a str)>,
+/// A search that is given one text after the other, and holds none of them: all matches are counted, those that fit are
+/// shown.
+pub struct Search<'a> {
+    pattern: &'a Pattern,
     limits: SearchLimits,
-) -> Found {
-    let mut found = Found::default();
-    let mut shown_matches = 0;
-    // Room to say what is not shown.
-    let mut left = limits.chars.saturating_sub(NOTE_CHARS);
-    let mut is_full = false;
-    for (path, text) in texts {
+    found: Found,
+    shown: usize,
+    /// Characters that may still be shown.
+    chars: usize,
+    /// Bytes that may still be looked through.
+    bytes: usize,
+    is_full: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Nothing was looked through yet.
+    pub fn new(pattern: &'a Pattern, limits: SearchLimits) -> Self {
+        // Room to say what is not shown.
+        let chars = limits.chars.saturating_sub(NOTES_CHARS);
+        Self { pattern, limits, found: Found::default(), shown: 0, chars, bytes: limits.bytes, is_full: false }
+    }
+
+    /// Whether no more is looked through.
+    pub const fn is_over(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Looks through one more text; the lines of it that were wholly shown.
+    pub fn look(&mut self, path: &FilePath, text: &str) -> Vec<Lines> {
+        self.bytes = self.bytes.saturating_sub(text.len());
+        let found = &mut self.found;
         let mut shown: Vec<Lines> = Vec::new();
         let mut has_name = false;
         let before = found.matches;
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| pattern.0.is_match(line)) {
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| self.pattern.0.is_match(line)) {
             found.matches += 1;
-            if is_full {
+            if self.is_full {
                 continue;
             }
             let mut entry = if has_name { String::new() } else { format!("{path}\n") };
@@ -97,12 +116,12 @@ pub fn search<'a>(
             let cut = push_cut(&mut entry, line);
             entry.push('\n');
             let chars = entry.chars().count();
-            is_full = shown_matches >= limits.matches || chars > left;
-            if is_full {
+            self.is_full = self.shown >= self.limits.matches || chars > self.chars;
+            if self.is_full {
                 continue;
             }
-            left -= chars;
-            shown_matches += 1;
+            self.chars -= chars;
+            self.shown += 1;
             has_name = true;
             found.text.push_str(&entry);
             if !cut {
@@ -110,23 +129,32 @@ pub fn search<'a>(
             }
         }
         found.files += usize::from(found.matches > before);
-        if !shown.is_empty() {
-            found.shown.push((path.clone(), union(shown)));
+        union(shown)
+    }
+
+    /// What was found; `left` texts were not looked through.
+    pub fn found(self, left: usize) -> Found {
+        let Self { mut found, shown, limits, .. } = self;
+        let mut notes = match found.matches - shown {
+            0 if found.matches == 0 => "No line matches.\n".to_owned(),
+            0 => String::new(),
+            left_out => format!(
+                "[{left_out} of {} matching lines are not shown; narrow the pattern or the folder]\n",
+                found.matches
+            ),
+        };
+        if left > 0 {
+            let _ = writeln!(
+                notes,
+                "[{left} more files were not looked through, which is too much at once: name a folder]"
+            );
         }
+        if notes.len() <= limits.chars {
+            found.text.push_str(&notes);
+        }
+        found
     }
-    let note = match found.matches - shown_matches {
-        0 if found.matches == 0 => "No line matches.\n".to_owned(),
-        0 => String::new(),
-        left_out => format!(
-            "[{left_out} of {} matching lines are not shown; narrow the pattern or the folder]\n",
-            found.matches
-        ),
-    };
-    if note.len() <= limits.chars {
-        found.text.push_str(&note);
-    }
-    found
 }
 
-/// Characters that the note about what is not shown may take.
-const NOTE_CHARS: usize = 120;
+/// Characters that the notes about what is not shown or not looked through may take.
+const NOTES_CHARS: usize = 220;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use patchboard_kernel::files::{Hunk, Move, count, cover};
+use patchboard_kernel::files::{FilePath, Hunk, Move, count, cover};
 use proptest::prelude::*;
 
 use super::{path, report};
@@ -12,7 +12,7 @@ use crate::workspace::text::excerpt::{LINE_CHARS_MAX, excerpt, whole};
 use crate::workspace::text::hunks::{
     COMPARED_LINES_MAX, HunkError, apply_hunks, blocks, carry_insertion, hunks, reverse_hunks, span,
 };
-use crate::workspace::text::search::{Pattern, SearchLimits, search};
+use crate::workspace::text::search::{Found, Pattern, Search, SearchLimits};
 
 fn replace(text: &str, old: &str, new: &str) -> Result<String, EditCode> {
     let edit = EditCommand::StrReplace { old_str: old.to_owned(), new_str: new.to_owned() };
@@ -154,22 +154,54 @@ fn an_excerpt_says_what_it_does_not_show_and_counts_only_whole_lines_as_shown() 
     assert!(whole("", 100).is_whole);
 }
 
+/// What is found in texts, and the lines that were wholly shown of each that was looked through.
+fn searched(
+    pattern: &str,
+    is_regex: bool,
+    texts: &[(&FilePath, &str)],
+    limits: SearchLimits,
+) -> (Found, Vec<Vec<(u32, u32)>>) {
+    let pattern = Pattern::new(pattern, is_regex).expect("a pattern");
+    let mut search = Search::new(&pattern, limits);
+    let mut shown = Vec::new();
+    for (path, text) in texts {
+        if search.is_over() {
+            break;
+        }
+        shown.push(search.look(path, text));
+    }
+    (search.found(texts.len() - shown.len()), shown)
+}
+
 #[test]
 fn a_search_shows_what_fits_and_counts_the_rest() {
     let (a, b) = (path("a.py"), path("b/c.py"));
     let texts = [(&a, "def f():\n  pass\ndef g():\n"), (&b, "x = 'def'\n")];
     let limits = SearchLimits::default();
-    let found = search(&Pattern::new("def ", false).expect("a pattern"), texts, limits);
+    let (found, shown) = searched("def ", false, &texts, limits);
     assert_eq!(found.text, "a.py\n     1\tdef f():\n     3\tdef g():\n");
-    assert_eq!(found.shown, [(a.clone(), vec![(1, 1), (3, 3)])]);
-    let found = search(&Pattern::new("^x|d.f", true).expect("a pattern"), texts, SearchLimits { matches: 2, ..limits });
+    assert_eq!(shown, [vec![(1, 1), (3, 3)], Vec::new()]);
+    let (found, _) = searched("^x|d.f", true, &texts, SearchLimits { matches: 2, ..limits });
     assert_eq!((found.matches, found.files), (3, 2));
     assert!(found.text.ends_with("[1 of 3 matching lines are not shown; narrow the pattern or the folder]\n"));
     for (pattern, is_regex) in [("", false), ("(", true), ("(?=a)", true), ("(a{1000}){1000}", true)] {
         let error = Pattern::new(pattern, is_regex).expect_err("no pattern");
         assert_eq!(error.code, EditCode::BadPattern, "{pattern}");
     }
-    assert!(search(&Pattern::new("a.*(", false).expect("text"), texts, limits).text.starts_with("No line matches."));
+    assert!(searched("a.*(", false, &texts, limits).0.text.starts_with("No line matches."));
+}
+
+#[test]
+fn a_search_says_where_it_stopped() {
+    let names: Vec<FilePath> = (0..5).map(|file| path(&format!("{file}.py"))).collect();
+    let texts: Vec<_> = names.iter().map(|name| (name, "def f():\n")).collect();
+    let (found, shown) = searched("def", false, &texts, SearchLimits { bytes: 20, ..SearchLimits::default() });
+    assert_eq!((found.matches, shown.len()), (3, 3), "it looks through the text that it has begun");
+    assert!(found.text.contains("[2 more files were not looked through"), "{}", found.text);
+    let little = SearchLimits { chars: 230, matches: 1, bytes: 20 };
+    let (found, _) = searched("def", false, &texts, little);
+    assert!(found.text.contains("[2 of 3 matching") && found.text.contains("[2 more files"), "{}", found.text);
+    assert!(found.text.chars().count() <= little.chars, "{}", found.text.len());
 }
 
 /// Texts of few different lines, so that much is equal.
