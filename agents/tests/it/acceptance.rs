@@ -40,6 +40,22 @@ async fn an_edit_that_is_recorded_and_of_which_nobody_hears_is_in_place_once_the
 }
 
 #[tokio::test]
+async fn an_edit_whose_answer_is_lost_is_made_once() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "a.py"})).await;
+    shop.journal.loses_one();
+    let edit = json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"});
+    let (told, ()) = tokio::join!(ada.call(edit), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.journal.mended();
+    });
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\n"));
+    assert_eq!(shop.entry("a.py").expect("known").version, 2);
+}
+
+#[tokio::test]
 async fn what_others_wrote_before_it_came_to_be_in_place_comes_after_it() {
     let shop = unheard().await;
     std::fs::write(shop.directory.path().join("a.py"), "theirs\n").expect("written");

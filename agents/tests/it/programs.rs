@@ -84,7 +84,7 @@ async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_h
     let mut bob = shop.session(1);
     bob.call(json!({"command": "view", "path": "a.txt"})).await;
     let (workspace, file) = (Arc::clone(&shop.workspace), shop.directory.path().join("a.txt"));
-    let writes = "echo 1 > a.txt; (while :; do echo more >> a.txt; done) & wait";
+    let writes = "echo 1 > a.txt; (while :; do echo more >> a.txt; sleep 0.01; done) & wait";
     let running = tokio::spawn(async move { run(&workspace, "write", &program(writes, &["a.txt"]), &[], ADA).await });
     let begun = Instant::now();
     while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains("more")) {
