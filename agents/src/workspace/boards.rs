@@ -118,7 +118,8 @@ impl Workspaces {
         taking
     }
 
-    async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Arc<Workspace>, WorkspaceError> {
+    /// Opens the directory of a board; none if it has been let go in the meantime.
+    async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
         let opened = self.open(board, taking).await;
         let state = match &opened {
             Ok(workspace) => State::Open(Arc::clone(workspace)),
@@ -126,7 +127,7 @@ impl Workspaces {
         };
         {
             let mut boards = self.lock();
-            let slot = boards.get_mut(board.id()).filter(|slot| slot.taking == taking).ok_or_else(not_open)?;
+            let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.taking == taking) else { return Ok(None) };
             if let Ok(workspace) = &opened {
                 slot.looking.spawn(look_after(Arc::downgrade(workspace)));
             }
@@ -135,8 +136,9 @@ impl Workspaces {
         if is_over(board) {
             // Nobody says so again.
             self.detach(board.id(), taking);
+            return Ok(None);
         }
-        opened
+        opened.map(Some)
     }
 
     async fn open(&self, board: &BoardHandle, taking: u64) -> Result<Arc<Workspace>, WorkspaceError> {
@@ -291,7 +293,7 @@ impl TakingUp {
         drop(self);
         async move {
             match taking {
-                Some(taking) => workspaces.attach(&board, taking).await.map(Some),
+                Some(taking) => workspaces.attach(&board, taking).await,
                 None => Ok(None),
             }
         }

@@ -15,7 +15,7 @@ use patchboard_kernel::coded;
 use patchboard_kernel::files::FilePath;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, timeout};
 
 use super::disk::locks::{LockError, PathSet, WAITS_MAX};
@@ -194,9 +194,14 @@ async fn started(
     name: &str,
     command: Command,
     limit: Duration,
-    unwanted: oneshot::Receiver<()>,
+    mut unwanted: oneshot::Receiver<()>,
 ) -> Result<Ran, ProgramError> {
     let fail = |code, message: String| ProgramError::Program(code, message);
+    // Nobody reads that.
+    let unread = || fail(ProgramCode::TookTooLong, format!("{name} was ended: nobody waits for it"));
+    if unwanted.try_recv() == Err(TryRecvError::Closed) {
+        return Err(unread());
+    }
     let mut group = Group::spawn(command)
         .map_err(|error| fail(ProgramCode::CannotStart, format!("{name} cannot be started: {error}")))?;
     let (mut stdout, mut stderr) = (Tail::of(group.stdout()), Tail::of(group.stderr()));
@@ -240,8 +245,7 @@ async fn started(
             let message = format!("{name} did not end within {} s, and was ended", limit.as_secs());
             Err(fail(ProgramCode::TookTooLong, message))
         }
-        // Nobody reads that.
-        Stop::Unwanted => Err(fail(ProgramCode::TookTooLong, format!("{name} was ended: nobody waits for it"))),
+        Stop::Unwanted => Err(unread()),
     }
 }
 

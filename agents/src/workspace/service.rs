@@ -1,13 +1,13 @@
 //! A directory and the board that knows of it: one after the other for those who change files, side by side for those who
 //! look.
 //!
-//! The order of an edit: what is in the directory is compared with what the board knows, of the file and of everything its
-//! author has read, and what others changed around the workspace is told to the board first; the new content is made
-//! durable beside the file; the board decides; what is committed is put in place. After a crash in between, what the board
-//! knows of is put in place when the workspace is opened again, and nothing else.
+//! The order of an edit: the new content is made durable beside the file; what is in the directory is compared with what the
+//! board knows, of the file and of everything its author has read, and what others changed around the workspace is told to
+//! the board first; the board decides; what is committed is put in place. After a crash in between, what the board knows of
+//! is put in place when the workspace is opened again, and nothing else.
 //!
-//! * [`edits`]: what is wanted and what became of it; [`alone`]: how an edit is accepted and comes to the disk;
-//!   [`external`]: what others change, and how the board is told.
+//! * `edits`: what is wanted and what became of it; `alone`: how an edit is accepted and comes to the disk;
+//!   `external`: what others change, and how the board is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,8 +215,7 @@ impl Workspace {
             self.locks.acquire(set, "an edit", Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
         self.alone(move |mut alone| async move {
             let _files = files;
-            let read: BTreeSet<FilePath> = edit.reads.iter().map(|read| &read.path).chain(&targets).cloned().collect();
-            alone.tell_of(read).await?;
+            let rests_on = edit.reads.iter().map(|read| &read.path).chain(&targets).cloned().collect();
             let mut standing = Vec::with_capacity(targets.len());
             for path in &targets {
                 standing.push(alone.look(path).await?);
@@ -228,7 +227,7 @@ impl Workspace {
                 let read = |lines: &Lines| FileRead { path: path.clone(), version, lines: Some(*lines) };
                 edit.reads.extend(wanted.signed.iter().map(read));
             }
-            let edited = alone.decide(edit, &wanted).await?;
+            let edited = alone.decide(edit, &wanted, rests_on).await?;
             Ok(Made { edited, standing, wanted })
         })
         .await

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use patchboard_agents::workspace::service::{Edited, Standing, Wanted, WorkspaceError};
-use patchboard_kernel::files::{Edit, Hunk};
+use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
+use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
@@ -87,6 +88,25 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
     assert!(matches!(again().await.expect("answered").edited, Edited::Done), "it was made before");
     assert_eq!(shop.text("new.py"), None, "others have taken it away since");
     assert_eq!(shop.entry("new.py").expect("known").version, 2);
+}
+
+#[tokio::test]
+async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided() {
+    let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
+    let reads = vec![FileRead { path: path("a.py"), version: 1, lines: None }];
+    let of = Some(shop.session(0).author().of);
+    let edit = Edit { of, token: None, name: None, intent: Some("new".into()), reads, changes: Vec::new() };
+    let beside = shop.directory.path().join("a.py");
+    let make = move |_: &[Standing]| -> Result<Vec<Wanted>, WorkspaceError> {
+        std::fs::write(beside, "a = 2\n").expect("written");
+        let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
+        let after = Some("n\n".into());
+        Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
+    };
+    let made = shop.workspace.edit(edit, vec![path("new.py")], make).await.expect("decided");
+    assert!(matches!(&made.edited, Edited::Refused(refused) if refused.code == Code::StaleRead), "{:?}", made.edited);
+    assert_eq!(shop.text("new.py"), None);
+    assert!(std::fs::read_dir(shop.directory.path().join(".patchboard/staged")).expect("listed").next().is_none());
 }
 
 #[tokio::test]

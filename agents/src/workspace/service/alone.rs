@@ -5,7 +5,7 @@
 //! again under the same token before anything else is done, and what is staged stays. If the board is gone, it stays for the
 //! next who opens the directory, and who goes by the journal.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,8 +70,14 @@ impl Alone {
         Ok(recovery)
     }
 
-    /// Makes an edit durable beside its files, asks the board, and puts in place what is committed.
-    pub(super) async fn decide(&mut self, edit: Edit, wanted: &[Wanted]) -> Result<Edited, WorkspaceError> {
+    /// Makes an edit durable beside its files, asks the board, and puts in place what is committed. `rests_on`: the files
+    /// that matter to it.
+    pub(super) async fn decide(
+        &mut self,
+        edit: Edit,
+        wanted: &[Wanted],
+        rests_on: BTreeSet<FilePath>,
+    ) -> Result<Edited, WorkspaceError> {
         let mut files = VecDeque::with_capacity(wanted.len());
         for (wanted, change) in wanted.iter().zip(&edit.changes) {
             let (path, from, text) = (wanted.path.clone(), change.from, wanted.after.clone());
@@ -82,6 +88,11 @@ impl Alone {
                     return Err(error);
                 }
             }
+        }
+        // As late as can be: what others change from here on comes after the edit.
+        if let Err(error) = self.tell_of(rests_on).await {
+            self.discard(files).await;
+            return Err(error);
         }
         self.put_to_board(edit, files).await
     }
