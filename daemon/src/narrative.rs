@@ -203,6 +203,7 @@ pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
         Trigger::Event { op, path, version } => format!("{op} {} in version {version}", short(path, SHOWN)),
         Trigger::Signal { name: signal, seq } => format!("signal {} (seq {seq})", name(signal)),
         Trigger::After => "the rules it waited for have completed".to_owned(),
+        Trigger::Idle => "nothing of the rules it waited for is under way".to_owned(),
         Trigger::Every { due } => format!("its schedule, due {}", moment(*due)),
         Trigger::Breaker { rule, worker, reason: why } => {
             format!("{} was stopped: {}", branch(rule.as_ref(), worker), reason(*why))

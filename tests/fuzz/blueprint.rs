@@ -227,6 +227,7 @@ const WORDS: &[&str] = &[
     "manual",
     "signal",
     "after",
+    "idle",
     "every",
     "op",
     "add",

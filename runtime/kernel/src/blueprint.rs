@@ -303,6 +303,9 @@ coded! {
 pub struct WorkerLimits {
     /// Invocations on this board.
     pub invocations: u32,
+    /// Invocations under way at once; absent: only the board's own limit holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
     /// Attempts of one invocation.
     pub attempts: u32,
     /// Refusals for conflict of one invocation; they use no attempt.
@@ -320,6 +323,7 @@ impl Default for WorkerLimits {
     fn default() -> Self {
         Self {
             invocations: 100,
+            concurrency: None,
             attempts: 3,
             conflicts: 8,
             timeout: Duration::from_secs(60),
@@ -443,6 +447,8 @@ pub enum Trigger {
     Signal(String),
     /// Every named rule has completed an invocation.
     After(Vec<RuleName>),
+    /// Nothing of the named rules is under way any more, whatever became of it.
+    Idle(Vec<RuleName>),
 }
 
 coded! {
@@ -471,9 +477,10 @@ impl Serialize for Trigger {
             }
             Self::Every(cron) => drop(map.insert("every".into(), cron.clone().into())),
             Self::Signal(name) => drop(map.insert("signal".into(), name.clone().into())),
-            Self::After(rules) => {
+            Self::After(rules) | Self::Idle(rules) => {
+                let word = if matches!(self, Self::After(_)) { "after" } else { "idle" };
                 let names = rules.iter().map(|name| name.as_str().into()).collect();
-                map.insert("after".into(), Value::Array(names));
+                map.insert(word.into(), Value::Array(names));
             }
         }
         map.serialize(serializer)
@@ -490,8 +497,9 @@ impl<'de> Deserialize<'de> for Trigger {
             every: Option<String>,
             signal: Option<String>,
             after: Option<Vec<RuleName>>,
+            idle: Option<Vec<RuleName>>,
         }
-        const FORMS: &str = "a trigger is start, manual, {op, path}, {every}, {signal} or {after}";
+        const FORMS: &str = "a trigger is start, manual, {op, path}, {every}, {signal}, {after} or {idle}";
         let value = Value::deserialize(deserializer)?;
         if let Some(word) = value.as_str() {
             return match word {
@@ -501,12 +509,14 @@ impl<'de> Deserialize<'de> for Trigger {
             };
         }
         let fields: Fields = serde_json::from_value(value).map_err(D::Error::custom)?;
-        match fields {
-            Fields { op, path: Some(path), every: None, signal: None, after: None } => Ok(Self::Event { op, path }),
-            Fields { op: None, path: None, every: Some(cron), signal: None, after: None } => Ok(Self::Every(cron)),
-            Fields { op: None, path: None, every: None, signal: Some(name), after: None } => Ok(Self::Signal(name)),
-            Fields { op: None, path: None, every: None, signal: None, after: Some(rules) } => Ok(Self::After(rules)),
-            Fields { .. } => Err(D::Error::custom(FORMS)),
+        let Fields { op, path, every, signal, after, idle } = fields;
+        match (path, every, signal, after, idle) {
+            (Some(path), None, None, None, None) => Ok(Self::Event { op, path }),
+            (None, Some(cron), None, None, None) if op.is_none() => Ok(Self::Every(cron)),
+            (None, None, Some(name), None, None) if op.is_none() => Ok(Self::Signal(name)),
+            (None, None, None, Some(rules), None) if op.is_none() => Ok(Self::After(rules)),
+            (None, None, None, None, Some(rules)) if op.is_none() => Ok(Self::Idle(rules)),
+            _ => Err(D::Error::custom(FORMS)),
         }
     }
 }

@@ -90,6 +90,8 @@ pub enum WakesOn {
     },
     /// All of these rules have completed an invocation.
     After(Vec<RuleName>),
+    /// Nothing of these rules is under way any more.
+    Idle(Vec<RuleName>),
     /// These times.
     Every(Box<Cron>),
 }
@@ -124,6 +126,12 @@ impl Plans for Own {
 }
 
 impl Plan {
+    /// The rules that wait until nothing of this one is under way.
+    pub fn waiting_for(&self, rule: &RuleName) -> Vec<RuleName> {
+        let waits = |other: &&Rule| matches!(&other.wakes_on, WakesOn::Idle(names) if names.contains(rule));
+        self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
+    }
+
     /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports the same troubles, all of them and with positions.
     ///
     /// # Errors
@@ -189,6 +197,7 @@ impl Plan {
                     WakesOn::Event { op: *op, path }
                 }
                 Trigger::After(rules) => WakesOn::After(rules.clone()),
+                Trigger::Idle(rules) => WakesOn::Idle(rules.clone()),
                 Trigger::Every(pattern) => {
                     WakesOn::Every(Box::new(Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?))
                 }

@@ -49,6 +49,8 @@ pub enum Occasion<'a> {
     },
     /// A rule completed an invocation.
     Completed,
+    /// Nothing is under way any more of what these rules wait for.
+    Idle(&'a BTreeSet<RuleName>),
     /// These rules' schedules are due, since these times.
     Due(&'a BTreeMap<RuleName, Timestamp>),
 }
@@ -303,6 +305,27 @@ impl Scheduler {
         Some(Next { queued: first.clone(), attempt: 1 })
     }
 
+    /// How many invocations of a worker hold a place: those that wait for a person have left theirs.
+    pub fn under_way(&self, worker: &WorkerName) -> usize {
+        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.asked.is_none()).count()
+    }
+
+    /// How many calls of a worker are under way.
+    pub fn calling(&self, worker: &WorkerName) -> usize {
+        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.calling).count()
+    }
+
+    /// The rules with an `idle` trigger of whose rules an invocation is open, or queued and admitted.
+    pub fn awaited(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
+        let is_awaited = |rule: &&Rule| {
+            let WakesOn::Idle(names) = &rule.wakes_on else { return false };
+            let is_named = |branch: &Branch| branch.rule.as_ref().is_some_and(|rule| names.contains(rule));
+            self.open.values().any(|open| is_named(&open.queued.branch))
+                || self.queue.iter().any(|queued| is_named(&queued.branch) && admits(&queued.branch))
+        };
+        plan.rules.iter().filter(is_awaited).map(|rule| rule.name.clone()).collect()
+    }
+
     /// The earliest time at which an open call times out.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.open.values().filter(|open| open.calling).map(|open| open.deadline).min()
@@ -476,6 +499,11 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                 if is_due && !scheduler.fired.contains(&rule.name) {
                     wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
                 }
+            }
+        }
+        Occasion::Idle(rested) => {
+            for rule in plan.rules.iter().filter(|rule| rested.contains(&rule.name)) {
+                wish(rule, Trigger::Idle, state, &Value::Null, Value::Null.into(), None, &mut wishes);
             }
         }
         Occasion::Commit { events, patch, before, worker, version } => {

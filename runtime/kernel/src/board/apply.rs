@@ -63,6 +63,7 @@ impl Board {
                     Trigger::Start
                     | Trigger::Event { .. }
                     | Trigger::After
+                    | Trigger::Idle
                     | Trigger::Every { .. }
                     | Trigger::Breaker { .. } => None,
                 };

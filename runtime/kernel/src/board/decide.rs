@@ -8,6 +8,7 @@ mod dispatch;
 mod files;
 mod outside;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::breaker::{Branch, Change, Move, Reason};
 use crate::event::events;
 use crate::failure::FailureCode;
 use crate::freshness;
-use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
+use crate::id::{InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
@@ -37,14 +38,20 @@ impl Board {
     /// The only way anything of a board changes. `at` is now; recorded time never goes back.
     pub fn step(&mut self, at: Timestamp, input: Input) -> Step {
         let mut step = Step::default();
-        let mut draft = Draft { at: at.max(self.last_at), board: self, step: &mut step, ending: None };
+        let awaited = self.awaited();
+        let mut draft = Draft { at: at.max(self.last_at), board: self, step: &mut step, ending: None, awaited };
         draft.decide(input);
         step
     }
 
+    /// The rules that wait until nothing of others is under way, while something is.
+    fn awaited(&self) -> BTreeSet<RuleName> {
+        self.scheduler.awaited(&self.plan, |branch| self.breaker.admits(branch))
+    }
+
     /// What begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
-        let mut draft = Draft { at, board: self, step, ending: None };
+        let mut draft = Draft { at, board: self, step, ending: None, awaited: BTreeSet::new() };
         draft.consider_done(None);
         draft.schedule(&Occasion::Start);
         draft.go_on();
@@ -58,6 +65,8 @@ struct Draft<'a> {
     step: &'a mut Step,
     /// How the board ends with this step, if it does.
     ending: Option<Ended>,
+    /// Rules that wait until nothing of others is under way, and of these something is or was within this step.
+    awaited: BTreeSet<RuleName>,
 }
 
 impl Draft<'_> {

@@ -70,7 +70,9 @@ impl Check<'_> {
             let signal = match &rule.trigger {
                 Trigger::Manual => Some(rule.name.as_str()),
                 Trigger::Signal(name) => Some(name.as_str()),
-                Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) => None,
+                Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) | Trigger::Idle(_) => {
+                    None
+                }
             };
             known.extend(signal.map(|name| ("event", Variable::from(json!({"op": "signal", "name": name})))));
         }
@@ -120,7 +122,7 @@ impl Check<'_> {
             let known: &[&str] = match rule.trigger {
                 Trigger::Event { .. } => &EVENT_MEMBERS,
                 Trigger::Signal(_) | Trigger::Manual | Trigger::Every(_) => &SIGNAL_MEMBERS,
-                Trigger::Start | Trigger::After(_) => &[],
+                Trigger::Start | Trigger::After(_) | Trigger::Idle(_) => &[],
             };
             if known.contains(&name.as_str()) {
                 return None;
@@ -158,7 +160,12 @@ pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
         ("self", Owner::Invariant(invariant)) => invariant.each.clone()?,
         ("value", Owner::Rule(rule)) => match &rule.trigger {
             Trigger::Event { path, .. } => path.clone(),
-            Trigger::Start | Trigger::Manual | Trigger::Every(_) | Trigger::Signal(_) | Trigger::After(_) => {
+            Trigger::Start
+            | Trigger::Manual
+            | Trigger::Every(_)
+            | Trigger::Signal(_)
+            | Trigger::After(_)
+            | Trigger::Idle(_) => {
                 return None;
             }
         },
@@ -179,7 +186,7 @@ pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
 fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     let Owner::Rule(rule) = owner else { return false };
     match rule.trigger {
-        Trigger::Start | Trigger::After(_) => matches!(variable, "event" | "value" | "patch"),
+        Trigger::Start | Trigger::After(_) | Trigger::Idle(_) => matches!(variable, "event" | "value" | "patch"),
         Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => variable == "patch",
         Trigger::Event { .. } => false,
     }

@@ -58,7 +58,7 @@ impl<'a> Check<'a> {
     fn starts(&mut self) {
         let starts = |rule: &Rule| match rule.trigger {
             Trigger::Start | Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => true,
-            Trigger::Event { .. } | Trigger::After(_) => false,
+            Trigger::Event { .. } | Trigger::After(_) | Trigger::Idle(_) => false,
         };
         if !self.blueprint.rules.iter().any(starts) {
             let help = "Add a rule: `{name: begin, trigger: start, run: <worker>}`.";
@@ -82,15 +82,18 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        // A rule that waits for a dead one is dead; each round finds one more or is the last.
+        // A rule that waits for a dead one is dead, or for nothing but dead ones; each round finds one more or is the last.
         loop {
             let more = rules.iter().enumerate().find_map(|(number, rule)| {
-                let Trigger::After(names) = &rule.trigger else { return None };
                 if dead.contains_key(&number) {
                     return None;
                 }
                 let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
-                let name = names.iter().find(is_dead)?;
+                let name = match &rule.trigger {
+                    Trigger::After(names) => names.iter().find(is_dead)?,
+                    Trigger::Idle(names) if names.iter().all(|name| is_dead(&name)) => names.first()?,
+                    _ => return None,
+                };
                 Some((number, format!("it waits for `{name}`, which never fires")))
             });
             let Some((number, reason)) = more else { break };

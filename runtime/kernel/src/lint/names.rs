@@ -160,12 +160,13 @@ impl Check<'_> {
                         self.find("bad_schedule", &format!("{at}/trigger/every"), message, help);
                     }
                 }
-                Trigger::After(names) => {
+                Trigger::After(names) | Trigger::Idle(names) => {
+                    let word = if matches!(rule.trigger, Trigger::After(_)) { "after" } else { "idle" };
                     for (number, name) in names.iter().enumerate() {
                         if !blueprint.rules.iter().any(|rule| rule.name == *name) {
                             let known = blueprint.rules.iter().map(|rule| rule.name.as_str());
                             let help = suggest(name.as_str(), known, "Declare the rule.");
-                            let pointer = format!("{at}/trigger/after/{number}");
+                            let pointer = format!("{at}/trigger/{word}/{number}");
                             self.find("undeclared_rule", &pointer, format!("there is no rule `{name}`"), help);
                         }
                     }

@@ -218,6 +218,8 @@ pub enum Trigger {
     },
     /// The rules it waited for have completed.
     After,
+    /// Nothing of the rules it waited for is under way any more.
+    Idle,
     /// Its schedule.
     Every {
         /// When it was due. What was due several times while nobody could act on it is made up for once.

@@ -17,7 +17,7 @@ fn full() -> Value {
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}}],
             "view": {"budget": 10, "unit": "tokens"},
-            "limits": {"invocations": 1, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
+            "limits": {"invocations": 1, "concurrency": 1, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},
             "freshness": "members", "clarify": {"by": "h", "expires": "1h"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
             "script": [[{"op": "add", "path": "/a", "value": 1}]],
@@ -28,6 +28,7 @@ fn full() -> Value {
             {"name": "r2", "trigger": "start", "run": "w", "limits": {"tokens": 9}}, {"name": "r3", "trigger": "manual", "run": "w"},
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
+            {"name": "r7", "trigger": {"idle": ["r1"]}, "run": "w"},
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
@@ -142,7 +143,7 @@ fn bounded_text(pointer: &str) -> bool {
     let last = pointer.rsplit('/').next().unwrap_or_default();
     let holder = pointer.rsplit('/').nth(1).unwrap_or_default();
     matches!(last, "name" | "run" | "by" | "wake" | "model" | "blueprint" | "version" | "workers" | "models" | "dir")
-        || matches!(holder, "after" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
+        || matches!(holder, "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
 }
 
 /// Places of schemas and of the initial state, which the model takes as any value.

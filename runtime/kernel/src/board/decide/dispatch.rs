@@ -1,5 +1,6 @@
 //! What happens next: what is queued and called, what a budget allows, and how a board ends that nothing moves.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use super::Draft;
 use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
 use crate::board::{Blob, Effect, object};
 use crate::breaker::{Branch, Reason};
-use crate::id::{InvocationId, Seq};
+use crate::id::{InvocationId, RuleName, Seq, WorkerName};
 use crate::invariant;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
@@ -47,6 +48,7 @@ impl Draft<'_> {
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             let invocation = self.board.scheduler.next_id();
             let Branch { rule, worker } = branch;
+            self.awaited.extend(rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
             self.push(Body::Scheduled(Scheduled {
                 invocation,
                 rule,
@@ -135,16 +137,9 @@ impl Draft<'_> {
         if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
         }
-        while self.ending.is_none() && !self.board.paused {
-            let board = &*self.board;
-            let concurrency = board.plan.blueprint.concurrency;
-            let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
-            let waits = |open: &Open| is_held_up(open) && !planted::is(Bug::Haste);
-            let next = board.scheduler.next(concurrency, waits, |branch| board.breaker.admits(branch));
-            let Some(next) = next else { break };
-            if !self.dispatch(next) {
-                break;
-            }
+        self.dispatch_all();
+        while self.ending.is_none() && self.note_idle() {
+            self.dispatch_all();
         }
         if let Some(ended) = self.ending.or_else(|| self.standstill()) {
             for (invocation, open) in self.board.scheduler.open().clone() {
@@ -157,6 +152,45 @@ impl Draft<'_> {
         if let Some(at) = self.board.wake_at() {
             self.step.effects.push(Effect::WakeAt(at));
         }
+    }
+
+    /// Starts what may start.
+    fn dispatch_all(&mut self) {
+        while self.ending.is_none() && !self.board.paused {
+            let board = &*self.board;
+            let concurrency = board.plan.blueprint.concurrency;
+            let is_full = |worker: &WorkerName, used: usize| {
+                let limit = board.plan.seats.get(worker).and_then(|seat| seat.worker.limits.concurrency);
+                limit.is_some_and(|limit| used >= limit as usize)
+            };
+            let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
+            let waits = |open: &Open| {
+                let worker = &open.queued.branch.worker;
+                (is_held_up(open) && !planted::is(Bug::Haste)) || is_full(worker, board.scheduler.calling(worker))
+            };
+            let admits = |branch: &Branch| {
+                board.breaker.admits(branch) && !is_full(&branch.worker, board.scheduler.under_way(&branch.worker))
+            };
+            let Some(next) = board.scheduler.next(concurrency, waits, admits) else { break };
+            if !self.dispatch(next) {
+                break;
+            }
+        }
+    }
+
+    /// Queues what has waited until nothing of other rules is under way; whether there was such.
+    fn note_idle(&mut self) -> bool {
+        if self.awaited.is_empty() {
+            return false;
+        }
+        let busy = self.board.awaited();
+        let rested: BTreeSet<RuleName> = self.awaited.difference(&busy).cloned().collect();
+        self.awaited = busy;
+        if rested.is_empty() {
+            return false;
+        }
+        self.schedule(&Occasion::Idle(&rested));
+        true
     }
 
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
@@ -270,6 +304,7 @@ impl Draft<'_> {
         let mut shown = match &queued.trigger {
             Trigger::Start => object([("kind", json!("start"))]),
             Trigger::After => object([("kind", json!("after"))]),
+            Trigger::Idle => object([("kind", json!("idle"))]),
             // What is shown depends on no time.
             Trigger::Every { .. } => object([("kind", json!("every"))]),
             Trigger::Signal { name, .. } => {

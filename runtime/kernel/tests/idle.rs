@@ -1,0 +1,136 @@
+//! Rules that wait until nothing of others is under way, and workers that do one thing at a time.
+
+mod played;
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{Body, Cause, Trigger};
+use played::Played;
+use serde_json::{Value, json};
+
+/// Two workers who are given tasks, and one who looks at what has come of them.
+fn shop(more: Value) -> Played {
+    let seat = json!({"agent": "llm", "limits": {"attempts": 1}, "writes": [{"path": "/done/-", "ops": ["add"]}]});
+    let mut members = json!({
+        "state": {"schema": {"type": "object"}, "initial": {"tasks": [], "done": [], "looks": 0}},
+        "workers": {
+            "lead": {"agent": "llm", "writes": [{"path": "/tasks/-", "ops": ["add"]}]},
+            "ada": seat.clone(),
+            "bob": seat,
+            "look": {"agent": "llm", "writes": [{"path": "/looks", "ops": ["replace"]}]},
+        },
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "lead"},
+            {"name": "for-ada", "trigger": {"op": "add", "path": "/tasks/*"}, "when": "value == 'ada'", "run": "ada"},
+            {"name": "for-bob", "trigger": {"op": "add", "path": "/tasks/*"}, "when": "value == 'bob'", "run": "bob"},
+            {"name": "all-over", "trigger": {"idle": ["for-ada", "for-bob"]}, "run": "look"},
+        ],
+        "concurrency": 8,
+    });
+    members.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    Played::new(members)
+}
+
+fn give_out(played: &mut Played, names: &[&str]) {
+    let patch: Vec<Value> = names.iter().map(|name| json!({"op": "add", "path": "/tasks/-", "value": name})).collect();
+    let outcome = played.direct("lead", &Value::Array(patch).to_string());
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+}
+
+fn called(played: &Played) -> Vec<&str> {
+    played.calls.iter().map(|call| call.2.as_str()).collect()
+}
+
+fn done() -> Value {
+    json!([{"op": "add", "path": "/done/-", "value": 1}])
+}
+
+fn fail(played: &mut Played, worker: &str) {
+    let at = played.calls.iter().position(|call| call.2.as_str() == worker).expect("it is called");
+    let (invocation, attempt, ..) = played.calls.remove(at);
+    let (code, message) = (FailureCode::Crashed, "no more".to_owned());
+    played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None });
+}
+
+fn idles(played: &Played) -> usize {
+    played.bodies().filter(|body| matches!(body, Body::Scheduled(of) if of.trigger == Trigger::Idle)).count()
+}
+
+#[test]
+fn whoever_waits_for_all_goes_on_whatever_became_of_each() {
+    let mut played = shop(json!({}));
+    give_out(&mut played, &["ada", "bob", "ada"]);
+    assert_eq!(called(&played), ["ada", "bob", "ada"]);
+    played.answer(done(), None);
+    fail(&mut played, "bob");
+    assert_eq!(idles(&played), 0, "one is still at work");
+    played.answer(done(), None);
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 1));
+    assert!(played.view().contains("idle"), "{}", played.view());
+    // And once more after another round, not because of what others do.
+    played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
+    assert_eq!(idles(&played), 1);
+    give_out(&mut played, &["bob"]);
+    fail(&mut played, "bob");
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 2));
+    played.holds();
+}
+
+#[test]
+fn what_waits_for_a_stopped_branch_is_not_waited_for() {
+    let mut played = shop(json!({"circuit": {"crashes": {"limit": 1, "then": "stop_branch"}}, "concurrency": 1}));
+    give_out(&mut played, &["ada", "ada"]);
+    assert_eq!(called(&played), ["ada"]);
+    fail(&mut played, "ada");
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 1), "the second one is queued, and will not start");
+    // What is queued behind a stopped branch later is over at once, too.
+    played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
+    give_out(&mut played, &["ada"]);
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 2));
+    played.holds();
+}
+
+#[test]
+fn what_no_budget_allows_is_over_too_and_so_it_is_during_a_pause() {
+    let mut poor = json!({"agent": "llm", "writes": [{"path": "/done/-", "ops": ["add"]}]});
+    poor["limits"] = json!({"tokens": 1});
+    let mut played = shop(json!({"workers": {
+        "lead": {"agent": "llm", "writes": [{"path": "/tasks/-", "ops": ["add"]}]},
+        "ada": poor, "bob": {"agent": "llm", "limits": {"attempts": 1}},
+        "look": {"agent": "llm", "writes": [{"path": "/looks", "ops": ["replace"]}]},
+    }}));
+    give_out(&mut played, &["ada"]);
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 1), "scheduled and given up in one step");
+    played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
+
+    give_out(&mut played, &["bob"]);
+    played.give(Input::Pause { token: None });
+    fail(&mut played, "bob");
+    assert_eq!((called(&played), idles(&played)), (Vec::new(), 2), "it is queued, and waits for the end of the pause");
+    played.give(Input::Resume { token: None });
+    assert_eq!(called(&played), ["look"]);
+    played.holds();
+}
+
+#[test]
+fn a_worker_does_as_many_things_at_once_as_it_may() {
+    let seat = json!({"agent": "llm", "limits": {"concurrency": 1, "attempts": 2},
+        "writes": [{"path": "/done/-", "ops": ["add"]}]});
+    let mut played = shop(json!({"workers": {
+        "lead": {"agent": "llm", "writes": [{"path": "/tasks/-", "ops": ["add"]}]},
+        "ada": seat, "bob": {"agent": "llm"},
+        "look": {"agent": "llm", "writes": [{"path": "/looks", "ops": ["replace"]}]},
+    }}));
+    give_out(&mut played, &["ada", "ada", "bob", "bob"]);
+    assert_eq!(called(&played), ["ada", "bob", "bob"], "the second waits, and what is behind it goes first");
+    // A further attempt of the first goes before the second.
+    fail(&mut played, "ada");
+    assert_eq!(called(&played), ["bob", "bob", "ada"]);
+    let again = played.calls[2].0;
+    fail(&mut played, "ada");
+    assert_eq!(called(&played), ["bob", "bob", "ada"]);
+    assert_ne!(played.calls[2].0, again, "the first is given up, the second begins");
+    assert_eq!(idles(&played), 0);
+    assert_eq!(played.board.ended().map(|ended| ended.cause), None::<Cause>);
+    played.holds();
+}
