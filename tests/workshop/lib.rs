@@ -200,8 +200,10 @@ async fn resumed(runtime: &Runtime, board: &BoardId) -> BoardHandle {
 
 async fn opened(board: &BoardHandle, directory: &Path) -> Opened {
     let begun = tokio::time::Instant::now();
+    let exclude = board.snapshot().blueprint.workspace.as_ref().map(|spec| spec.exclude.clone()).unwrap_or_default();
+    let options = DiskOptions { exclude, ..DiskOptions::default() };
     let disk = loop {
-        match Disk::open(directory, DiskOptions::default()) {
+        match Disk::open(directory, options.clone()) {
             Ok(disk) => break disk,
             // The one before is on its way out.
             Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),

@@ -78,6 +78,7 @@ pub struct Disk {
     /// The number of the file system that the root is on.
     device: u64,
     rules: Rules,
+    exclude: Vec<String>,
     max_bytes: u64,
     max_files: usize,
     staged: OwnedFd,
@@ -130,13 +131,18 @@ impl Disk {
         let own = |name| handle::directory_or_new(&private, name, 0o700).map_err(|error| bad(error.into()));
         let (staged, displaced) = (own("staged")?, own("displaced")?);
         let swap = replace::Swap::find(&staged).map_err(bad)?;
-        let DiskOptions { max_bytes, max_files, .. } = options;
-        Ok(Self { path, root, device, rules, max_bytes, max_files, staged, displaced, swap, _lock: lock })
+        let DiskOptions { exclude, max_bytes, max_files } = options;
+        Ok(Self { path, root, device, rules, exclude, max_bytes, max_files, staged, displaced, swap, _lock: lock })
     }
 
     /// Where the directory was when it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the operator says of it.
+    pub fn options(&self) -> DiskOptions {
+        DiskOptions { exclude: self.exclude.clone(), max_bytes: self.max_bytes, max_files: self.max_files }
     }
 
     /// Whether a file of this name is served, or would be if there were one.

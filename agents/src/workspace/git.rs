@@ -1,47 +1,40 @@
 //! Commits of what was edited, in the names of those who edited it.
 //!
-//! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it. Each author's files become a
-//! commit of their own: the author of a file is whoever wrote its last version, as the board knows it.
+//! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it: files that are served, that
+//! the board knows and that it may view, and nothing else. Each author's files become a commit of their own: the author of a
+//! file is whoever wrote its last version, as the board knows it. What the user has staged stays staged.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use patchboard_kernel::coded;
 use patchboard_kernel::files::{EXTERNAL, Entry, FilePath};
+use tokio::time::Instant;
 
-use super::programs::{ProgramError, Ran, Runner, run};
-use super::service::Workspace;
-use crate::config::Program;
+use self::repository::{Change, Repository};
+use super::disk::Disk;
+use super::disk::locks::{PathSet, Turn};
+use super::programs::ProgramError;
+use super::service::{Workspace, WorkspaceError};
+use super::session::Author;
 use crate::one_line;
+
+pub(super) mod repository;
 
 /// Whoever may run this may commit.
 pub const GIT: &str = "git";
 
-/// What a repository's own configuration would run is not run: it may be anybody's.
-const COMMAND_LINE: [&str; 13] = [
-    GIT,
-    "-c",
-    "safe.bareRepository=explicit",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "commit.gpgSign=false",
-    "-c",
-    "gc.auto=0",
-];
-
-/// Characters of a difference that are shown.
+/// Characters of a difference that are shown, and names of files that are told where there is more.
 const DIFF_CHARS_MAX: usize = 32_000;
-
-/// Files that are added to a commit at once.
-const ADDED_AT_ONCE: usize = 32;
+const NAMES_MAX: usize = 100;
 
 /// Characters of the first line of a message.
 const SUBJECT_MAX: usize = 200;
+
+/// How long it is waited until nobody changes anything.
+const WAITS_MAX: Duration = Duration::from_secs(120);
 
 coded! {
     /// Why nothing was committed.
@@ -91,26 +84,39 @@ pub struct Commit {
     pub files: Vec<FilePath>,
 }
 
-/// What is not committed yet, in the unified form, new files included; of these files, or of all.
+impl From<WorkspaceError> for GitError {
+    fn from(error: WorkspaceError) -> Self {
+        Self::Program(error.into())
+    }
+}
+
+/// What is not committed yet, in the unified form, new files included; of these files and what is below them, or of all.
 ///
 /// # Errors
 /// [`GitError`].
-pub async fn diff(workspace: &Arc<Workspace>, label: &str, paths: &[FilePath]) -> Result<String, GitError> {
+pub async fn diff(workspace: &Arc<Workspace>, who: &Author, paths: &[FilePath]) -> Result<String, GitError> {
     let _turn = workspace.git().lock().await;
-    // New files are told of like others.
-    let names = paths.iter().map(FilePath::as_str);
-    git(workspace, label, ["add", "--intent-to-add", "--all", "--"].into_iter().chain(all(paths))).await?;
-    let told = git(
-        workspace,
-        label,
-        ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"].into_iter().chain(names),
-    )
-    .await?;
-    let mut text: String = told.stdout.chars().take(DIFF_CHARS_MAX).collect();
-    if text.len() < told.stdout.len() {
-        text.push_str("\n[the rest is not shown: name files]\n");
+    let _files = quiet(workspace).await?;
+    let repository = Repository::open(workspace.disk().path(), who.label())?;
+    let head = repository.head().await?;
+    let base = repository.begin(head.as_deref()).await?;
+    let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
+    let files = served(workspace, &repository, &base, |path| who.access.may_view(path) && is_asked_for(path)).await?;
+    let tree = files.stage(&repository).await?;
+    let (text, left_out) = repository.unified(&base, &tree, DIFF_CHARS_MAX * 4).await?;
+    let mut shown: String = text.chars().take(DIFF_CHARS_MAX).collect();
+    let cut = left_out + (text.len() - shown.len()) as u64;
+    if cut > 0 {
+        let changes = repository.changes(&base, &tree).await?;
+        let names: Vec<&str> = changes.iter().take(NAMES_MAX).map(|change| change.path.as_str()).collect();
+        let more = if changes.len() > NAMES_MAX { " and others" } else { "" };
+        shown.push_str(&format!(
+            "\n[{cut} bytes after this are not shown: name files in `paths`. {} files differ: {}{more}]\n",
+            changes.len(),
+            names.join(", ")
+        ));
     }
-    Ok(text)
+    Ok(shown)
 }
 
 /// Commits what is not committed yet: each author's files in a commit of their own, or only those of one author.
@@ -119,22 +125,28 @@ pub async fn diff(workspace: &Arc<Workspace>, label: &str, paths: &[FilePath]) -
 /// [`GitError`]; commits that were made before stay.
 pub async fn commit(
     workspace: &Arc<Workspace>,
-    label: &str,
+    who: &Author,
     message: &str,
     author: Option<&str>,
 ) -> Result<Vec<Commit>, GitError> {
-    let _turn = workspace.git().lock().await;
     let (subject, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
     let subject = one_line(subject, SUBJECT_MAX);
     if subject.is_empty() {
         return Err(GitError::Git(GitCode::EmptyMessage, "say in `message` what the commit does".to_owned()));
     }
-    let message = format!("{subject}\n\n{}", body.trim());
+    let message = format!("{subject}\n\n{}\n", body.trim());
+    let _turn = workspace.git().lock().await;
+    let _files = quiet(workspace).await?;
+    let repository = Repository::open(workspace.disk().path(), who.label())?;
+    let mut head = repository.head().await?;
+    let base = repository.begin(head.as_deref()).await?;
+    let files = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
+    let tree = files.stage(&repository).await?;
     let state = workspace.state();
-    let mut by_author: BTreeMap<String, Vec<FilePath>> = BTreeMap::new();
-    for path in uncommitted(workspace, label).await? {
-        let writer = Entry::of(&state, &path).map_or_else(|| EXTERNAL.to_owned(), |entry| entry.writer);
-        by_author.entry(writer).or_default().push(path);
+    let mut by_author: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+    for change in repository.changes(&base, &tree).await? {
+        let writer = Entry::of(&state, &change.path).map_or_else(|| EXTERNAL.to_owned(), |entry| entry.writer);
+        by_author.entry(writer).or_default().push(change);
     }
     by_author.retain(|writer, _| author.is_none_or(|author| author == writer));
     if by_author.is_empty() {
@@ -142,101 +154,114 @@ pub async fn commit(
         return Err(GitError::Git(GitCode::NothingToCommit, format!("there is nothing{of_whom} to commit")));
     }
     let mut commits = Vec::new();
-    for (author, files) in by_author {
-        let names: Vec<&str> = files.iter().map(FilePath::as_str).collect();
-        git(workspace, label, ["reset", "--quiet"]).await?;
-        for some in names.chunks(ADDED_AT_ONCE) {
-            git(workspace, label, ["add", "--all", "--"].into_iter().chain(some.iter().copied())).await?;
-        }
-        let signed = format!("--author={author} <{author}@workspace>");
-        git(workspace, label, ["commit", "--quiet", "--no-verify", "--message", &message, &signed]).await?;
-        let hash = git(workspace, label, ["rev-parse", "HEAD"]).await?.stdout.trim().to_owned();
-        commits.push(Commit { hash, author, files });
+    for (author, changes) in by_author {
+        repository.begin(head.as_deref()).await?;
+        let tree = repository.take_up(&changes).await?;
+        let hash = conclude(&repository, head.as_deref(), &tree, &changes, &author, &message).await?;
+        head = Some(hash.clone());
+        commits.push(Commit { hash, author, files: changes.into_iter().map(|change| change.path).collect() });
     }
     Ok(commits)
 }
 
-/// The files that are not as the last commit has them.
-async fn uncommitted(workspace: &Arc<Workspace>, label: &str) -> Result<Vec<FilePath>, GitError> {
-    let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"];
-    let told = git(workspace, label, status).await?.stdout;
-    // Two letters and a space before each name.
-    Ok(told.split('\0').filter_map(|entry| FilePath::parse(entry.get(3..)?).ok()).collect())
+/// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit.
+pub(super) async fn commit_tree(disk: &Arc<Disk>, author: &str, message: &str) -> Result<String, GitError> {
+    let repository = Repository::open(disk.path(), author)?;
+    let head = repository.head().await?;
+    let base = repository.begin(head.as_deref()).await?;
+    let known = repository.files(&base).await?;
+    let of = Arc::clone(disk);
+    let files = on_disk(move || {
+        let there: Vec<FilePath> = of.scan().map_err(WorkspaceError::from)?.files.into_keys().collect();
+        let gone = gone(&of, known.iter().filter_map(|(name, _)| FilePath::parse(name).ok()));
+        Ok(Files::new(there, gone, &known))
+    })
+    .await?;
+    let tree = files.stage(&repository).await?;
+    let changes = repository.changes(&base, &tree).await?;
+    match head {
+        Some(head) if changes.is_empty() => Ok(head),
+        head => conclude(&repository, head.as_deref(), &tree, &changes, author, message).await,
+    }
 }
 
-fn all(paths: &[FilePath]) -> impl Iterator<Item = &str> {
-    let everything = paths.is_empty().then_some(".");
-    everything.into_iter().chain(paths.iter().map(FilePath::as_str))
-}
-
-/// Runs git where it changes nothing that is served.
-pub(super) async fn git<'a>(
-    workspace: &Arc<Workspace>,
-    label: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<Ran, GitError> {
-    asked(workspace, label, arguments.into_iter().map(str::to_owned).collect(), Vec::new()).await
-}
-
-/// Runs git in a working tree of the repository's.
-pub(super) async fn git_in<'a>(
-    workspace: &Arc<Workspace>,
-    label: &str,
+/// Makes a commit of a tree, and moves the branch there.
+async fn conclude(
+    repository: &Repository,
+    head: Option<&str>,
     tree: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<Ran, GitError> {
-    let git_dir = format!("--git-dir={tree}/.git");
-    let work_tree = format!("--work-tree={tree}");
-    let place = ["-C".to_owned(), tree.to_owned(), git_dir, work_tree];
-    let arguments = place.into_iter().chain(arguments.into_iter().map(str::to_owned));
-    asked(workspace, label, arguments.collect(), Vec::new()).await
+    changes: &[Change],
+    author: &str,
+    message: &str,
+) -> Result<String, GitError> {
+    let parents: Vec<&str> = head.into_iter().collect();
+    let hash = repository.commit(tree, &parents, author, message).await?;
+    // In this order: what is staged and not committed yet is what the files hold in any case.
+    repository.tell_index(changes).await?;
+    repository.move_head(head, &hash, message.lines().next().unwrap_or_default()).await?;
+    Ok(hash)
 }
 
-/// Runs git where it may change every file.
-pub(super) async fn git_that_changes<'a>(
-    workspace: &Arc<Workspace>,
-    label: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<Ran, GitError> {
-    asked(workspace, label, arguments.into_iter().map(str::to_owned).collect(), vec!["**".to_owned()]).await
+/// Waits until nobody changes anything through the workspace, and tells the board of what others have changed.
+pub(super) async fn quiet(workspace: &Workspace) -> Result<Turn, GitError> {
+    let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
+    let turn = workspace.locks().acquire(all, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
+    workspace.rescan().await?;
+    Ok(turn)
 }
 
-async fn asked(
+/// Files that may be looked at and committed.
+struct Files {
+    there: Vec<FilePath>,
+    gone: Vec<FilePath>,
+}
+
+impl Files {
+    /// Without those of other repositories that this one links to.
+    fn new(there: Vec<FilePath>, gone: Vec<FilePath>, known: &BTreeMap<String, bool>) -> Self {
+        let links: Vec<&str> = known.iter().filter(|(_, is_own)| !**is_own).map(|(name, _)| name.as_str()).collect();
+        let is_own = |path: &FilePath| !links.iter().any(|link| Path::new(path.as_str()).starts_with(link));
+        let own = |paths: Vec<FilePath>| paths.into_iter().filter(is_own).collect();
+        Self { there: own(there), gone: own(gone) }
+    }
+
+    async fn stage(&self, repository: &Repository) -> Result<String, GitError> {
+        repository.stage(self.there.iter().map(FilePath::as_str), self.gone.iter().map(FilePath::as_str)).await
+    }
+}
+
+/// The files of a workspace that are served, as the board knows them, and that may be seen by who asks.
+async fn served(
     workspace: &Arc<Workspace>,
-    label: &str,
-    arguments: Vec<String>,
-    changes: Vec<String>,
-) -> Result<Ran, GitError> {
-    let mut program = Program::new(COMMAND_LINE.map(str::to_owned).to_vec());
-    (program.arguments, program.changes) = (true, changes);
-    // Whose repository it is, is known by its place alone, and nothing asks for anything.
-    let email = format!("{label}@workspace");
-    let env = [
-        ("GIT_COMMITTER_NAME", label),
-        ("GIT_COMMITTER_EMAIL", &email),
-        ("GIT_AUTHOR_NAME", label),
-        ("GIT_AUTHOR_EMAIL", &email),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_OPTIONAL_LOCKS", "0"),
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_PAGER", "cat"),
-    ];
-    // A repository is what the operator made one, not what somebody has written files for.
-    let root = workspace.disk().path();
-    if !root.join(".git").exists() {
-        let message = "the directory is no working tree of git: it has no .git of its own";
-        return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
-    }
-    let place = ["--git-dir=.git", "--work-tree=.", "--literal-pathspecs"].map(str::to_owned);
-    let arguments: Vec<String> = place.into_iter().chain(arguments).collect();
-    let ran = run(workspace, GIT, &program, &arguments, Runner { label, env: &env }).await?;
-    if ran.exit == Some(0) {
-        return Ok(ran);
-    }
-    let why = one_line(&ran.stderr, 500);
-    let code = match why.contains("not a git repository") {
-        true => GitCode::NoRepository,
-        false => GitCode::GitRefused,
-    };
-    Err(GitError::Git(code, why))
+    repository: &Repository,
+    base: &str,
+    may: impl Fn(&FilePath) -> bool,
+) -> Result<Files, GitError> {
+    let (known, state) = (repository.files(base).await?, workspace.state());
+    let disk = Arc::clone(workspace.disk());
+    let scan = on_disk(move || Ok(disk.scan().map_err(WorkspaceError::from)?)).await?;
+    let is_known = |path: &FilePath, hash| Entry::of(&state, path).is_some_and(|entry| entry.hash == hash);
+    let found = scan.files.iter().filter(|(path, found)| may(path) && is_known(path, Some(found.hash)));
+    let there: Vec<FilePath> = found.map(|(path, _)| path.clone()).collect();
+    let committed = known.iter().filter_map(|(name, _)| FilePath::parse(name).ok());
+    let deleted: Vec<FilePath> = committed.filter(|path| may(path) && is_known(path, None)).collect();
+    let disk = Arc::clone(workspace.disk());
+    let gone = on_disk(move || Ok(gone(&disk, deleted))).await?;
+    Ok(Files::new(there, gone, &known))
+}
+
+/// Those of which there is nothing, and that would be served if there were.
+fn gone(disk: &Disk, paths: impl IntoIterator<Item = FilePath>) -> Vec<FilePath> {
+    paths.into_iter().filter(|path| matches!(disk.read(path), Ok(None))).collect()
+}
+
+fn is_within(path: &FilePath, above: &FilePath) -> bool {
+    Path::new(path.as_str()).starts_with(above.as_str())
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
 }

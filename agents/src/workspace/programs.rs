@@ -116,13 +116,7 @@ pub async fn run(
     arguments: &[String],
     runner: Runner<'_>,
 ) -> Result<Ran, ProgramError> {
-    let bad = |message: String| Err(ProgramError::Program(ProgramCode::BadArguments, message));
-    if !arguments.is_empty() && !program.arguments {
-        return bad(format!("{name} takes no further arguments"));
-    }
-    if arguments.len() > ARGUMENTS_MAX || arguments.iter().any(|argument| argument.len() > ARGUMENT_BYTES_MAX) {
-        return bad(format!("at most {ARGUMENTS_MAX} arguments of {ARGUMENT_BYTES_MAX} bytes may be given"));
-    }
+    judged(name, program, arguments)?;
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
     let by = format!("{}, running {name},", runner.label);
     // Who changes nothing waits for nobody.
@@ -130,12 +124,12 @@ pub async fn run(
         true => None,
         false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
-    let limit = program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX);
+    let limit = limit(program);
     let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
     let command = command(place, name, program, arguments, runner)?;
     let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), format!("ran {name}"));
-    let (name, (wanted, unwanted)) = (name.to_owned(), oneshot::channel());
-    let ran = tokio::spawn(async move {
+    let name = name.to_owned();
+    to_its_end(|unwanted| async move {
         let _turn = turn;
         // What others did before is not its doing.
         own.rescan().await?;
@@ -144,11 +138,61 @@ pub async fn run(
         own.rescan().await?;
         let Effects { own, others } = running.effects();
         Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), ..done? })
-    });
-    let ran = ran.await.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()));
+    })
+    .await
+}
+
+/// The same in a directory that only one has, of which the board knows nothing: a copy of that of the workspace.
+///
+/// # Errors
+/// [`ProgramError`].
+pub async fn run_in(
+    copy: &Path,
+    workspace: &Workspace,
+    name: &str,
+    program: &Program,
+    arguments: &[String],
+    runner: Runner<'_>,
+) -> Result<Ran, ProgramError> {
+    judged(name, program, arguments)?;
+    let place = match program.cwd.as_deref().and_then(|cwd| cwd.canonicalize().ok()) {
+        None => copy.to_owned(),
+        // What runs below the directory runs at the same place of the copy.
+        Some(cwd) => cwd.strip_prefix(workspace.disk().path()).map_or(cwd.clone(), |below| copy.join(below)),
+    };
+    let limit = limit(program);
+    let command = command(&place, name, program, arguments, runner)?;
+    let name = name.to_owned();
+    to_its_end(|unwanted| async move { started(&name, command, limit, unwanted).await }).await
+}
+
+/// Does something that goes on when nobody waits for it any more, and is told so.
+async fn to_its_end<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<Ran, ProgramError>
+where
+    F: Future<Output = Result<Ran, ProgramError>> + Send + 'static,
+{
+    let (wanted, unwanted) = oneshot::channel();
+    let ran = tokio::spawn(work(unwanted)).await;
     // Who stops waiting drops it before.
     drop::<oneshot::Sender<()>>(wanted);
-    ran
+    ran.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
+}
+
+/// What is wrong with its arguments, if anything is.
+fn judged(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {
+    let bad = |message: String| Err(ProgramError::Program(ProgramCode::BadArguments, message));
+    if !arguments.is_empty() && !program.arguments {
+        return bad(format!("{name} takes no further arguments"));
+    }
+    if arguments.len() > ARGUMENTS_MAX || arguments.iter().any(|argument| argument.len() > ARGUMENT_BYTES_MAX) {
+        return bad(format!("at most {ARGUMENTS_MAX} arguments of {ARGUMENT_BYTES_MAX} bytes may be given"));
+    }
+    Ok(())
+}
+
+/// How long it may take.
+fn limit(program: &Program) -> Duration {
+    program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX)
 }
 
 fn command(

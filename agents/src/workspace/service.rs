@@ -24,6 +24,7 @@ use super::disk::locks::{Locks, PathSet, WAITS_MAX};
 use super::disk::{Contents, Disk, DiskError, Recovery};
 use super::running::{Running, RunningPrograms};
 use super::text::intent::author_name;
+use super::worktree::Trees;
 
 mod alone;
 mod edits;
@@ -48,8 +49,8 @@ pub struct Workspace {
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
-    /// Held by who uses git: what it does in several steps is one thing.
-    git: tokio::sync::Mutex<()>,
+    /// Held by who uses git: what it does in several steps is one thing. The working trees of authors' own.
+    git: tokio::sync::Mutex<Trees>,
 }
 
 /// A workspace that was opened, and what was found then.
@@ -128,7 +129,7 @@ impl Workspace {
     }
 
     /// Held by who uses git.
-    pub const fn git(&self) -> &tokio::sync::Mutex<()> {
+    pub const fn git(&self) -> &tokio::sync::Mutex<Trees> {
         &self.git
     }
 

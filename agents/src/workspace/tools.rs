@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::boards::Workspaces;
 use super::editor;
 use super::git::{self, GIT};
-use super::programs::{ProgramCode, ProgramError, Ran, Runner, run};
+use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
@@ -70,7 +70,7 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
         }
         tools.push(Definition {
             name: "diff".to_owned(),
-            description: "Shows what is not committed to git yet.".to_owned(),
+            description: "Shows what is not committed to git yet, of the files that you may view.".to_owned(),
             parameters: json!({"type": "object", "properties": {"paths": paths}, "additionalProperties": false}),
         });
         tools.push(Definition {
@@ -136,19 +136,22 @@ pub async fn call(
     }
     match name {
         "run" => match read::<Run>(arguments) {
-            Ok(wanted) => run_program(session, programs, &wanted).await,
+            Ok(wanted) => run_program(session, tree, programs, &wanted).await,
             Err(told) => told,
         },
         "diff" => match read::<Diff>(arguments) {
-            Ok(Diff { paths }) => match git::diff(session.workspace(), session.author().label(), &paths).await {
-                Ok(text) if text.is_empty() => Told::done("Everything is committed.\n".to_owned(), json!({"diff": ""})),
+            Ok(Diff { paths }) => match git::diff(session.workspace(), session.author(), &paths).await {
+                Ok(text) if text.is_empty() => {
+                    let of = if paths.is_empty() { "" } else { " of these files" };
+                    Told::done(format!("There is nothing{of} that is not committed.\n"), json!({"diff": ""}))
+                }
                 Ok(text) => Told::done(text.clone(), json!({ "diff": text })),
                 Err(error) => Told::wrong(error.code(), error.to_string()),
             },
             Err(told) => told,
         },
         "merge" => match read::<Merge>(arguments) {
-            Ok(Merge { author }) => match merge(session.workspace(), session.author().label(), &author).await {
+            Ok(Merge { author }) => match merge(session.workspace(), session.author(), &author).await {
                 Ok(text) => Told::done(text.clone(), json!({ "merged": text })),
                 Err(error) => Told::wrong(error.code(), error.to_string()),
             },
@@ -182,14 +185,15 @@ fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Told> {
     })
 }
 
-async fn run_program(session: &Session, programs: &dyn Programs, wanted: &Run) -> Told {
+async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn Programs, wanted: &Run) -> Told {
     let may = session.author().access.spec().run.iter().any(|name| *name == wanted.program && name != GIT);
     let label = session.author().label();
-    let ran = match programs.program(&wanted.program).filter(|_| may) {
-        Some(program) => {
-            run(session.workspace(), &wanted.program, program, &wanted.arguments, Runner { label, env: &[] }).await
-        }
-        None => Err(ProgramError::Program(
+    let runner = Runner { label, env: &[] };
+    let (workspace, name, arguments) = (session.workspace(), &wanted.program, &wanted.arguments);
+    let ran = match (programs.program(name).filter(|_| may), tree) {
+        (Some(program), None) => run(workspace, name, program, arguments, runner).await,
+        (Some(program), Some(tree)) => run_in(tree.path(), workspace, name, program, arguments, runner).await,
+        (None, _) => Err(ProgramError::Program(
             ProgramCode::NoSuchProgram,
             format!("there is no program {} that you may run", crate::one_line(&wanted.program, 80)),
         )),
@@ -215,8 +219,7 @@ async fn run_program(session: &Session, programs: &dyn Programs, wanted: &Run) -
 }
 
 async fn commit(session: &Session, wanted: &Commit) -> Told {
-    let label = session.author().label();
-    match git::commit(session.workspace(), label, &wanted.message, wanted.author.as_deref()).await {
+    match git::commit(session.workspace(), session.author(), &wanted.message, wanted.author.as_deref()).await {
         Ok(commits) => {
             let lines = commits.iter().map(|commit| {
                 format!(

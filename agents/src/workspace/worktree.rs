@@ -4,17 +4,20 @@
 //! `.patchboard` of the directory; the board knows of nothing there. Whoever may run `git` works in the directory itself,
 //! and merges the trees into it, one after the other.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use patchboard_kernel::blueprint::Isolation;
 use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
-use super::disk::{Disk, DiskError, DiskOptions};
-use super::git::{self, GIT, GitError};
+use super::disk::locks::PathSet;
+use super::disk::{Disk, DiskError};
+use super::git::repository::Repository;
+use super::git::{self, GIT, GitCode, GitError};
 use super::service::{Workspace, WorkspaceError};
 use super::session::{Author, Told};
 use super::text::command::Command;
@@ -31,6 +34,9 @@ const SNIPPET_CHARS_MAX: usize = 8_000;
 
 /// What the branches of authors begin with.
 const BRANCH: &str = "workspace";
+
+/// The trees that somebody has open.
+pub type Trees = BTreeMap<String, Weak<Disk>>;
 
 /// A working tree of an author's own.
 pub struct Worktree {
@@ -72,20 +78,24 @@ impl Worktree {
     /// # Errors
     /// The directory is no repository, or git refuses.
     pub async fn open(workspace: &Arc<Workspace>, author: Author) -> Result<Self, GitError> {
+        let mut trees = workspace.git().lock().await;
         let (root, branch) = place(workspace, author.label());
         if !root.is_dir() {
             if let Some(above) = root.parent() {
                 fs::create_dir_all(above).map_err(|error| broken(&error))?;
             }
+            let repository = Repository::open(workspace.disk().path(), author.label())?;
             let path = root.display().to_string();
-            git::git(workspace, author.label(), ["worktree", "prune"]).await?;
-            git::git(workspace, author.label(), ["worktree", "add", "--quiet", "-B", &branch, &path, "HEAD"]).await?;
+            repository.git(["worktree", "prune"]).await?;
+            repository.git(["worktree", "add", "--quiet", "-B", &branch, &path, "HEAD"]).await?;
         }
-        let disk = tokio::task::spawn_blocking(move || Disk::open(root, DiskOptions::default())).await;
-        let disk = disk
-            .map_err(|error| broken(&error))?
-            .map_err(|error| GitError::Program(WorkspaceError::from(error).into()))?;
-        Ok(Self { author, disk: Arc::new(disk) })
+        let disk = opened(workspace, &mut trees, author.label(), root).await?;
+        Ok(Self { author, disk })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.disk.path()
     }
 
     /// Does what a command says.
@@ -110,42 +120,84 @@ impl Worktree {
     }
 }
 
-/// Merges what an author has done in a tree of its own into the directory, all or nothing.
+/// Merges what an author has done in a tree of its own into the directory: all of it, or nothing, which leaves no trace
+/// there.
 ///
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
-pub async fn merge(workspace: &Arc<Workspace>, label: &str, author: &str) -> Result<String, GitError> {
-    let _turn = workspace.git().lock().await;
+pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Result<String, GitError> {
+    let mut trees = workspace.git().lock().await;
     let (root, branch) = place(workspace, author);
-    let path = root.display().to_string();
-    let no_tree = || {
-        let message = format!("{author} has no working tree");
-        Err(GitError::Git(git::GitCode::NoRepository, message))
-    };
     let is_name = !author.is_empty() && author.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     if !is_name || !root.is_dir() {
-        return no_tree();
+        return Err(GitError::Git(GitCode::NoRepository, format!("{author} has no working tree")));
     }
-    git::git_in(workspace, author, &path, ["add", "--all"]).await?;
     let message = format!("work of {author}");
-    match git::git_in(workspace, author, &path, ["commit", "--quiet", "--no-verify", "--message", &message]).await {
-        // Nothing was changed since.
-        Ok(_) | Err(GitError::Git(git::GitCode::GitRefused, _)) => {}
-        Err(error) => return Err(error),
+    let disk = opened(workspace, &mut trees, author, root).await?;
+    let work = git::commit_tree(&disk, author, &message).await?;
+    let _files = git::quiet(workspace).await?;
+    let repository = Repository::open(workspace.disk().path(), who.label())?;
+    let Some(head) = repository.head().await? else {
+        let message = format!("nothing was merged: {branch} exists, and the directory has no commit");
+        return Err(GitError::Git(GitCode::GitRefused, message));
+    };
+    if repository.is_in(&work, &head).await? {
+        return Ok(format!("{author} has done nothing that is not merged already.\n"));
     }
-    let merge = ["merge", "--no-ff", "--no-verify", "--message", &message, &branch];
-    match git::git_that_changes(workspace, label, merge).await {
-        Ok(merged) => Ok(merged.stdout),
-        Err(GitError::Git(_, why)) => {
-            let conflicts = git::git(workspace, label, ["diff", "--name-only", "--diff-filter=U"]).await;
-            let conflicts = conflicts.map(|told| told.stdout).unwrap_or_default();
-            git::git_that_changes(workspace, label, ["merge", "--abort"]).await.ok();
-            let files = conflicts.split_whitespace().collect::<Vec<_>>().join(", ");
-            let message = format!("nothing was merged: conflicts in {files}. {why}");
-            Err(GitError::Git(git::GitCode::MergeConflict, message))
+    let tree = match repository.merged(&head, &work).await? {
+        Ok(tree) => tree,
+        Err(names) => {
+            let message = format!("nothing was merged: conflicts in {}", names.join(", "));
+            return Err(GitError::Git(GitCode::MergeConflict, message));
         }
-        Err(error) => Err(error),
+    };
+    let merged = repository.commit(&tree, &[&head, &work], who.label(), &message).await?;
+    let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
+    let running = workspace.runs(all, who.label(), &format!("merged the {message}"));
+    let done = bring(&repository, &head, &merged, &message).await;
+    workspace.rescan().await?;
+    drop(running);
+    done?;
+    let files = repository.changes(&head, &merged).await?.len();
+    Ok(format!("{} merges the {message}: {files} files\n", &merged[..merged.len().min(12)]))
+}
+
+/// Brings directory and branch from one commit to another, or neither.
+async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Result<(), GitError> {
+    repository.check_out(from, to).await.map_err(|error| match error {
+        GitError::Git(_, why) => {
+            let message = format!("nothing was merged: what is not committed in the directory is in the way. {why}");
+            GitError::Git(GitCode::MergeConflict, message)
+        }
+        error => error,
+    })?;
+    // What is checked out and not committed yet is no loss; the other way round the next commit would take it back.
+    match repository.move_head(Some(from), to, why).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            repository.check_out(to, from).await.ok();
+            Err(error)
+        }
     }
+}
+
+/// The directory of a tree: shared with whoever has it open.
+async fn opened(
+    workspace: &Arc<Workspace>,
+    trees: &mut Trees,
+    label: &str,
+    root: PathBuf,
+) -> Result<Arc<Disk>, GitError> {
+    trees.retain(|_, tree| tree.strong_count() > 0);
+    if let Some(disk) = trees.get(label).and_then(Weak::upgrade) {
+        return Ok(disk);
+    }
+    // What the operator does not serve there is not served here.
+    let options = workspace.disk().options();
+    let disk = tokio::task::spawn_blocking(move || Disk::open(root, options)).await;
+    let disk = Arc::new(disk.map_err(|error| broken(&error))?.map_err(WorkspaceError::from)?);
+    trees.insert(label.to_owned(), Arc::downgrade(&disk));
+    Ok(disk)
 }
 
 /// Where an author's tree is, and its branch.

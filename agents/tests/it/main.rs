@@ -5,6 +5,7 @@ mod architect;
 mod boards;
 mod cassette;
 mod command;
+mod git;
 mod lease;
 mod live;
 mod llm;

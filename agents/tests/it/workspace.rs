@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::git;
 use patchboard_agents::workspace::session::Session;
 use patchboard_kernel::files::Access;
 use patchboard_kernel::replay;
@@ -128,46 +127,6 @@ async fn a_workspace_is_taken_up_again_with_what_happened_meanwhile() {
 }
 
 #[tokio::test]
-async fn each_authors_files_are_committed_in_that_name_by_who_may() {
-    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
-    let sh = |script: &str| {
-        let ran = std::process::Command::new("sh").args(["-c", script]).current_dir(shop.directory.path()).output();
-        String::from_utf8(ran.expect("sh runs").stdout).expect("text")
-    };
-    let error = git::diff(&shop.workspace, "manager", &[]).await.expect_err("there is no repository");
-    assert_eq!(error.code(), "no_repository");
-    sh(
-        "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin",
-    );
-    for (engineer, name) in [(0, "a.py"), (1, "b.py"), (1, "new/c.py")] {
-        let mut session = shop.session(engineer);
-        session.call(json!({"command": "view", "path": name})).await;
-        let edit = json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"});
-        let told = session.call(edit).await;
-        assert!(!told.is_error(), "{}", told.text);
-    }
-    // What the repository would run is not run.
-    sh(
-        "mkdir hooks && printf '#!/bin/sh\\ntouch ran\\n' | tee hooks/post-commit > hooks/pre-commit; chmod +x hooks/*; git config core.hooksPath hooks; git config diff.external 'touch ran'",
-    );
-    sh("echo hooks > .git/info/exclude");
-    let diff = git::diff(&shop.workspace, "manager", &[]).await.expect("a difference");
-    assert!(diff.contains("+x = 2") && diff.contains("new/c.py"), "{diff}");
-    let only = git::diff(&shop.workspace, "manager", &[path("a.py")]).await.expect("a difference");
-    assert!(only.contains("a.py") && !only.contains("b.py"), "{only}");
-    let commits = git::commit(&shop.workspace, "manager", "two\n\nEverywhere.", None).await.expect("commits");
-    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
-    assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
-    assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
-    assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
-    assert!(!shop.directory.path().join("ran").exists());
-    let error = git::commit(&shop.workspace, "manager", "again", None).await.expect_err("everything is committed");
-    assert_eq!(error.code(), "nothing_to_commit");
-    let error = git::commit(&shop.workspace, "manager", " \n", None).await.expect_err("no message");
-    assert_eq!(error.code(), "empty_message");
-}
-
-#[tokio::test]
 async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
     const DECORATED: &str = "x = 1\n\n\n@cache\n@other(\n    1,\n)\ndef one(a,\n        b):\n    return 1\n";
     let shop = Workshop::open(2, &json!({}), &[("code.py", DECORATED)]).await;
@@ -260,36 +219,4 @@ async fn who_may_not_see_a_file_is_told_nothing_of_what_is_in_it() {
         );
     }
     assert_eq!(shop.text("secret/k.py").as_deref(), Some("PASSWORD = 'hunter2'\n"));
-}
-
-#[tokio::test]
-async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_the_other() {
-    let planted = [
-        ("HEAD", "ref: refs/heads/x\n"),
-        ("objects/x", ""),
-        ("refs/x", ""),
-        ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ran\n"),
-    ];
-    let shop = Workshop::open(1, &json!({}), &planted).await;
-    let error = git::diff(&shop.workspace, "manager", &[]).await.expect_err("it is no repository");
-    assert_eq!(error.code(), "no_repository");
-    assert!(!shop.directory.path().join("ran").exists());
-
-    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
-    let script = "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin";
-    let ran = std::process::Command::new("sh")
-        .args(["-c", script])
-        .current_dir(shop.directory.path())
-        .output()
-        .expect("sh runs");
-    assert!(ran.status.success());
-    for (engineer, name) in [(0, "a.py"), (1, "b.py")] {
-        let mut session = shop.session(engineer);
-        session.call(json!({"command": "view", "path": name})).await;
-        session.call(json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"})).await;
-    }
-    let of = |author: &'static str| git::commit(&shop.workspace, "manager", "two", Some(author));
-    let (one, two) = tokio::join!(of("engineer_1"), of("engineer_2"));
-    assert_eq!(one.expect("a commit")[0].files, [path("a.py")]);
-    assert_eq!(two.expect("a commit")[0].files, [path("b.py")]);
 }

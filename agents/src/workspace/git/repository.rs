@@ -1,0 +1,409 @@
+//! A repository, without its index: what commits are made of is put together in an index of our own, and the user's is
+//! told of it afterwards, so that what the user has staged stays so.
+//!
+//! Names go in and come out between zeros, by standard input and output, so their number and their form do not matter.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use patchboard_kernel::files::FilePath;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::{GIT, GitCode, GitError};
+use crate::command::INHERITED;
+use crate::command::group::Group;
+use crate::config::Environment;
+use crate::one_line;
+use crate::workspace::programs::{ProgramCode, ProgramError};
+
+/// What a repository's own configuration would run is not run: it may be anybody's.
+const COMMAND_LINE: [&str; 11] = [
+    "-c",
+    "safe.bareRepository=explicit",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "gc.auto=0",
+    "--literal-pathspecs",
+];
+
+/// Bytes of a list of names; all that a workspace may hold have room in it.
+const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of what git says is wrong.
+const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
+
+/// How long git may take.
+const RUNS_MAX: Duration = Duration::from_secs(600);
+
+/// What links to another repository.
+const LINK: &str = "160000";
+
+/// A repository and a working tree of it.
+pub(crate) struct Repository {
+    root: PathBuf,
+    /// In whose name.
+    label: String,
+    /// For the index.
+    scratch: TempDir,
+}
+
+/// The index that a command is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Index {
+    Own,
+    Users,
+}
+
+/// A file that one tree has otherwise than another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    /// Which.
+    pub(crate) path: FilePath,
+    /// What stands in an index for it: mode and hash; mode 0 for one that goes.
+    entry: String,
+}
+
+/// What git answered.
+struct Answer {
+    exit: Option<i32>,
+    stdout: Vec<u8>,
+    /// Bytes of it that are not here.
+    left_out: u64,
+    stderr: String,
+}
+
+impl Repository {
+    /// The repository of a directory, for somebody who commits.
+    ///
+    /// # Errors
+    /// The directory is none.
+    pub(crate) fn open(root: &Path, label: &str) -> Result<Self, GitError> {
+        // A repository is what the operator made one, not what somebody has written files for.
+        if !root.join(".git").exists() {
+            let message = "the directory is no working tree of git: it has no .git of its own";
+            return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
+        }
+        let scratch =
+            tempfile::tempdir().map_err(|error| refused(format!("there is no place for an index: {error}")))?;
+        Ok(Self { root: root.to_owned(), label: label.to_owned(), scratch })
+    }
+
+    /// The commit that is checked out; none before the first.
+    ///
+    /// # Errors
+    /// [`GitError`]; also while a merge is under way there.
+    pub(crate) async fn head(&self) -> Result<Option<String>, GitError> {
+        let head = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
+        let found = self.asked(Index::Users, head, b"", LIST_BYTES_MAX).await?;
+        if found.exit != Some(0) {
+            // Whether this is a repository at all.
+            self.git(["rev-parse", "--git-dir"]).await?;
+            return Ok(None);
+        }
+        let merging = ["rev-parse", "--quiet", "--verify", "MERGE_HEAD"];
+        if self.asked(Index::Users, merging, b"", LIST_BYTES_MAX).await?.exit == Some(0) {
+            return Err(refused(
+                "somebody's merge is under way there; it has to be ended or given up first".to_owned(),
+            ));
+        }
+        Ok(Some(text(found.stdout)))
+    }
+
+    /// Begins with what a commit holds, or with nothing; returns that tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn begin(&self, commit: Option<&str>) -> Result<String, GitError> {
+        self.own(["read-tree", commit.unwrap_or("--empty")], b"").await?;
+        self.tree().await
+    }
+
+    /// The files of a tree, and whether each is one of this repository rather than a link to another.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn files(&self, tree: &str) -> Result<BTreeMap<String, bool>, GitError> {
+        let listed = self.git(["ls-tree", "-r", "-z", "--full-tree", tree]).await?;
+        // `MODE TYPE HASH<tab>NAME`
+        let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
+        Ok(entries.map(|(what, name)| (name.to_owned(), !what.starts_with(LINK))).collect())
+    }
+
+    /// Takes up files as they stand, and leaves out those that are gone; returns the tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn stage<'a>(
+        &self,
+        there: impl IntoIterator<Item = &'a str>,
+        gone: impl IntoIterator<Item = &'a str>,
+    ) -> Result<String, GitError> {
+        self.own(["update-index", "--force-remove", "-z", "--stdin"], &lines(gone)).await?;
+        self.own(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"], &lines(there)).await?;
+        self.tree().await
+    }
+
+    /// Takes up what another tree has; returns the tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn take_up(&self, changes: &[Change]) -> Result<String, GitError> {
+        self.own(["update-index", "-z", "--index-info"], &entries(changes)).await?;
+        self.tree().await
+    }
+
+    /// Tells the user's index of what is committed now.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn tell_index(&self, changes: &[Change]) -> Result<(), GitError> {
+        let told = ["update-index", "-z", "--index-info"];
+        self.succeed(Index::Users, told, &entries(changes), LIST_BYTES_MAX).await.map(drop)
+    }
+
+    /// What a tree has otherwise than another.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, GitError> {
+        let told = self.git(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to]).await?;
+        // `:MODE MODE HASH HASH STATUS` and the name, in turn.
+        let mut parts = told.split('\0');
+        let mut changes = Vec::new();
+        while let (Some(what), Some(name)) = (parts.next(), parts.next()) {
+            let fields: Vec<&str> = what.split(' ').collect();
+            let (Ok(path), [_, mode, _, hash, _]) = (FilePath::parse(name), fields.as_slice()) else { continue };
+            let mode = if *mode == "000000" { "0" } else { mode };
+            changes.push(Change { path, entry: format!("{mode} {hash}") });
+        }
+        Ok(changes)
+    }
+
+    /// What a tree has otherwise than another, in the unified form; so many bytes from the beginning, and how many are
+    /// left out.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn unified(&self, from: &str, to: &str, max: usize) -> Result<(String, u64), GitError> {
+        let told = ["diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", from, to];
+        let answer = self.succeed(Index::Own, told, b"", max).await?;
+        Ok((String::from_utf8_lossy(&answer.stdout).into_owned(), answer.left_out))
+    }
+
+    /// Makes a commit of a tree, in an author's name; nothing points to it yet.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn commit(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        author: &str,
+        message: &str,
+    ) -> Result<String, GitError> {
+        let parents = parents.iter().flat_map(|parent| ["-p", parent]);
+        let arguments = ["commit-tree", tree, "-F", "-"].into_iter().chain(parents);
+        let mut command = self.command(Index::Own, arguments);
+        command.env("GIT_AUTHOR_NAME", author).env("GIT_AUTHOR_EMAIL", format!("{author}@workspace"));
+        Ok(text(succeeded(answered(command, message.as_bytes(), LIST_BYTES_MAX).await?)?.stdout))
+    }
+
+    /// Moves the branch that is checked out to a commit, if it is where it was.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn move_head(&self, from: Option<&str>, to: &str, why: &str) -> Result<(), GitError> {
+        let none = "0".repeat(to.len());
+        let why = format!("commit: {why}");
+        self.git(["update-ref", "-m", &why, "HEAD", to, from.unwrap_or(&none)]).await.map(drop)
+    }
+
+    /// Whether a commit is in the history of another.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn is_in(&self, commit: &str, of: &str) -> Result<bool, GitError> {
+        let answer = self.asked(Index::Own, ["merge-base", "--is-ancestor", commit, of], b"", LIST_BYTES_MAX).await?;
+        match answer.exit {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(complaint(&answer)),
+        }
+    }
+
+    /// The tree that two commits make together, or the names of the files in which they cannot be brought together.
+    /// Nothing but objects comes of it.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<Result<String, Vec<String>>, GitError> {
+        let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
+        let answer = self.asked(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
+        let told = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let mut parts = told.split('\0').map(str::trim).filter(|part| !part.is_empty());
+        match (answer.exit, parts.next()) {
+            (Some(0), Some(tree)) => Ok(Ok(tree.to_owned())),
+            (Some(1), Some(_)) => Ok(Err(parts.map(str::to_owned).collect())),
+            _ => Err(complaint(&answer)),
+        }
+    }
+
+    /// Brings the files of the working tree and the user's index from one commit or tree to another, or changes nothing if
+    /// something that is not committed is in the way.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn check_out(&self, from: &str, to: &str) -> Result<(), GitError> {
+        // What was touched and is the same is no obstacle. That something is not, is told by the next step.
+        self.asked(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
+        self.git(["read-tree", "-m", "-u", from, to]).await.map(drop)
+    }
+
+    /// What git says to these arguments, with the user's index.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
+        let answer = self.succeed(Index::Users, arguments, b"", LIST_BYTES_MAX).await?;
+        if answer.left_out > 0 {
+            return Err(refused(format!("there is more of it than {LIST_BYTES_MAX} bytes")));
+        }
+        Ok(text(answer.stdout))
+    }
+
+    async fn tree(&self) -> Result<String, GitError> {
+        self.own(["write-tree"], b"").await
+    }
+
+    async fn own<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Result<String, GitError> {
+        Ok(text(self.succeed(Index::Own, arguments, input, LIST_BYTES_MAX).await?.stdout))
+    }
+
+    async fn succeed<'a>(
+        &self,
+        index: Index,
+        arguments: impl IntoIterator<Item = &'a str>,
+        input: &[u8],
+        max: usize,
+    ) -> Result<Answer, GitError> {
+        succeeded(self.asked(index, arguments, input, max).await?)
+    }
+
+    async fn asked<'a>(
+        &self,
+        index: Index,
+        arguments: impl IntoIterator<Item = &'a str>,
+        input: &[u8],
+        max: usize,
+    ) -> Result<Answer, GitError> {
+        answered(self.command(index, arguments), input, max).await
+    }
+
+    fn command<'a>(&self, index: Index, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let environment = Environment::of_process();
+        let inherited = INHERITED.into_iter().filter_map(|name| Some((name, environment.get(name)?)));
+        let email = format!("{}@workspace", self.label);
+        let mut command = Command::new(GIT);
+        // Whose repository it is, is known by its place alone, and nothing asks for anything.
+        command
+            .args(COMMAND_LINE)
+            .args(["--git-dir=.git", "--work-tree=."])
+            .args(arguments.into_iter().map(OsStr::new))
+            .env_clear()
+            .envs(inherited)
+            .env("GIT_COMMITTER_NAME", &self.label)
+            .env("GIT_COMMITTER_EMAIL", &email)
+            .env("GIT_AUTHOR_NAME", &self.label)
+            .env("GIT_AUTHOR_EMAIL", &email)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .current_dir(&self.root)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if index == Index::Own {
+            command.env("GIT_INDEX_FILE", self.scratch.path().join("index"));
+        }
+        command
+    }
+}
+
+async fn answered(command: Command, input: &[u8], max: usize) -> Result<Answer, GitError> {
+    let program = |code, message| GitError::Program(ProgramError::Program(code, message));
+    let mut group = Group::spawn(command)
+        .map_err(|error| program(ProgramCode::CannotStart, format!("git cannot be started: {error}")))?;
+    let (stdin, stdout, stderr) = (group.stdin(), group.stdout(), group.stderr());
+    let give = async move {
+        // Who does not read to the end says why.
+        if let Some(mut stdin) = stdin
+            && stdin.write_all(input).await.is_ok()
+        {
+            stdin.shutdown().await.ok();
+        }
+    };
+    let all =
+        async { tokio::join!(give, beginning(stdout, max), beginning(stderr, COMPLAINT_BYTES_MAX), group.ended()) };
+    let done = tokio::time::timeout(RUNS_MAX, all).await;
+    let exit = group.end().await;
+    let Ok(((), (stdout, left_out), (stderr, _), ())) = done else {
+        let message = format!("git did not end within {} s, and was ended", RUNS_MAX.as_secs());
+        return Err(program(ProgramCode::TookTooLong, message));
+    };
+    let exit = exit.ok().and_then(|status| status.code());
+    Ok(Answer { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+}
+
+/// The beginning of a stream, and how many bytes come after it.
+async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u8>, u64) {
+    let (mut kept, mut left_out) = (Vec::new(), 0);
+    let Some(mut stream) = stream else { return (kept, left_out) };
+    let mut buffer = vec![0; 8192];
+    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+        let room = read.min(max - kept.len());
+        kept.extend_from_slice(&buffer[..room]);
+        left_out += (read - room) as u64;
+    }
+    (kept, left_out)
+}
+
+fn succeeded(answer: Answer) -> Result<Answer, GitError> {
+    if answer.exit == Some(0) { Ok(answer) } else { Err(complaint(&answer)) }
+}
+
+fn complaint(answer: &Answer) -> GitError {
+    let why = one_line(&answer.stderr, 500);
+    match why.contains("not a git repository") {
+        true => GitError::Git(GitCode::NoRepository, why),
+        false => refused(why),
+    }
+}
+
+fn refused(why: String) -> GitError {
+    GitError::Git(GitCode::GitRefused, why)
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    let mut text =
+        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
+
+fn lines<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    names.into_iter().flat_map(|name| name.bytes().chain([0])).collect()
+}
+
+fn entries(changes: &[Change]) -> Vec<u8> {
+    changes.iter().flat_map(|change| format!("{}\t{}\0", change.entry, change.path).into_bytes()).collect()
+}

@@ -1,0 +1,320 @@
+//! What is shown and committed of a repository, and what becomes of working trees of authors' own.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use patchboard_agents::config::Program;
+use patchboard_agents::workspace::git;
+use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_agents::workspace::tools::call;
+use patchboard_agents::workspace::worktree::{Worktree, merge};
+use patchboard_kernel::files::Access;
+use patchboard_kernel::record::Kind;
+use patchboard_workshop::{Workshop, path};
+use serde_json::{Value, json};
+
+/// Somebody who may do this, in the seat of the first engineer.
+fn who(shop: &Workshop, label: &str, files: &Value) -> Author {
+    let access = Access::compile(&serde_json::from_value(files.clone()).expect("access")).expect("patterns");
+    Author { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
+}
+
+fn manager(shop: &Workshop) -> Author {
+    who(shop, "manager", &json!({"run": ["git"]}))
+}
+
+/// What a script says; it has to end well.
+fn sh(directory: &Path, script: &str) -> String {
+    const IDENTITY: [(&str, &str); 4] = [
+        ("GIT_AUTHOR_NAME", "me"),
+        ("GIT_AUTHOR_EMAIL", "me@x"),
+        ("GIT_COMMITTER_NAME", "me"),
+        ("GIT_COMMITTER_EMAIL", "me@x"),
+    ];
+    let ran = Command::new("sh").args(["-ec", script]).envs(IDENTITY).current_dir(directory).output().expect("sh runs");
+    assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+const BEGIN: &str = "git init -qb main && git add . && git commit -qm begin";
+
+/// A file is written anew by an engineer, counted from 0.
+async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
+    let mut session = shop.session(engineer);
+    session.call(json!({"command": "view", "path": name})).await;
+    let edit = json!({"command": "create", "path": name, "file_text": text, "intent": "anew"});
+    let told = session.call(edit).await;
+    assert!(!told.is_error(), "{}", told.text);
+}
+
+#[tokio::test]
+async fn each_authors_files_are_committed_in_that_name_by_who_may() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let sh = |script: &str| {
+        let ran = std::process::Command::new("sh").args(["-c", script]).current_dir(shop.directory.path()).output();
+        String::from_utf8(ran.expect("sh runs").stdout).expect("text")
+    };
+    let error = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect_err("there is no repository");
+    assert_eq!(error.code(), "no_repository");
+    sh(
+        "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin",
+    );
+    for (engineer, name) in [(0, "a.py"), (1, "b.py"), (1, "new/c.py")] {
+        let mut session = shop.session(engineer);
+        session.call(json!({"command": "view", "path": name})).await;
+        let edit = json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"});
+        let told = session.call(edit).await;
+        assert!(!told.is_error(), "{}", told.text);
+    }
+    // What the repository would run is not run.
+    sh(
+        "mkdir hooks && printf '#!/bin/sh\\ntouch ran\\n' | tee hooks/post-commit > hooks/pre-commit; chmod +x hooks/*; git config core.hooksPath hooks; git config diff.external 'touch ran'",
+    );
+    sh("echo hooks > .git/info/exclude");
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    assert!(diff.contains("+x = 2") && diff.contains("new/c.py"), "{diff}");
+    let only = git::diff(&shop.workspace, &manager(&shop), &[path("a.py")]).await.expect("a difference");
+    assert!(only.contains("a.py") && !only.contains("b.py"), "{only}");
+    let commits = git::commit(&shop.workspace, &manager(&shop), "two\n\nEverywhere.", None).await.expect("commits");
+    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
+    assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
+    assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
+    assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
+    assert!(!shop.directory.path().join("ran").exists());
+    let error =
+        git::commit(&shop.workspace, &manager(&shop), "again", None).await.expect_err("everything is committed");
+    assert_eq!(error.code(), "nothing_to_commit");
+    let error = git::commit(&shop.workspace, &manager(&shop), " \n", None).await.expect_err("no message");
+    assert_eq!(error.code(), "empty_message");
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_neither_shown_nor_committed() {
+    let files = [("a.py", "a = 1\n"), ("secret/k.py", "k = 1\n"), ("gone.py", "g = 1\n"), (".env", "TOKEN=begin\n")];
+    let shop = Workshop::open(1, &json!({"annotate": false, "exclude": [".env", "*.key"]}), &files).await;
+    let root = shop.directory.path();
+    // Both are tracked all the same.
+    sh(root, BEGIN);
+    sh(root, "echo TOKEN=hunter2 > .env; echo hunter2 > new.key; echo hunter2 > secret/k.py; rm gone.py");
+    write(&shop, 0, "a.py", "a = 2\n").await;
+    let blind = who(&shop, "manager", &json!({"view": ["*"], "run": ["git"]}));
+    let diff = git::diff(&shop.workspace, &blind, &[]).await.expect("a difference");
+    assert!(diff.contains("+a = 2") && diff.contains("deleted file") && !diff.contains("hunter2"), "{diff}");
+    for hidden in [".env", "new.key", "secret/k.py", "secret"] {
+        let diff = git::diff(&shop.workspace, &blind, &[path(hidden)]).await.expect("a difference");
+        assert_eq!(diff, "", "{hidden}");
+    }
+    let commits = git::commit(&shop.workspace, &blind, "all of it", None).await.expect("commits");
+    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), &*commit.files)).collect();
+    assert_eq!(told, [("engineer_1", &[path("a.py")][..]), ("external", &[path("gone.py")][..])]);
+    assert_eq!(sh(root, "git log -p --format=%an | grep -c hunter2 || true"), "0\n");
+    assert_eq!(sh(root, "git status --porcelain"), " M .env\n M secret/k.py\n?? new.key\n");
+    // Who may see it, may commit it; what the operator excludes is nobody's.
+    let commits = git::commit(&shop.workspace, &manager(&shop), "the rest", None).await.expect("commits");
+    assert_eq!(commits.len(), 1);
+    assert_eq!(sh(root, "git status --porcelain"), " M .env\n?? new.key\n");
+}
+
+#[tokio::test]
+async fn what_the_user_has_staged_stays_staged_and_nothing_else_is_committed() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    sh(root, "echo 'b = 2' > b.py; echo mine > mine.txt; git add b.py mine.txt; echo 'b = 3' > b.py");
+    let index = sh(root, "git ls-files -s");
+    write(&shop, 0, "a.py", "a = 2\n").await;
+    write(&shop, 0, "sub/new.py", "n = 1\n").await;
+    git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    assert_eq!(sh(root, "git ls-files -s"), index, "looking changes nothing");
+    git::commit(&shop.workspace, &manager(&shop), "two", Some("engineer_1")).await.expect("a commit");
+    assert_eq!(sh(root, "git show --format= --name-only HEAD"), "a.py\nsub/new.py\n");
+    assert_eq!(sh(root, "git status --porcelain"), "MM b.py\nA  mine.txt\n");
+    assert_eq!(sh(root, "git show :b.py"), "b = 2\n", "what was staged");
+    // A merge that somebody has begun is not ours to end.
+    sh(
+        root,
+        "git stash -q; git checkout -qb side HEAD~1; echo 'a = 9' > a.py; git commit -qam side; git checkout -q main",
+    );
+    sh(root, "git merge -q side || true");
+    let error = git::commit(&shop.workspace, &manager(&shop), "x", None).await.expect_err("a merge is under way");
+    assert_eq!(error.code(), "git_refused", "{error}");
+    assert!(error.to_string().contains("merge"), "{error}");
+}
+
+#[tokio::test]
+async fn every_file_is_committed_however_many_there_are() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
+    let root = shop.directory.path();
+    // Without a commit there is a difference, too.
+    sh(root, "git init -qb main");
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    assert!(diff.contains("new file") && diff.contains("+a = 1"), "{diff}");
+    write(&shop, 0, "a.py", "a = 2\n").await;
+    let first = git::commit(&shop.workspace, &manager(&shop), "first", None).await.expect("a commit");
+    assert_eq!((first.len(), first[0].author.as_str()), (1, "engineer_1"));
+    assert_eq!(sh(root, "git log --format=%s main; git status --porcelain"), "first\n");
+    // Names of 200 letters: together far more than one answer of git was taken to be.
+    let many = format!("mkdir many; for i in $(seq 1 400); do echo $i > many/{}-$i.txt; done", "n".repeat(190));
+    sh(root, &many);
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    assert!(diff.chars().count() < 60_000, "it is bounded");
+    assert!(diff.starts_with("diff --git") && diff.contains("+1\n"), "it begins with the beginning");
+    let end = diff.lines().last().unwrap_or_default();
+    assert!(end.contains("bytes after this are not shown") && end.contains("400 files differ"), "{end}");
+    let commits = git::commit(&shop.workspace, &manager(&shop), "many", None).await.expect("a commit");
+    assert_eq!(commits.iter().map(|commit| commit.files.len()).sum::<usize>(), 400);
+    assert_eq!(sh(root, "git status --porcelain; git ls-files | wc -l").trim(), "401");
+}
+
+#[tokio::test]
+async fn names_of_any_form_and_links_to_other_repositories_are_left_as_they_are() {
+    let files = [("-rf", "a\n"), ("ä b\"c.txt", "a\n"), ("dir/x", "a\n")];
+    let shop = Workshop::open(1, &json!({"intent": "optional", "annotate": false}), &files[..1]).await;
+    let root = shop.directory.path();
+    sh(root, "mkdir lib && cd lib && git init -q && echo 1 > in.txt && git add . && git commit -qm lib");
+    sh(root, "git init -qb main && git -c advice.addEmbeddedRepo=false add . && git commit -qm begin");
+    sh(root, "echo 2 > lib/in.txt");
+    for (name, _) in &files[1..] {
+        write(&shop, 0, name, "a\n").await;
+    }
+    let commits = git::commit(&shop.workspace, &manager(&shop), "names", None).await.expect("commits");
+    assert_eq!(commits[0].files.len(), 2, "{commits:?}");
+    assert_eq!(sh(root, "git ls-tree HEAD lib | cut -c1-6"), "160000\n");
+    // A directory in the place of a file, and the other way round.
+    sh(root, "rm -r dir; echo file > dir; rm -- -rf; mkdir -- -rf; echo in > ./-rf/in");
+    git::commit(&shop.workspace, &manager(&shop), "turned around", None).await.expect("commits");
+    assert_eq!(sh(root, "git ls-tree -r --name-only HEAD -- dir ./-rf"), "-rf/in\ndir\n");
+}
+
+/// Uses a tool as an engineer with a tree of its own.
+struct Engineer {
+    session: Session,
+    tree: Worktree,
+    programs: std::collections::BTreeMap<String, Program>,
+}
+
+impl Engineer {
+    async fn sit_down(shop: &Workshop, engineer: usize) -> Self {
+        let author = shop.session(engineer).author().clone();
+        let files = json!({"edit": ["**"], "run": ["where"]});
+        let access = Access::compile(&serde_json::from_value(files).expect("access")).expect("patterns");
+        let author = Author { access, ..author };
+        assert!(Worktree::is_for(&author, &shop.workspace));
+        let tree = Worktree::open(&shop.workspace, author.clone()).await.expect("a tree");
+        let program =
+            vec!["sh".to_owned(), "-c".to_owned(), "pwd; cat a.py; echo made > made.txt; echo k > k.key".to_owned()];
+        let programs = [("where".to_owned(), Program::new(program))].into();
+        Self { session: Session::new(Arc::clone(&shop.workspace), author), tree, programs }
+    }
+
+    async fn does(&mut self, tool: &str, arguments: Value) -> Told {
+        let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments).await;
+        assert!(!told.is_error(), "{}", told.text);
+        told
+    }
+}
+
+fn create(name: &str, text: &str) -> Value {
+    json!({"path": name, "file_text": text, "intent": "anew"})
+}
+
+#[tokio::test]
+async fn programs_run_in_the_tree_of_who_runs_them_and_a_tree_serves_what_the_directory_does() {
+    let spec = json!({"isolation": "worktree", "exclude": ["*.key"]});
+    let shop = Workshop::open(1, &spec, &[("a.py", "a = 1\n")]).await;
+    let root = shop.directory.path().canonicalize().expect("a directory");
+    sh(&root, BEGIN);
+    let mut ada = Engineer::sit_down(&shop, 0).await;
+    ada.does("create", create("a.py", "a = 2\n")).await;
+    let told = ada.does("run", json!({"program": "where"})).await;
+    assert!(told.text.contains("worktrees/engineer_1\n") && told.text.contains("a = 2"), "{}", told.text);
+    assert!(!root.join("made.txt").exists());
+    let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"})).await;
+    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    // The next attempt sits down while the one before is not gone.
+    let again = Engineer::sit_down(&shop, 0).await;
+    drop(ada);
+    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("it is merged");
+    assert!(said.contains("2 files"), "{said}");
+    drop(again);
+    assert_eq!(sh(&root, "cat a.py made.txt; ls *.key 2>/dev/null || true; git status --porcelain"), "a = 2\nmade\n");
+    assert_eq!(shop.entry("a.py").map(|entry| entry.writer).as_deref(), Some("manager"));
+    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("nothing is left");
+    assert!(said.contains("not merged already"), "{said}");
+}
+
+#[tokio::test]
+async fn a_merge_that_fails_leaves_no_trace_and_one_that_does_not_keeps_what_is_staged() {
+    let shop = Workshop::open(2, &json!({"isolation": "worktree"}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    for (engineer, text) in [(0, "a = 2\n"), (1, "a = 3\n")] {
+        Engineer::sit_down(&shop, engineer).await.does("create", create("a.py", text)).await;
+    }
+    sh(root, "echo mine > mine.txt; git add mine.txt");
+    shop.workspace.rescan().await.expect("it is looked at");
+    merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("it is merged");
+    assert_eq!(sh(root, "git status --porcelain; cat a.py"), "A  mine.txt\na = 2\n");
+    let (before, known) = (sh(root, "git rev-parse HEAD; git ls-files -s"), shop.records().len());
+    let error = merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect_err("it conflicts");
+    assert_eq!(error.code(), "merge_conflict");
+    assert!(error.to_string().contains("conflicts in a.py"), "{error}");
+    assert_eq!(sh(root, "git rev-parse HEAD; git ls-files -s"), before);
+    assert_eq!(sh(root, "git status --porcelain; cat a.py"), "A  mine.txt\na = 2\n");
+    assert_eq!(shop.records().len(), known, "the board is told of nothing");
+
+    // What is not committed in the directory is not written over, and nothing of the merge is made.
+    let mut bob = Engineer::sit_down(&shop, 1).await;
+    bob.does("create", create("a.py", "a = 1\n")).await;
+    bob.does("create", create("b.py", "b = 2\n")).await;
+    bob.does("create", create("c.py", "c = 2\n")).await;
+    sh(root, "echo 'b = 7' > b.py");
+    shop.workspace.rescan().await.expect("it is looked at");
+    let known = shop.records().len();
+    let error = merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect_err("it is in the way");
+    assert_eq!(error.code(), "merge_conflict");
+    assert!(error.to_string().contains("b.py"), "{error}");
+    assert_eq!(sh(root, "cat b.py; ls"), "b = 7\na.py\nb.py\nmine.txt\n");
+    assert_eq!(shop.records().len(), known);
+    sh(root, "git checkout -q b.py");
+    shop.workspace.rescan().await.expect("it is looked at");
+    let commits = |shop: &Workshop| shop.records().iter().filter(|record| record.kind == Kind::Committed).count();
+    let known = commits(&shop);
+    merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect("it is merged");
+    assert_eq!(commits(&shop), known + 1, "one outcome");
+    assert_eq!(sh(root, "cat a.py b.py c.py; git status --porcelain"), "a = 2\nb = 2\nc = 2\nA  mine.txt\n");
+}
+
+#[tokio::test]
+async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_the_other() {
+    let planted = [
+        ("HEAD", "ref: refs/heads/x\n"),
+        ("objects/x", ""),
+        ("refs/x", ""),
+        ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ran\n"),
+    ];
+    let shop = Workshop::open(1, &json!({}), &planted).await;
+    let error = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect_err("it is no repository");
+    assert_eq!(error.code(), "no_repository");
+    assert!(!shop.directory.path().join("ran").exists());
+
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let script = "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin";
+    let ran = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(shop.directory.path())
+        .output()
+        .expect("sh runs");
+    assert!(ran.status.success());
+    for (engineer, name) in [(0, "a.py"), (1, "b.py")] {
+        let mut session = shop.session(engineer);
+        session.call(json!({"command": "view", "path": name})).await;
+        session.call(json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"})).await;
+    }
+    let who = manager(&shop);
+    let of = |author: &'static str| git::commit(&shop.workspace, &who, "two", Some(author));
+    let (one, two) = tokio::join!(of("engineer_1"), of("engineer_2"));
+    assert_eq!(one.expect("a commit")[0].files, [path("a.py")]);
+    assert_eq!(two.expect("a commit")[0].files, [path("b.py")]);
+}
