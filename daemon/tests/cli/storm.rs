@@ -318,6 +318,46 @@ fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
     assert!(text.contains("edits calc/text.py to version 3"), "{text}");
 }
 
+/// Somebody gives up for good, and without a word: the task is given out once more, and the run goes on to its end.
+#[test]
+fn an_engineer_who_gives_up_holds_up_nobody() {
+    let sandbox = repository();
+    let mut blueprint = scripted();
+    let work = blueprint["workers"]["engineer_2"]["script"].as_array().expect("a script").clone();
+    let mut whole = work[0].clone();
+    whole["tools"][3] = replace(
+        "calc/text.py",
+        "one.\"\"\"\n    pass",
+        "one.\"\"\"\n    return f\"{add(sum(xs), 0)} in all\"",
+        "total",
+    );
+    whole["tools"].as_array_mut().expect("steps").push(replace(
+        "calc/__init__.py",
+        "VERSION = 1",
+        "VERSION = 2",
+        "wanted",
+    ));
+    whole["reply"] = work[1]["reply"].clone();
+    // Both attempts fail; the next call is for the task that is given out again.
+    let crash = json!({"fail": "crashed", "message": "out of order"});
+    blueprint["workers"]["engineer_2"]["script"] = json!([crash, crash, whole]);
+    sandbox.write("storm.json", blueprint.to_string());
+    let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
+    let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
+    let result = sandbox.run(&arguments).exits(0).json();
+    assert_eq!((&result["end"], result["state"]["reports"].as_array().map(Vec::len)), (&json!("done"), Some(2)));
+    let reviews = &result["state"]["reviews"];
+    assert_eq!(
+        (&reviews[0]["tasks"][1]["committed"], &reviews[1]["tasks"][0]["committed"]),
+        (&json!(false), &json!(true))
+    );
+    let log = git(&sandbox, &["log", "--format=%an %s"]);
+    assert!(log.starts_with("engineer_2 calc: totals\nengineer_1 calc: operations\n"), "{log}");
+    sandbox.run(&["replay", "last"]).exits(0);
+    let log = sandbox.run(&["log", "last"]).exits(0);
+    assert!(log.stdout.contains("nothing of the rules it waited for is under way"), "{}", log.stdout);
+}
+
 #[test]
 fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
     let sandbox = repository();
@@ -336,8 +376,21 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     let sandbox = repository();
     let mut blueprint = scripted();
     blueprint["workspace"]["isolation"] = json!("worktree");
+    // An engineer with two tasks sits down twice.
+    let second = json!({"task": "t3", "round": 1, "engineer_id": "engineer_1", "file_path": "calc/more.py",
+        "functions_to_implement": ["more"], "instruction": "Write it."});
+    let delegated = blueprint["workers"]["manager_delegate"]["script"][1].as_array_mut().expect("a patch");
+    delegated.push(json!({"op": "add", "path": "/tasks/-", "value": second}));
+    let one = &mut blueprint["workers"]["engineer_1"]["script"];
+    let report = json!({"task": "t3", "engineer_id": "engineer_1", "status": "done", "notes": ""});
+    one.as_array_mut().expect("a script").push(json!({
+        "tools": [tool("create", json!({"path": "calc/more.py", "file_text": "more = 1\n", "intent": "more"})),
+            tool("run", json!({"program": "tests"}))],
+        "reply": [{"op": "add", "path": "/reports/-", "value": report}],
+    }));
     let merge = |author: &str| json!({"name": "merge", "arguments": {"author": author}, "may_fail": true});
-    let reviewed = json!({"round": 1, "tasks": [{"task": "t1", "committed": true, "note": ""}, {"task": "t2", "committed": false, "note": "it conflicts"}]});
+    let reviewed = json!({"round": 1, "tasks": [{"task": "t1", "committed": true, "note": ""}, {"task": "t2", "committed": false, "note": "it conflicts"},
+        {"task": "t3", "committed": true, "note": ""}]});
     blueprint["workers"]["manager_review"]["script"] = json!([{
         "tools": [merge("engineer_1"), merge("engineer_2"), merge("nobody")],
         "reply": [{"op": "add", "path": "/reviews/-", "value": reviewed}],
@@ -348,6 +401,7 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     sandbox.run(&arguments).exits(0);
     let read = |name: &str| std::fs::read_to_string(sandbox.path().join("repo").join(name)).expect("a file");
     assert!(read("calc/ops.py").contains("return a + b") && read("calc/__init__.py").contains("\"one\""));
+    assert_eq!(read("calc/more.py").lines().last(), Some("more = 1"));
     assert!(!read("calc/__init__.py").contains("\"two\""), "the second merge conflicts, and nothing of it is merged");
     assert_eq!(read("calc/text.py"), TEXT);
     assert_eq!(git(&sandbox, &["status", "--porcelain"]), "", "and nothing half merged is left");

@@ -15,8 +15,7 @@ static META: LazyLock<Value> =
 static VALIDATOR: LazyLock<Validator> =
     LazyLock::new(|| jsonschema::draft202012::new(&META).expect("the meta-schema is part of this crate and tested"));
 
-const TRIGGERS: &str =
-    "Write start, manual, {op: add, path: /claims/*}, {signal: name} or {after: [rule, …]}; `op` may be left out.";
+const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*}, {signal: name}, {after: [rule, …]} or {idle: [rule, …]}; `op` may be left out.";
 
 /// Finds every place where the source has another form than the meta-schema says.
 pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {

@@ -1,0 +1,163 @@
+//! The blueprint of a manager with engineers: how work may be split, given out again, and who goes on when.
+
+mod played;
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::source::Source;
+use played::Played;
+use serde_json::{Value, json};
+
+fn board() -> Played {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../blueprints/storm.yaml");
+    let text = std::fs::read_to_string(path).expect("the blueprint is there");
+    let mut members = Source::read("storm.yaml", &text).expect("it can be read").value().clone();
+    // Whoever begins is not played here.
+    members["rules"].as_array_mut().expect("rules").retain(|rule| rule["name"] != "scan");
+    members["request"] = json!(true);
+    members["invariants"].as_array_mut().expect("invariants").retain(|of| of["name"] != "as-many-engineers-as-allowed");
+    Played::new(members)
+}
+
+fn task(name: &str, engineer: u32, file: &str, more: Value) -> Value {
+    let mut value = json!({"task": name, "round": 1, "engineer_id": format!("engineer_{engineer}"), "file_path": file,
+        "functions_to_implement": ["f"], "instruction": "Write it."});
+    value.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    json!({"op": "add", "path": "/tasks/-", "value": value})
+}
+
+fn report(name: &str, engineer: u32) -> Value {
+    json!([{"op": "add", "path": "/reports/-",
+        "value": {"task": name, "engineer_id": format!("engineer_{engineer}"), "status": "done", "notes": ""}}])
+}
+
+fn review(round: u32, tasks: &[(&str, bool)]) -> Value {
+    let of = |(task, committed): &(&str, bool)| json!({"task": task, "committed": committed, "note": ""});
+    let tasks: Vec<Value> = tasks.iter().map(of).collect();
+    json!({"op": "add", "path": "/reviews/-", "value": {"round": round, "tasks": tasks}})
+}
+
+fn commits(played: &mut Played, worker: &str, patch: &Value) {
+    let outcome = played.direct(worker, &patch.to_string());
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+}
+
+/// What is violated, by the names of the rules, or the code.
+fn wrong(played: &mut Played, worker: &str, patch: Value) -> Vec<String> {
+    let rejection = played.rejection(worker, patch);
+    let named = |violation: &patchboard_kernel::rejection::Violation| match &violation.rule {
+        Some(rule) => rule.clone(),
+        None => violation.code.to_string(),
+    };
+    let mut names: Vec<String> = rejection.violations.iter().map(named).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn called(played: &Played) -> Vec<&str> {
+    played.calls.iter().map(|call| call.2.as_str()).collect()
+}
+
+fn fail(played: &mut Played, code: FailureCode) {
+    let (invocation, attempt, ..) = played.calls.remove(0);
+    played.give(Input::AgentFailed { invocation, attempt, code, message: "no more".to_owned(), usage: None });
+}
+
+#[test]
+fn no_file_and_no_function_belongs_to_two_engineers() {
+    let mut played = board();
+    for (one, two, by) in [
+        // The same functions of a file; none at all; the file as a whole.
+        (json!({}), json!({}), "disjoint-files"),
+        (json!({}), json!({"functions_to_implement": []}), "minItems"),
+        (json!({"also": ["b.py"]}), json!({"file_path": "b.py"}), "disjoint-others"),
+        (json!({"file_path": "b.py"}), json!({"functions_to_implement": ["g"], "also": ["b.py"]}), "disjoint-others"),
+        (json!({"file_path": "b.py", "also": ["x/c.py"]}), json!({"also": ["x/c.py"]}), "disjoint-others"),
+        // Other spellings of one name.
+        (json!({}), json!({"file_path": "./a.py"}), "pattern"),
+        (json!({}), json!({"file_path": "x/../a.py"}), "pattern"),
+        (json!({}), json!({"file_path": "x//a.py"}), "pattern"),
+        (json!({}), json!({"file_path": "/a.py"}), "pattern"),
+        (json!({}), json!({"file_path": "x\\a.py"}), "pattern"),
+        (json!({}), json!({"file_path": "b.py", "also": ["x/./a.py"]}), "pattern"),
+        (json!({}), json!({"task": "t1", "file_path": "b.py"}), "tasks-by-name"),
+        (json!({}), json!({"file_path": "b.py", "round": 2}), "const"),
+        (json!({}), json!({"file_path": "b.py", "again_of": "t1"}), "tried-again-once"),
+    ] {
+        let patch = json!([task("t1", 1, "a.py", one), task("t2", 2, "a.py", two)]);
+        assert_eq!(wrong(&mut played, "manager_delegate", patch.clone()), [by], "{patch}");
+    }
+    let patch = json!([
+        task("t1", 1, "a.py", json!({"also": [".github/ci.yml", "..x/b"]})),
+        task("t2", 1, "a.py", json!({"functions_to_implement": ["f", "g"]})),
+        task("t3", 2, "a.py", json!({"functions_to_implement": ["h"], "also": ["x/.hidden"]})),
+    ]);
+    // A file that is split belongs to both by its functions, and to nobody as a whole.
+    commits(&mut played, "manager_delegate", &patch);
+    assert_eq!(called(&played), ["engineer_1", "engineer_2"], "one task of an engineer's after the other");
+    played.answer(report("t1", 1), None);
+    assert_eq!(called(&played), ["engineer_2", "engineer_1"]);
+    played.holds();
+}
+
+#[test]
+fn a_task_whose_engineer_gives_up_has_failed_and_is_given_out_once_more() {
+    let mut played = board();
+    let patch = json!([task("t1", 1, "a.py", json!({})), task("t2", 2, "b.py", json!({}))]);
+    commits(&mut played, "manager_delegate", &patch);
+    played.answer(report("t1", 1), None);
+    fail(&mut played, FailureCode::Timeout);
+    assert_eq!(called(&played), ["engineer_2"], "its second attempt");
+    fail(&mut played, FailureCode::Refused);
+    assert_eq!(called(&played), ["manager_review"]);
+
+    let again = |name: &str, more: Value| {
+        let mut value = json!({"round": 2, "again_of": "t2"});
+        value.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        task(name, 3, "b.py", value)
+    };
+    let first = || review(1, &[("t1", true), ("t2", false)]);
+    for (patch, by) in [
+        (json!([review(1, &[("t1", true), ("t2", true)])]), "whole-reviews"),
+        (json!([review(1, &[("t1", true)])]), "whole-reviews"),
+        (json!([review(1, &[("t1", true), ("t2", false), ("t2", false)])]), "whole-reviews"),
+        (json!([review(1, &[("t1", true), ("t2", false), ("t9", false)])]), "whole-reviews"),
+        (json!([first(), again("t3", json!({"again_of": "t1"}))]), "tried-again-once"),
+        (json!([first(), again("t3", json!({"again_of": "t7"}))]), "tried-again-once"),
+        (json!([first(), again("t3", json!({})), again("t4", json!({}))]), "tried-again-once"),
+        (json!([task("t3", 3, "c.py", json!({"round": 2}))]), "two-rounds"),
+        (json!([first(), first()]), "two-rounds"),
+    ] {
+        assert_eq!(wrong(&mut played, "manager_review", patch.clone()), [by], "{patch}");
+    }
+    let outcome = played.answer(json!([first(), again("t3", json!({}))]), None);
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(called(&played), ["engineer_3"], "and nothing else: the round is not over");
+
+    // It fails once more; that is the end of it.
+    fail(&mut played, FailureCode::Refused);
+    assert_eq!(called(&played), ["manager_review"]);
+    let third = json!([review(2, &[("t3", false)]), again("t4", json!({"again_of": "t3"}))]);
+    assert_eq!(wrong(&mut played, "manager_review", third), ["tried-again-once", "two-rounds", "whole-reviews"]);
+    let outcome = played.answer(json!([review(2, &[("t3", false)])]), None);
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(called(&played), ["manager_final"]);
+    let verdict = json!([{"op": "add", "path": "/verdict", "value": {"passed": 1, "failed": 1, "notes": ""}}]);
+    played.answer(verdict, None);
+    assert!(played.board.ended().is_some_and(|ended| ended.is_final()));
+    played.holds();
+}
+
+#[test]
+fn a_round_that_leaves_nothing_to_do_is_the_last() {
+    let mut played = board();
+    commits(&mut played, "manager_delegate", &json!([task("t1", 1, "a.py", json!({}))]));
+    assert_eq!(wrong(&mut played, "engineer_2", report("t1", 2)), ["own-reports"]);
+    played.answer(report("t1", 1), None);
+    assert_eq!(wrong(&mut played, "engineer_1", report("t1", 1)), ["own-reports"], "one report of a task");
+    assert_eq!(called(&played), ["manager_review"]);
+    played.answer(json!([review(1, &[("t1", true)])]), None);
+    assert_eq!(called(&played), ["manager_final"]);
+    played.holds();
+}
