@@ -49,6 +49,7 @@ pub mod probe;
 pub mod reply;
 mod request;
 pub mod schema;
+mod spoken;
 pub mod transport;
 mod work;
 

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
+use super::spoken::spoken;
 use super::{Chat, Said, out_of_time};
 use crate::telemetry;
 use crate::tools::{Definition, Tools, Used};
@@ -42,8 +43,15 @@ impl Chat {
         let mut talk = Talk::new(task, &definitions, self.model.context);
         for left in (0..iterations).rev() {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
-            let Said { completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
+            let Said { mut completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
             let usage = completion.usage;
+            if left > 0 && completion.calls.is_empty() {
+                let is_offered =
+                    |name: &str| definitions.iter().any(|tool| tool.name == name) || (takes_answers && name == ANSWER);
+                if let Some(call) = spoken(&completion.text, format!("spoken_{left}"), is_offered) {
+                    completion = Completion { text: String::new(), calls: vec![call], ..completion };
+                }
+            }
             // Where none are offered, none are used.
             if left == 0 || completion.calls.is_empty() {
                 return Ok(Reply { text: completion.text, usage });

@@ -173,7 +173,7 @@ pub(super) async fn commit_tree(disk: &Arc<Disk>, author: &str, message: &str) -
     let of = Arc::clone(disk);
     let files = on_disk(move || {
         let there: Vec<FilePath> = of.scan().map_err(WorkspaceError::from)?.files.into_keys().collect();
-        let gone = gone(&of, known.iter().filter_map(|(name, _)| FilePath::parse(name).ok()));
+        let gone = gone(&of, known.keys().filter_map(|name| FilePath::parse(name).ok()));
         Ok(Files::new(there, gone, &known))
     })
     .await?;
@@ -243,7 +243,7 @@ async fn served(
     let is_known = |path: &FilePath, hash| Entry::of(&state, path).is_some_and(|entry| entry.hash == hash);
     let found = scan.files.iter().filter(|(path, found)| may(path) && is_known(path, Some(found.hash)));
     let there: Vec<FilePath> = found.map(|(path, _)| path.clone()).collect();
-    let committed = known.iter().filter_map(|(name, _)| FilePath::parse(name).ok());
+    let committed = known.keys().filter_map(|name| FilePath::parse(name).ok());
     let deleted: Vec<FilePath> = committed.filter(|path| may(path) && is_known(path, None)).collect();
     let disk = Arc::clone(workspace.disk());
     let gone = on_disk(move || Ok(gone(&disk, deleted))).await?;

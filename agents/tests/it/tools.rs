@@ -165,6 +165,24 @@ async fn a_reply_may_come_by_a_tool_which_ends_the_attempt() {
 }
 
 #[tokio::test]
+async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
+    let mut bench = Bench::default();
+    let acts = vec![
+        Act::answer("<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"one\"}}\n</tool_call>", 10, 2),
+        Act::answer(r#"<{{"name": "answer", "arguments": {"patch": []}}}>"#, 10, 2),
+    ];
+    let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, r#"{"patch":[]}"#);
+    assert_eq!(told(&bench.log), ["echo {\"text\":\"one\"}", "go on: 12 spent"]);
+    let said = &sent[1]["messages"][2]["tool_calls"][0];
+    assert_eq!((&said["function"]["name"], &sent[1]["messages"][3]["tool_call_id"]), (&json!("echo"), &said["id"]));
+    // Without tools it is what the model replies.
+    let text = r#"{"name": "echo", "arguments": {}}"#;
+    let (answer, _) = work(vec![Act::answer(text, 10, 2)], &working(1), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, text);
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
     let mut bench = Bench { errors: 1, ..Bench::default() };
     let calls =

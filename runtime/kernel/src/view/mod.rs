@@ -176,7 +176,7 @@ impl Fixed {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
             grants: render::grants(&worker.writes, interface, fragment, Detail::Full),
-            reminder: render::reminder(&worker.writes, interface),
+            reminder: render::reminder(&worker.writes, interface, worker.files.is_some()),
             unit: worker.view.unit,
             interface,
             beginning: String::new(),

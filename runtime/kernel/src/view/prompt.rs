@@ -112,6 +112,10 @@ const CLARIFY: &str = "- If you need to know what only a person can tell you, pr
                        {\"patch\": [], \"clarify\": {\"question\": \"...\", \"choices\": [\"...\", \"...\"]}}; choices may be \
                        left out. You are then asked again, with the answer.\n";
 
+/// Said to who has tools for files.
+const TOOLS: &str = "You have tools for the files of your task. Use them first, one step after the other, and look at what \
+                     each gives. Only what you have done with them is done. When all is done, answer.\n";
+
 fn instructions(worker: &Worker, example: &Value) -> String {
     let role = role(worker);
     let says_why = worker.patch.intent == Intent::Required;
@@ -127,6 +131,7 @@ fn instructions(worker: &Worker, example: &Value) -> String {
     } else {
         "Answer with exactly one JSON object {\"patch\": [...]}."
     };
+    let tools = if worker.files.is_some() { TOOLS } else { "" };
     let operations = match worker.patch.max_ops {
         1 => "1 operation".to_owned(),
         many => format!("{many} operations"),
@@ -135,7 +140,7 @@ fn instructions(worker: &Worker, example: &Value) -> String {
     format!(
         "You work on one part of a shared JSON document by proposing a JSON Patch (RFC 6902).\n\
          Your task: {role}\n\n\
-         {form}\n\
+         {tools}{form}\n\
          - No other text: no explanation, no Markdown, no code fence.\n\
          - An operation has {members}. At most {operations}.\n\
          - Use only the paths and operations under \"You may write\". In them * stands for one name or index; \

@@ -121,8 +121,9 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
     format!("{}.\n", text::prose(&line, TRIGGER_MAX - 2))
 }
 
-/// The last line: where the worker may write, once more in few words, because small models keep best what comes last.
-pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
+/// The last line: where the worker may write, once more in few words, because small models keep best what comes last. Who
+/// has tools for files is told to use them first: a small model that is told to answer now does so.
+pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: bool) -> String {
     let of_grant = |grant: &WriteGrant| {
         let path = text::name(&grant.path);
         match interface {
@@ -136,21 +137,22 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface) -> String {
     };
     let places = grants.iter().map(of_grant).collect::<Vec<_>>().join("; ");
     let (full, short) = match interface {
-        Interface::Patch => (format!("your patch: {places}"), "Now answer"),
+        Interface::Patch => (format!("your patch: {places}"), "answer"),
         Interface::Whole => (
             format!("the whole object, with what you change at {places}"),
-            "Now answer with the whole object as it should be",
+            "answer with the whole object as it should be",
         ),
         Interface::Merge => {
-            (format!("a JSON object of what you set: {places}"), "Now answer with a JSON object of what you set")
+            (format!("a JSON object of what you set: {places}"), "answer with a JSON object of what you set")
         }
         Interface::Message => (
             format!("your message, with a line for what you set, which begins with its place: {places}"),
-            "Now write your message",
+            "write your message",
         ),
     };
-    let line = format!("Now answer with {full}.\n");
-    if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{short}.\n") } else { line }
+    let when = if has_tools { "Now do your task with your tools. When it is done," } else { "Now" };
+    let line = format!("{when} answer with {full}.\n");
+    if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{when} {short}.\n") } else { line }
 }
 
 /// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first.

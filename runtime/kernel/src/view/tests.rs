@@ -431,6 +431,21 @@ fn a_trigger_that_may_not_be_read_is_not_named() {
 }
 
 #[test]
+fn who_has_tools_is_told_to_use_them_before_the_answer() {
+    let mut worker = extractor();
+    let before = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    assert!(!before.system.contains("tools") && !before.user.contains("tools"), "{before:?}");
+    worker.files = Some(serde_json::from_value(json!({})).expect("access to files"));
+    let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    assert!(prompt.system.find("You have tools") < prompt.system.find("Answer with exactly one"), "{}", prompt.system);
+    let last = prompt.user.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("Now do your task with your tools. When it is done, answer with your patch: add at"),
+        "{last}"
+    );
+}
+
+#[test]
 fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
     let fragment = |_: &Pattern| Some(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
     let mut worker = extractor();
