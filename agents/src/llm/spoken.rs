@@ -28,7 +28,7 @@ pub(super) fn spoken(text: &str, id: String, is_tool: impl Fn(&str) -> bool) -> 
         Value::String(arguments) => arguments,
         _ => return None,
     };
-    said.is_empty().then(|| ToolCall { id, name, arguments })
+    said.is_empty().then_some(ToolCall { id, name, arguments })
 }
 
 fn is_around(text: &str) -> bool {
