@@ -6,7 +6,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending};
 use patchboard_kernel::breaker::Position;
-use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, Record};
 use patchboard_kernel::state::State;
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub wake_at: Option<Timestamp>,
     /// Invocations under way, those that wait for persons included.
     pub open: usize,
+    /// The attempts of those, by their invocations.
+    pub attempts: Arc<[(InvocationId, u32)]>,
     /// Proposals that wait for persons, by the record that put them.
     pub pending: Arc<BTreeMap<Seq, Pending>>,
     /// Whether nothing but persons is waited for.
@@ -76,6 +78,7 @@ impl Snapshot {
             paused: board.is_paused(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),
+            attempts: board.scheduler().open().iter().map(|(invocation, open)| (*invocation, open.attempt)).collect(),
             pending: Arc::clone(board.pending()),
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),

@@ -26,7 +26,7 @@ pub struct WorkspaceSpec {
     /// Files that are not served, as patterns of paths.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How much a refused edit is told.
+    /// How much the author of a refused edit is told.
     #[serde(default)]
     pub presentation: Presentation,
     /// Characters that it is told at most.
@@ -96,7 +96,7 @@ coded! {
     Presentation {
         /// The current content of the file, and what changed in it and in all else that was read.
         Full = "full",
-        /// What changed.
+        /// What changed of what its author had read.
         Diff = "diff",
         /// Which files changed, and who changed them.
         Brief = "brief",
@@ -106,7 +106,7 @@ coded! {
 #[expect(clippy::derivable_impls, reason = "the enum is made by a macro that derives no default")]
 impl Default for Presentation {
     fn default() -> Self {
-        Self::Full
+        Self::Diff
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::entry::{Entry, Seen, forgettable, operations, seen};
 use super::{Edit, FileChange, FilePath, FileRead, Hunk, Lines, Move, count, cover, union};
 use crate::blueprint::{Granularity, Intent, Isolation};
-use crate::freshness::{Commits, Reservations};
-use crate::id::{InvocationId, Version, WorkerName};
+use crate::freshness::{Commits, Reservation, Reservations};
+use crate::id::{InvocationId, Timestamp, Version, WorkerName};
 use crate::plan::{Plan, Seat};
 use crate::planted::{self, Bug};
 use crate::rejection::{Code, Rejection, Stage, Stale, VIOLATIONS_MAX, Violation};
@@ -39,6 +39,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) writer: &'a str,
     /// Places kept for others.
     pub(crate) reservations: &'a Reservations,
+    /// The recorded time.
+    pub(crate) at: Timestamp,
     /// Who made which version.
     pub(crate) commits: &'a dyn Commits,
     /// The highest version of a file that was forgotten.
@@ -267,10 +269,15 @@ impl Conflicts<'_> {
         }
         for change in &edit.changes {
             let place = change.path.place();
-            let holder = self.inputs.reservations.holder_at(&place, self.invocation);
-            if let Some(holder) = holder.filter(|_| !planted::is(Bug::FileNotKept)) {
-                let message = format!("{} is kept for {holder} for a moment; try again shortly", change.path);
-                self.found.push(Violation::new(Code::Reserved, place.as_str(), message));
+            let kept = self.inputs.reservations.other_at(&place, self.invocation);
+            if let Some(Reservation { worker, until, .. }) = kept.filter(|_| !planted::is(Bug::FileNotKept)) {
+                let left = until.0.saturating_sub(self.inputs.at.0);
+                let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
+                let message =
+                    format!("{} is kept for {worker} until its next edit, for {seconds} s at most", change.path);
+                let mut violation = Violation::new(Code::Reserved, place.as_str(), message);
+                violation.found = Some(json!({"kept_for": worker, "until": until}));
+                self.found.push(violation);
             }
             let own = reads.remove(&change.path).unwrap_or_default();
             self.target(change, &own);

@@ -119,7 +119,7 @@ pub struct Edit {
 }
 
 /// The attempt that an edit belongs to. It goes on after the edit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditAttempt {
     /// The invocation.

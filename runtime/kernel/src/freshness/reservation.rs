@@ -62,10 +62,10 @@ impl Reservations {
         others.map(|(_, held)| held).find_map(|held| Some((&held.worker, shared(held)?)))
     }
 
-    /// Who else has a place, or something above or below it.
-    pub(crate) fn holder_at(&self, place: &Pointer, own: InvocationId) -> Option<&WorkerName> {
-        let others = self.0.iter().filter(|(invocation, _)| **invocation != own).map(|(_, held)| held);
-        others.filter(|held| held.places.iter().any(|kept| overlap(kept, place))).map(|held| &held.worker).next()
+    /// What is kept for somebody else of a place, or of something above or below it.
+    pub(crate) fn other_at(&self, place: &Pointer, own: InvocationId) -> Option<&Reservation> {
+        let mut others = self.0.iter().filter(|(invocation, _)| **invocation != own).map(|(_, held)| held);
+        others.find(|held| held.places.iter().any(|kept| overlap(kept, place)))
     }
 
     /// Ends what is kept for an invocation.

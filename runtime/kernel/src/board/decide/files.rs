@@ -65,6 +65,7 @@ impl Draft<'_> {
                 author: invocation.zip(seat),
                 writer: &writer,
                 reservations: &self.board.reservations.at(self.at),
+                at: self.at,
                 commits: &self.board.commits,
                 floor: self.board.files.floor,
             },
