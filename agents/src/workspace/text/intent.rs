@@ -13,11 +13,14 @@ use super::language::{CommentStyle, Language, Places, as_found};
 use super::scan::{Begin, Scan, head, names_encoding, scan};
 use crate::one_line;
 
-/// Characters of an intent in a comment.
+/// Characters of an intent in a comment; of a longer one the comment has the beginning, and the state all of it.
 pub const INTENT_CHARS_MAX: usize = 120;
 
 /// Characters of a name in a comment.
 const AUTHOR_CHARS_MAX: usize = 64;
+
+/// Comments of others that stay above one line when a further one comes: the last ones.
+pub const OTHERS_MAX: usize = 2;
 
 /// Blocks of one edit that get a comment.
 const BLOCKS_MAX: usize = 256;
@@ -76,7 +79,7 @@ pub fn apply_signed(
 }
 
 /// Puts a comment above each of these blocks: right above, or above the nearest line further up where a comment may
-/// stand. The author's own comment above a block is replaced, those of others stay above it.
+/// stand. The author's own comment above a block is replaced; those of others stay above it, the last [`OTHERS_MAX`] of them.
 pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Annotated {
     let unchanged = |without| Annotated { text: text.to_owned(), lines: Vec::new(), without };
     let Some(intent) = harmless(signature.intent) else { return unchanged(blocks.to_vec()) };
@@ -91,9 +94,9 @@ pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Anno
     let mut gone = BTreeSet::new();
     for &block in blocks {
         match page.place(block) {
-            Some((place, own)) => {
+            Some((place, replaced)) => {
                 places.insert(place);
-                gone.extend(own);
+                gone.extend(replaced);
             }
             None => without.push(block),
         }
@@ -133,6 +136,8 @@ pub struct BrokenAnnotation {
     pub block: Option<Lines>,
     /// Whether the edit also changes the block.
     pub changes_block: bool,
+    /// Whether the author's comment is still there, in other words.
+    pub is_reworded: bool,
 }
 
 /// The comments of others than `author` that are in the text before and no longer in the text after.
@@ -149,6 +154,13 @@ pub fn broken_annotations(
     let hunks = hunks(before, after);
     let touched = |first: u32, last: u32| {
         hunks.iter().map(Move::from).any(|step| step.removed > 0 && step.at <= last && first < step.at + step.removed)
+    };
+    let is_reworded = |line: u32| {
+        let of = |step: &Move| step.at <= line && line < step.at + step.removed;
+        let hunk = hunks.iter().find(|hunk| of(&Move::from(*hunk)));
+        let was = page.annotations.get(&(line as usize - 1)).map(|annotation| annotation.author.as_str());
+        let now = hunk.into_iter().flat_map(|hunk| hunk.now.lines());
+        now.filter_map(|line| parse(page.language.style, line)).any(|(author, _)| Some(author) == was)
     };
     // One that stands elsewhere now was moved along with its block.
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
@@ -168,7 +180,8 @@ pub fn broken_annotations(
         }
         let block = page.block_below(*at);
         let changes_block = block.is_some_and(|(first, last)| touched(first, last));
-        broken.push(BrokenAnnotation { annotation: annotation.clone(), block, changes_block });
+        let is_reworded = is_reworded(annotation.line);
+        broken.push(BrokenAnnotation { annotation: annotation.clone(), block, changes_block, is_reworded });
     }
     broken
 }
@@ -268,7 +281,8 @@ impl<'a> Page<'a> {
         Self { lines, scan, head, language, own, annotations, could_name_encoding }
     }
 
-    /// The line above which the comment for a block goes, and the author's own comments that it replaces.
+    /// The line above which the comment for a block goes, and the comments that it replaces: the author's own, and the first
+    /// of many others.
     fn place(&self, (first, last): Lines) -> Option<(usize, Vec<usize>)> {
         let begins = |at: &usize| !self.lines[*at].trim().is_empty() && !self.annotations.contains_key(at);
         let from = (first as usize - 1).max(self.head);
@@ -285,7 +299,14 @@ impl<'a> Page<'a> {
         if place < 2 && self.could_name_encoding {
             return None;
         }
-        Some((place, self.own_above(place)))
+        Some((place, self.replaced_above(place)))
+    }
+
+    fn replaced_above(&self, line: usize) -> Vec<usize> {
+        let mut replaced = self.own_above(line);
+        let run = (0..line).rev().take_while(|at| self.annotations.contains_key(at));
+        replaced.extend(run.filter(|at| self.annotations[at].author != self.own).skip(OTHERS_MAX));
+        replaced
     }
 
     /// The author's own comments among those right above a line.
@@ -315,17 +336,19 @@ impl<'a> Page<'a> {
         line
     }
 
-    /// From the next line on, as far as nothing is empty, less indented or said to be of somebody.
+    /// From the next line on that is none of these comments, as far as nothing is empty, less indented or said to be of
+    /// somebody.
     fn block_below(&self, annotation: usize) -> Option<Lines> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let least = indent(self.lines[annotation]);
-        let below = (annotation + 1..self.lines.len()).take_while(|at| {
+        let first = (annotation + 1..self.lines.len()).find(|at| !self.annotations.contains_key(at))?;
+        let below = (first..self.lines.len()).take_while(|at| {
             let line = self.lines[*at];
             // Elements that are closed end where they began.
             let goes_on = indent(line) >= least || self.language.places == Places::Paragraphs;
             !line.trim().is_empty() && goes_on && !self.annotations.contains_key(at)
         });
         let last = below.last()?;
-        Some((number(annotation + 2), number(last + 1)))
+        Some((number(first + 1), number(last + 1)))
     }
 }

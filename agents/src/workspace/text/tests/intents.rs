@@ -195,6 +195,28 @@ fn what_an_edit_takes_from_others_is_found() {
 }
 
 #[test]
+fn a_comment_that_others_stand_below_belongs_to_the_block_and_one_in_other_words_is_known() {
+    let before = "# alice: adds\n# engineer_1: faster\ndef add(a, b):\n    return a + b\n";
+    let broken = |after: &str| broken_annotations(before, after, language("a.py"), "bob", &is_author);
+    let all = broken("def add(a, b):\n    return sum([a, b])\n");
+    assert_eq!(all.iter().map(|it| (it.block, it.changes_block)).collect::<Vec<_>>(), [(Some((3, 4)), true); 2]);
+    let one = broken(&before.replace("alice: adds", "alice: sums"));
+    assert_eq!(one.iter().map(|it| (it.is_reworded, it.changes_block)).collect::<Vec<_>>(), [(true, false)]);
+    let gone = broken(&before.replace("# alice: adds\n", ""));
+    assert_eq!(gone.iter().map(|it| (it.is_reworded, it.changes_block)).collect::<Vec<_>>(), [(false, false)]);
+}
+
+#[test]
+fn of_the_comments_of_others_the_last_ones_stay() {
+    let text = "# alice: one\n# engineer_1: two\n# carol: three\n# bob: mine\nx = 1\n";
+    let is_author = |name: &str| matches!(name, "alice" | "bob" | "engineer_1" | "carol");
+    let signature = Signature { language: language("a.py"), author: "bob", intent: "again", is_author: &is_author };
+    let annotated = annotate(text, &[(5, 5)], &signature);
+    assert_eq!(annotated.text, "# engineer_1: two\n# carol: three\n# bob: again\nx = 1\n");
+    assert_eq!(annotate(&annotated.text, &[(4, 4)], &signature).text, annotated.text);
+}
+
+#[test]
 fn an_edit_is_signed_where_it_changes_something() {
     let signature = Signature {
         language: language("a.py"),
