@@ -34,6 +34,8 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::Call;
 use serde::{Deserialize, Serialize};
 
+use crate::tools::ROOM_MAX;
+
 mod erase;
 mod gate;
 mod notes;
@@ -134,6 +136,9 @@ enum Did {
     Used {
         name: String,
         arguments: String,
+        /// Characters that it could be given.
+        #[serde(default = "room_max", skip_serializing_if = "is_room_max")]
+        room: usize,
         /// Hash of the text that it gave.
         result: Digest,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -145,6 +150,15 @@ enum Did {
         usage: Option<Usage>,
         reserve: u64,
     },
+}
+
+const fn room_max() -> usize {
+    ROOM_MAX
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_room_max(room: &usize) -> bool {
+    *room == ROOM_MAX
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use crate::tools::{Tools, Used};
+use crate::tools::{ROOM_MAX, Tools, Used};
 use crate::{failure, one_line, telemetry};
 
 /// How often a step may be repeated.
@@ -89,7 +89,7 @@ impl Step {
         let (mut left, mut pause) = (self.retry, PAUSE_MIN);
         loop {
             let span = telemetry::execute_tool(&self.name, "");
-            let Used { text, is_error } = tools.call(&self.name, &arguments).instrument(span.clone()).await;
+            let Used { text, is_error } = tools.call(&self.name, &arguments, ROOM_MAX).instrument(span.clone()).await;
             telemetry::executed(&span, is_error);
             if !is_error || (self.may_fail && left == 0) {
                 return Ok(());

@@ -20,6 +20,9 @@ use serde_json::Value;
 
 use crate::failure;
 
+/// Characters that the result of a tool has at most, where there is room for more.
+pub const ROOM_MAX: usize = 64_000;
+
 /// Something that will be there.
 pub type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -55,13 +58,28 @@ impl Used {
     }
 }
 
+/// The beginning of a text, and how much of it is missing, in so many characters.
+pub fn cut(mut text: String, most: usize) -> String {
+    if text.chars().nth(most).is_none() {
+        return text;
+    }
+    let chars = text.chars().count();
+    let said = |missing: usize| format!("\n… ({missing} more characters)");
+    let kept = most.saturating_sub(said(chars).chars().count());
+    let end = text.char_indices().nth(kept).map_or(text.len(), |(end, _)| end);
+    text.truncate(end);
+    text.extend(said(chars - kept).chars().take(most - kept));
+    text
+}
+
 /// The tools of one attempt. What it remembers of the attempt ends with it.
 pub trait Tools: Send {
     /// What there is; the same for the whole attempt.
     fn definitions(&self) -> Vec<Definition>;
 
-    /// Uses one. The arguments are JSON, as a model wrote them; what is wrong with them is an error like any other.
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used>;
+    /// Uses one. The arguments are JSON, as a model wrote them; what is wrong with them is an error like any other. What it
+    /// gives has at most `room` characters: nobody cuts it afterwards, so that what counts as read was shown.
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used>;
 
     /// Asks the board whether the attempt may make another call of its model, which may take `reserve` tokens; `usage` is
     /// what the one before cost.
@@ -116,6 +134,17 @@ mod tests {
     use patchboard_kernel::rejection::{Rejection, Stage, Violation};
 
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_says_how_much_is_missing() {
+        assert_eq!(cut("äöü".into(), 3), "äöü");
+        let long = "ä".repeat(100);
+        assert_eq!(cut(long.clone(), 40), format!("{}\n… (84 more characters)", "ä".repeat(16)));
+        for most in 0_usize..100 {
+            // As many digits are kept free as there may be.
+            assert!((most.saturating_sub(1)..=most).contains(&cut(long.clone(), most).chars().count()));
+        }
+    }
 
     #[test]
     fn what_the_board_says_is_how_the_attempt_goes_on_or_ends() {

@@ -54,7 +54,7 @@ struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u32).range(1..=32))]
     engineers: Vec<u32>,
     /// How much a refused edit is told
-    #[arg(long, default_value = "full", value_parser = ["full", "diff", "brief"])]
+    #[arg(long, default_value = "diff", value_parser = ["diff", "full", "brief"])]
     presentation: String,
     /// What the order of turns is drawn from
     #[arg(long, value_name = "N", default_value_t = 7)]

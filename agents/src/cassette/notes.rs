@@ -99,13 +99,13 @@ impl Tools for NotedTools {
         self.tools.definitions()
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             let _passage = self.notes.gate().passage(&self.call).await;
-            let used = self.tools.call(name, arguments).await;
+            let used = self.tools.call(name, arguments, room).await;
             let result = sha256(used.text.as_bytes());
             let (name, arguments) = (name.to_owned(), arguments.to_owned());
-            self.notes.note(&self.call, Did::Used { name, arguments, result, is_error: used.is_error });
+            self.notes.note(&self.call, Did::Used { name, arguments, room, result, is_error: used.is_error });
             used
         })
     }

@@ -220,8 +220,8 @@ impl Player {
             turn.come().await;
             let passage = self.gate.passage(call).await;
             match did {
-                Did::Used { name, arguments, result, is_error } => {
-                    let used = tools.call(name, arguments).await;
+                Did::Used { name, arguments, room, result, is_error } => {
+                    let used = tools.call(name, arguments, *room).await;
                     if (sha256(used.text.as_bytes()), used.is_error) != (*result, *is_error) {
                         self.differs(format!("{name} of worker {} (order {order})", entry.worker));
                     }

@@ -4,8 +4,8 @@
 //! Bounded by the seat's `files.iterations` calls of the model, the last of them without tools; by the attempt's time; and
 //! by the budgets, of which the board is asked before each further call. Messages only grow at their end, so that a
 //! provider's cache of prompts holds what came before. When they outgrow the model's context, the oldest results of
-//! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A result is cut to a quarter of the
-//! context, and all that one answer asks for to a half.
+//! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
+//! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -19,7 +19,7 @@ use super::schema::Level;
 use super::spoken::spoken;
 use super::{Chat, Said, out_of_time};
 use crate::telemetry;
-use crate::tools::{Definition, Tools, Used};
+use crate::tools::{Definition, ROOM_MAX, Tools, Used, cut};
 
 /// Tools that one answer may use; of more it is told.
 const CALLS_MAX: usize = 32;
@@ -63,13 +63,13 @@ impl Chat {
                 if used.name == ANSWER && takes_answers {
                     match answered(&used.arguments) {
                         Ok(text) => return Ok(Reply { text, usage }),
-                        Err(why) => talk.result(used, why, calls.len()),
+                        Err(why) => talk.result(used, cut(why, talk.room(calls.len()))),
                     }
                     continue;
                 }
-                let doing = run(tools, &definitions, used, index);
+                let doing = run(tools, &definitions, used, index, talk.room(calls.len()));
                 let Used { text, .. } = timeout_at(deadline, doing).await.map_err(|_| late())?;
-                talk.result(used, text, calls.len());
+                talk.result(used, text);
             }
             if left == 1 {
                 talk.messages.push(Message::new("user", LAST));
@@ -111,10 +111,13 @@ impl<'a> Talk<'a> {
         self.messages.push(Message::said(completion));
     }
 
-    /// `of`: with how many others it shares the room there is.
-    fn result(&mut self, call: &ToolCall, text: String, of: usize) {
-        let most = self.context.min(2 * self.context / of.max(1));
-        self.messages.push(Message::result(call, cut(text, most)));
+    /// Characters that a result may have which shares the room with so many.
+    fn room(&self, of: usize) -> usize {
+        self.context.min(2 * self.context / of.max(1)).min(ROOM_MAX)
+    }
+
+    fn result(&mut self, call: &ToolCall, text: String) {
+        self.messages.push(Message::result(call, text));
     }
 
     fn chars(&self) -> usize {
@@ -157,16 +160,6 @@ fn shorten(message: &mut Message<'_>) {
     }
 }
 
-/// The beginning of a text, and how much of it is missing.
-fn cut(mut text: String, most: usize) -> String {
-    if let Some((end, _)) = text.char_indices().nth(most) {
-        let missing = text[end..].chars().count();
-        text.truncate(end);
-        text.push_str(&format!("\n… ({missing} more characters)"));
-    }
-    text
-}
-
 /// The reply that a model gives by a tool.
 fn answered(arguments: &str) -> Result<String, String> {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
@@ -176,7 +169,7 @@ fn answered(arguments: &str) -> Result<String, String> {
 }
 
 /// Uses a tool, if it is one and the arguments are some.
-async fn run(tools: &mut dyn Tools, definitions: &[Definition], call: &ToolCall, index: usize) -> Used {
+async fn run(tools: &mut dyn Tools, definitions: &[Definition], call: &ToolCall, index: usize, room: usize) -> Used {
     let span = telemetry::execute_tool(&call.name, &call.id);
     let doing = async {
         if index >= CALLS_MAX {
@@ -188,8 +181,8 @@ async fn run(tools: &mut dyn Tools, definitions: &[Definition], call: &ToolCall,
         }
         let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
-            Ok(_) => tools.call(&call.name, arguments).await,
-            Err(error) => Used::error(no_object(&error)),
+            Ok(_) => tools.call(&call.name, arguments, room).await,
+            Err(error) => Used::error(cut(no_object(&error), room)),
         }
     };
     let used = doing.instrument(span.clone()).await;
@@ -225,27 +218,16 @@ mod tests {
         let call = ToolCall { id: format!("c{id}"), name: "view".into(), arguments: "{}".into() };
         let calls = vec![call.clone()];
         talk.said(Completion { text: String::new(), calls, end: super::super::reply::End::Stopped, usage: None });
-        talk.result(&call, "r".repeat(chars), 1);
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters_and_says_how_much_is_missing() {
-        assert_eq!(cut("äöü".into(), 3), "äöü");
-        assert_eq!(cut("äöüß".into(), 3), "äöü\n… (1 more characters)");
+        talk.result(&call, "r".repeat(chars));
     }
 
     #[test]
     fn results_share_half_of_the_context() {
-        let mut talk = talk(100);
-        let call = ToolCall { id: "c".into(), name: "view".into(), arguments: "{}".into() };
+        let small = talk(100);
         for (of, most) in [(1, 100), (2, 100), (4, 50), (200, 1)] {
-            talk.result(&call, "r".repeat(1000), of);
-            let result = talk.messages.last().expect("a result");
-            assert_eq!(
-                result.content.chars().filter(|c| *c == 'r').count() - "characters".matches('r').count() - 1,
-                most
-            );
+            assert_eq!(small.room(of), most);
         }
+        assert_eq!(talk(1_000_000).room(1), ROOM_MAX);
     }
 
     #[test]

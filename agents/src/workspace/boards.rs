@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::files::EditAttempt;
-use patchboard_kernel::id::{BoardId, InvocationId};
+use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::runtime::BoardHandle;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -22,7 +20,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::disk::watch::{Noticed, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
 use super::service::{Opened, Workspace, WorkspaceError};
-use super::session::{Answer, Author, Session};
+use super::session::{Answer, Asked, Author};
+use super::sessions::Sessions;
 use crate::config::Directory;
 
 /// How long it is waited for a board's directory to be open.
@@ -34,10 +33,6 @@ const LOCKED_LOOK: Duration = Duration::from_millis(20);
 
 /// How often a directory is looked through that the operating system does not watch.
 const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(10);
-
-/// Agents at the directory of one board that are remembered; of more, who did nothing for the longest time has to begin
-/// anew.
-const SESSIONS_MAX: usize = 256;
 
 /// The directories of the boards that run here.
 pub struct Workspaces {
@@ -59,25 +54,16 @@ struct Slot {
     /// Tells one taking up of the board from another.
     taking: u64,
     state: watch::Sender<State>,
-    sessions: BTreeMap<Who, Seated>,
+    sessions: Sessions,
     /// What looks after the directory as long as this is here.
     looking: JoinSet<()>,
 }
-
-/// An invocation, and who it is where several share it.
-type Who = (InvocationId, Option<String>);
 
 #[derive(Clone)]
 enum State {
     Opening,
     Open(Arc<Workspace>),
     Failed(String),
-}
-
-struct Seated {
-    session: Arc<tokio::sync::Mutex<Session>>,
-    of: EditAttempt,
-    used: Instant,
 }
 
 impl Workspaces {
@@ -111,7 +97,7 @@ impl Workspaces {
     /// Has a slot for a board from now on, in the place of the one of an earlier taking up.
     fn begin(&self, board: &BoardHandle) -> u64 {
         let taking = self.takings.fetch_add(1, Ordering::Relaxed);
-        let (state, sessions) = (watch::Sender::new(State::Opening), BTreeMap::new());
+        let (state, sessions) = (watch::Sender::new(State::Opening), Sessions::default());
         let slot = Slot { board: board.clone(), taking, state, sessions, looking: JoinSet::new() };
         let before = self.lock().insert(board.id().clone(), slot);
         drop(before);
@@ -200,7 +186,8 @@ impl Workspaces {
     }
 
     /// Does what the arguments of a tool say, for an agent at the directory of a board, and to its end, also if nobody waits
-    /// for it any more: what was shown must be known as read, and what was made as made. See [`Session::once`] for `key`.
+    /// for it any more: what was shown must be known as read, and what was made as made. `is_anew`: whether it has
+    /// been here before, if it says so.
     ///
     /// # Errors
     /// As [`Workspaces::of`].
@@ -208,43 +195,19 @@ impl Workspaces {
         &self,
         board: &BoardId,
         author: Author,
-        key: Option<String>,
-        arguments: Value,
+        is_anew: Option<bool>,
+        asked: Asked,
     ) -> Result<Answer, WorkspaceError> {
-        let session = self.session(board, author).await?;
-        let called = tokio::spawn(async move { session.lock().await.once(key, arguments).await });
-        called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
-    }
-
-    /// An agent at the directory of a board: the one that this attempt has been so far under this name, or one that has read
-    /// nothing yet.
-    ///
-    /// # Errors
-    /// As [`Workspaces::of`].
-    pub async fn session(
-        &self,
-        board: &BoardId,
-        author: Author,
-    ) -> Result<Arc<tokio::sync::Mutex<Session>>, WorkspaceError> {
         let workspace = self.of(board).await?;
-        let mut boards = self.lock();
-        let is_open = |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
-        let slot = boards.get_mut(board).filter(|slot| is_open(slot));
-        let sessions = &mut slot.ok_or_else(not_open)?.sessions;
-        let of = author.of;
-        let who = (of.invocation, author.name.clone());
-        if let Some(seated) = sessions.get_mut(&who).filter(|seated| seated.of == of) {
-            seated.used = Instant::now();
-            return Ok(Arc::clone(&seated.session));
-        }
-        if sessions.len() >= SESSIONS_MAX
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
-        {
-            sessions.remove(&oldest);
-        }
-        let session = Arc::new(tokio::sync::Mutex::new(Session::new(workspace, author)));
-        sessions.insert(who, Seated { session: Arc::clone(&session), of, used: Instant::now() });
-        Ok(session)
+        let session = {
+            let mut boards = self.lock();
+            let is_open =
+                |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
+            let slot = boards.get_mut(board).filter(|slot| is_open(slot));
+            slot.ok_or_else(not_open)?.sessions.of(workspace, author, is_anew)
+        };
+        let called = tokio::spawn(async move { session.lock().await.once(asked).await });
+        called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
     }
 
     /// A board has ended for good, or does not run here any more: its directory is let go, unless it was taken up again

@@ -1,14 +1,57 @@
 //! An editor's tools, one for each of its commands, named as coding agents know them.
 //!
 //! The schema of each is a part of the one schema of all commands. What stands first in the description of every tool that
-//! edits is what an edit has to say for the others.
+//! edits is what an edit has to say for the others, and then what becomes of edits of the same file, which is another thing
+//! in each [`Manner`].
 
-use patchboard_kernel::blueprint::{Intent, WorkspaceSpec};
+use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
 use serde_json::{Map, Value, json};
 
 use super::text::command::schema;
 use super::text::intent::convention;
 use crate::tools::Definition;
+
+/// How somebody edits the files of a workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manner {
+    /// Together with others, and each edit is held against what its author has read.
+    Checked,
+    /// Together with others, and nothing is checked.
+    Unchecked,
+    /// In a working tree of its own.
+    Alone,
+}
+
+impl Manner {
+    /// That of somebody who may have a working tree of its own.
+    pub const fn of(spec: &WorkspaceSpec, has_tree: bool) -> Self {
+        match spec.isolation {
+            _ if has_tree => Self::Alone,
+            Isolation::Storm => Self::Checked,
+            Isolation::Soft | Isolation::Worktree => Self::Unchecked,
+        }
+    }
+
+    /// What becomes of edits.
+    pub const fn rule(self) -> &'static str {
+        match self {
+            Self::Checked => {
+                "An edit is made only if nothing of what you have read has changed since. If something has, the edit is \
+                 refused and nothing is written: the result shows what is different now, and counts as read, so adapt \
+                 your edit to it and try again at once."
+            }
+            Self::Unchecked => {
+                "Nothing checks whether a file has changed since you have read it: an edit is made on what is there, and a \
+                 whole file that you write takes away what others wrote meanwhile. View what you are about to change right \
+                 before you change it."
+            }
+            Self::Alone => {
+                "The files are a working tree of your own: nobody else changes them, and what you do is merged with what \
+                 others do later."
+            }
+        }
+    }
+}
 
 /// A command, as its tool shows it.
 #[derive(Clone, Copy, Debug)]
@@ -24,21 +67,23 @@ pub struct EditorTool {
     pub is_edit: bool,
 }
 
+/// Where edits are held against it.
+const COUNTS: &str = " What is shown counts as read.";
+
 /// All of them.
 pub const ALL: [EditorTool; 8] = [
     EditorTool {
         name: "view",
         title: "Show a file",
-        description: "Show a file with its line numbers, or a part of it; of a directory, what is in it. What is shown counts \
-             as read. The first line says the version, and who changed the file last and what for.",
+        description: "Show a file with its line numbers, or a part of it; of a directory, what is in it.",
         needs: &["path"],
-        takes: &["view_range"],
+        takes: &["view_range", "view_columns"],
         is_edit: false,
     },
     EditorTool {
         name: "list",
         title: "List files",
-        description: "List the files of a directory and below, or all of them: lines, version, and who changed each last.",
+        description: "List the files of a directory and below, or all of them.",
         needs: &[],
         takes: &["path"],
         is_edit: false,
@@ -46,8 +91,7 @@ pub const ALL: [EditorTool; 8] = [
     EditorTool {
         name: "search",
         title: "Find lines",
-        description: "Find lines in the files of a directory and below, or in all of them, with the lines around. What is \
-             shown counts as read.",
+        description: "Find lines in the files of a directory and below, or in all of them.",
         needs: &["pattern"],
         takes: &["path", "regex"],
         is_edit: false,
@@ -96,12 +140,21 @@ pub const ALL: [EditorTool; 8] = [
 ];
 
 /// The tools of somebody who is called `author` in files; only those that read, for who may not edit.
-pub fn definitions(author: &str, spec: &WorkspaceSpec, may_edit: bool) -> Vec<(EditorTool, Definition)> {
+pub fn definitions(
+    author: &str,
+    spec: &WorkspaceSpec,
+    may_edit: bool,
+    manner: Manner,
+) -> Vec<(EditorTool, Definition)> {
     let of_all = schema();
-    let convention = if spec.annotate { convention(author) } else { String::new() };
-    let is_required = spec.intent == Intent::Required;
+    // Who is alone signs nothing: the tree's commits are its author's.
+    let convention = match spec.annotate && manner != Manner::Alone {
+        true => convention(author),
+        false => String::new(),
+    };
+    let is_required = spec.intent == Intent::Required && manner != Manner::Alone;
     let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
-    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required))).collect()
+    shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, manner))).collect()
 }
 
 /// The arguments of the editor for a call of one of the tools; none of what is no such tool.
@@ -112,23 +165,36 @@ pub fn arguments(tool: &str, mut arguments: Map<String, Value>) -> Option<Value>
 }
 
 impl EditorTool {
-    fn definition(&self, of_all: &Value, convention: &str, is_intent_required: bool) -> Definition {
+    fn definition(&self, of_all: &Value, convention: &str, is_intent_required: bool, manner: Manner) -> Definition {
+        let says_whose = if manner == Manner::Alone { "" } else { self.says_whose() };
+        let counts = if manner == Manner::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
         let description = match self.is_edit {
-            true => format!("{convention}{}", self.description),
-            false => self.description.to_owned(),
+            true => format!("{convention}{} {}", self.description, manner.rule()),
+            false => format!("{}{counts}{says_whose}", self.description),
         };
         let mut required = self.needs.to_vec();
         required.extend((self.is_edit && is_intent_required).then_some("intent"));
+        let is_taken = |name: &&&str| manner != Manner::Alone || !matches!(**name, "intent" | "version");
         let properties: Map<String, Value> = self
             .needs
             .iter()
             .chain(self.takes)
+            .filter(is_taken)
             .map(|name| ((*name).to_owned(), self.argument(&of_all["properties"][*name])))
             .collect();
         let parameters = json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
         });
         Definition { name: self.name.to_owned(), description, parameters }
+    }
+
+    /// What is said of those who changed what is shown.
+    fn says_whose(&self) -> &'static str {
+        match self.name {
+            "view" => " The first line says the version, and who changed the file last and what for.",
+            "list" => " Of each are said its lines, its version, and who changed it last.",
+            _ => "",
+        }
     }
 
     /// An argument without the words that say which commands it is for.
@@ -149,7 +215,37 @@ mod tests {
     use super::*;
 
     fn tools(said: Value) -> Vec<(EditorTool, Definition)> {
-        definitions("ada", &serde_json::from_value(said).expect("a workspace"), true)
+        tools_in(Manner::Checked, said)
+    }
+
+    fn tools_in(manner: Manner, said: Value) -> Vec<(EditorTool, Definition)> {
+        definitions("ada", &serde_json::from_value(said).expect("a workspace"), true, manner)
+    }
+
+    #[test]
+    fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
+        for (isolation, has_tree, manner, promises, is_signed, says_whose) in [
+            ("storm", false, Manner::Checked, true, true, true),
+            ("soft", false, Manner::Unchecked, false, true, true),
+            // Who merges works in the directory itself.
+            ("worktree", false, Manner::Unchecked, false, true, true),
+            ("worktree", true, Manner::Alone, false, false, false),
+        ] {
+            let spec = json!({"dir": "code", "isolation": isolation});
+            let workspace = serde_json::from_value(spec.clone()).expect("a workspace");
+            assert_eq!(Manner::of(&workspace, has_tree), manner);
+            for (tool, Definition { description, parameters, .. }) in tools_in(manner, spec) {
+                let promise = description.contains("counts as read") || description.contains("refused");
+                assert_eq!(promise, promises && tool.name != "list", "{isolation}: {description}");
+                assert_eq!(description.contains("You are `ada`"), is_signed && tool.is_edit, "{description}");
+                assert_eq!(parameters["properties"]["intent"].is_object(), is_signed && tool.is_edit, "{parameters}");
+                assert_eq!(
+                    description.contains("who changed"),
+                    says_whose && matches!(tool.name, "view" | "list"),
+                    "{description}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -179,7 +275,7 @@ mod tests {
     fn an_intent_is_demanded_where_the_blueprint_demands_it() {
         for (_, tool) in tools(json!({"dir": "code", "intent": "optional", "annotate": false})) {
             assert!(!tool.parameters["required"].as_array().expect("a list").contains(&json!("intent")));
-            assert!(!tool.description.contains("ada"));
+            assert!(!tool.description.contains("`ada`"));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, union};
@@ -13,19 +14,34 @@ use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, uni
 /// Bytes of texts that are kept for one agent; beyond that the oldest go, and refusals show no difference for them.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The same for all agents at a workspace together.
+const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Reads that an edit declares at most. The kernel takes a few more ([`READS_MAX`]), for where an edit is signed.
+///
+/// [`READS_MAX`]: patchboard_kernel::files::READS_MAX
+const DECLARED_MAX: usize = 3_584;
+
+/// Bytes of texts that all agents at a workspace hold.
+#[derive(Debug, Default)]
+pub struct Held(AtomicUsize);
+
 /// What an agent has read.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Reads {
     files: BTreeMap<FilePath, Known>,
     /// Counts what was noted, so that the oldest is known.
     clock: u64,
     text_bytes: usize,
+    held: Arc<Held>,
 }
 
 /// What it has read of one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Known {
     seen: Vec<Part>,
+    /// Characters of long lines that were shown apart, by version and line.
+    columns: BTreeMap<(u64, u32), Vec<Lines>>,
     /// What it saw, by version.
     texts: BTreeMap<u64, Arc<str>>,
     noted: u64,
@@ -39,6 +55,13 @@ struct Part {
 }
 
 impl Reads {
+    /// Nothing yet; its texts count among those that others hold.
+    pub fn among(held: &Arc<Held>) -> Self {
+        let mut reads = Self::default();
+        reads.held = Arc::clone(held);
+        reads
+    }
+
     /// Notes that lines of a version were shown, or all of it, out of this text. Version 0: that there is no such file.
     pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<Lines>, text: Option<&Arc<str>>) {
         let known = self.files.entry(path.clone()).or_default();
@@ -57,6 +80,19 @@ impl Reads {
             }
         }
         self.keep(path, version, text);
+    }
+
+    /// Notes that some of the `of` characters of a line of a version were shown. Who was shown all of them has read it.
+    pub fn note_columns(&mut self, path: &FilePath, version: u64, line: u32, part: (Lines, u32), text: &Arc<str>) {
+        let (columns, of) = part;
+        let known = self.files.entry(path.clone()).or_default();
+        known.columns.retain(|(of, _), _| *of == version);
+        let shown = known.columns.entry((version, line)).or_default();
+        *shown = union(shown.iter().copied().chain([columns]));
+        if shown.as_slice() == [(1, of)] {
+            known.columns.remove(&(version, line));
+            self.note(path, version, Some((line, line)), Some(text));
+        }
     }
 
     /// Notes an edit of its own, which made this version of a file of which the state said `before`. What it knew of the
@@ -90,9 +126,49 @@ impl Reads {
         self.note(path, version, None, None);
     }
 
-    /// Everything, as an edit declares it.
+    /// Everything that was read.
     pub fn all(&self) -> Vec<FileRead> {
         self.files.keys().flat_map(|path| self.of(path)).collect()
+    }
+
+    /// Everything, as an edit of the targets declares it. Where that is too much, what holds of other files is declared in
+    /// one piece, from its first line to its last: so it may be stale where it need not be, and never fresh where it is not.
+    /// Of the targets it counts which lines were read, so nothing is added there.
+    ///
+    /// # Errors
+    /// There are too many files. Those that were read longest ago are forgotten; their names.
+    pub fn declared(
+        &mut self,
+        targets: &[FilePath],
+        entry: impl Fn(&FilePath) -> Option<Entry>,
+        granularity: Granularity,
+    ) -> Result<Vec<FileRead>, Vec<FilePath>> {
+        if self.parts() <= DECLARED_MAX {
+            return Ok(self.all());
+        }
+        let rough = |path: &FilePath| match targets.contains(path) {
+            true => self.of(path),
+            false => in_one_piece(self.of(path), entry(path).as_ref(), granularity),
+        };
+        let mut declared: BTreeMap<FilePath, Vec<FileRead>> =
+            self.files.keys().map(|path| (path.clone(), rough(path))).collect();
+        let mut count: usize = declared.values().map(Vec::len).sum();
+        let mut forgotten = Vec::new();
+        while count > DECLARED_MAX {
+            let oldest = self.files.iter().min_by_key(|(_, known)| known.noted).map(|(path, _)| path.clone());
+            let Some(oldest) = oldest else { break };
+            self.forget(&oldest);
+            count -= declared.remove(&oldest).map_or(0, |reads| reads.len());
+            forgotten.push(oldest);
+        }
+        match forgotten.is_empty() {
+            true => Ok(declared.into_values().flatten().collect()),
+            false => Err(forgotten),
+        }
+    }
+
+    fn parts(&self) -> usize {
+        self.files.values().map(|known| known.seen.len()).sum()
     }
 
     /// What was read of one file.
@@ -124,7 +200,7 @@ impl Reads {
     /// Forgets what was read of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {
-            self.text_bytes -= known.bytes();
+            self.weigh(known.bytes(), 0);
         }
     }
 
@@ -142,18 +218,51 @@ impl Reads {
         self.clock += 1;
         let Some(known) = self.files.get_mut(path) else { return };
         known.noted = self.clock;
-        self.text_bytes -= known.bytes();
+        let before = known.bytes();
         known.texts.extend(text.map(|text| (version, Arc::clone(text))));
         let seen = &known.seen;
         known.texts.retain(|version, _| seen.iter().any(|part| part.version == *version));
-        self.text_bytes += known.bytes();
-        while self.text_bytes > TEXT_BYTES_MAX {
+        let after = known.bytes();
+        self.weigh(before, after);
+        while self.text_bytes > TEXT_BYTES_MAX || self.held.0.load(Ordering::Relaxed) > HELD_BYTES_MAX {
             let held = self.files.values_mut().filter(|known| !known.texts.is_empty());
             let Some(oldest) = held.min_by_key(|known| known.noted) else { break };
-            self.text_bytes -= oldest.bytes();
+            let bytes = oldest.bytes();
             oldest.texts.clear();
+            self.weigh(bytes, 0);
         }
     }
+
+    fn weigh(&mut self, before: usize, after: usize) {
+        self.text_bytes = self.text_bytes + after - before;
+        self.held.0.fetch_add(after, Ordering::Relaxed);
+        self.held.0.fetch_sub(before, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        self.weigh(self.text_bytes, 0);
+    }
+}
+
+/// What holds of the reads of one file as one read of its newest version, beside the oldest that does not hold.
+fn in_one_piece(reads: Vec<FileRead>, entry: Option<&Entry>, granularity: Granularity) -> Vec<FileRead> {
+    let Some(entry) = entry.filter(|entry| entry.is_there()) else { return reads };
+    let (mut oldest, mut piece): (Option<FileRead>, Option<FileRead>) = (None, None);
+    for read in reads {
+        match entry.seen(&read, granularity) {
+            Seen::Fresh(Some(lines)) => {
+                let before = piece.as_ref().and_then(|piece| piece.lines).unwrap_or(lines);
+                let lines = Some((before.0.min(lines.0), before.1.max(lines.1)));
+                piece = Some(FileRead { version: entry.version, lines, ..read });
+            }
+            // One is enough to refuse, and the oldest says most.
+            _ if oldest.as_ref().is_some_and(|oldest| oldest.version <= read.version) => {}
+            _ => oldest = Some(read),
+        }
+    }
+    oldest.into_iter().chain(piece).collect()
 }
 
 impl Known {
@@ -259,6 +368,71 @@ mod tests {
         reads.note(&path(), 1, None, None);
         reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, &text);
         assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
+    }
+
+    #[test]
+    fn a_long_line_is_read_once_all_of_it_was_shown() {
+        let (mut reads, text): (Reads, Arc<str>) = (Reads::default(), "".into());
+        reads.note_columns(&path(), 1, 7, ((1, 40), 100), &text);
+        reads.note_columns(&path(), 1, 7, ((61, 100), 100), &text);
+        assert!(!reads.knows(&path()));
+        // What was shown of another version is not put together with it.
+        reads.note_columns(&path(), 2, 7, ((41, 60), 100), &text);
+        reads.note_columns(&path(), 1, 7, ((41, 60), 100), &text);
+        assert!(!reads.knows(&path()));
+        reads.note_columns(&path(), 1, 7, ((1, 50), 100), &text);
+        reads.note_columns(&path(), 1, 7, ((50, 100), 100), &text);
+        assert_eq!(seen(&reads), [(1, Some((7, 7)))]);
+    }
+
+    #[test]
+    fn too_much_is_declared_in_one_piece_where_it_is_no_target_and_holds_whenever_all_of_it_does() {
+        let (target, other) = (path(), FilePath::parse("b.py").expect("a name"));
+        let mut reads = Reads::default();
+        for at in 1..=u32::try_from(DECLARED_MAX).expect("few") {
+            reads.note(&other, 1, Some((2 * at, 2 * at)), None);
+        }
+        let declared = |reads: &mut Reads, now: &Entry| {
+            let now = now.clone();
+            let declared =
+                reads.declared(&[path()], |_| Some(now.clone()), Granularity::Lines).expect("not too many files");
+            declared.into_iter().map(|read| (read.path, read.version, read.lines)).collect::<Vec<_>>()
+        };
+        assert_eq!(declared(&mut reads, &entry(1, 9_000)).len(), DECLARED_MAX, "there is room for all");
+        reads.note(&target, 1, Some((3, 4)), None);
+        reads.note(&target, 1, Some((8, 9)), None);
+        let whole = (2, u32::try_from(2 * DECLARED_MAX).expect("few"));
+        let of_target = [(target.clone(), 1, Some((3, 4))), (target.clone(), 1, Some((8, 9)))];
+        let expected = [&of_target[..], &[(other.clone(), 1, Some(whole))]].concat();
+        assert_eq!(declared(&mut reads, &entry(1, 9_000)), expected, "of the target nothing is added");
+        // Lines that went before it, and one in its midst that was read.
+        let mut moved = entry(3, 9_000);
+        let edit = |at| patchboard_kernel::files::Edited { by: "bob".into(), moves: Some(vec![(at, 1, 0)]) };
+        moved.edits = BTreeMap::from([(2, edit(1)), (3, edit(999))]);
+        let now = declared(&mut reads, &moved);
+        assert_eq!(now[2..], [(other.clone(), 1, Some((1000, 1000))), (other, 3, Some((1, whole.1 - 2)))]);
+    }
+
+    #[test]
+    fn of_too_many_files_the_oldest_are_forgotten_and_named() {
+        let mut reads = Reads::default();
+        let name = |at: usize| FilePath::parse(&format!("f{at}")).expect("a name");
+        (0..DECLARED_MAX + 2).for_each(|at| reads.note(&name(at), 1, None, None));
+        let declare = |reads: &mut Reads| reads.declared(&[name(1)], |_| Some(entry(1, 9)), Granularity::Lines);
+        assert_eq!(declare(&mut reads), Err(vec![name(0), name(1)]));
+        assert_eq!(declare(&mut reads).map(|reads| reads.len()), Ok(DECLARED_MAX));
+    }
+
+    #[test]
+    fn all_agents_together_hold_what_there_is_room_for() {
+        let held = Arc::new(Held::default());
+        let text: Arc<str> = "x".repeat(TEXT_BYTES_MAX).into();
+        let mut all: Vec<Reads> = (0..20).map(|_| Reads::among(&held)).collect();
+        all.iter_mut().for_each(|reads| reads.note(&path(), 1, None, Some(&text)));
+        assert_eq!(held.0.load(Ordering::Relaxed), HELD_BYTES_MAX);
+        assert!(all.iter().all(|reads| reads.knows(&path())), "what was read is known all the same");
+        all.clear();
+        assert_eq!(held.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]

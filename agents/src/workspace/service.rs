@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::disk::locks::{Locks, PathSet, WAITS_MAX};
 use super::disk::{Contents, Disk, DiskError, Recovery};
+use super::reads::Held;
 use super::running::{Running, RunningPrograms};
 use super::text::intent::author_name;
 use super::worktree::Trees;
@@ -51,6 +52,7 @@ pub struct Workspace {
     running: RunningPrograms,
     /// Held by who uses git: what it does in several steps is one thing. The working trees of authors' own.
     git: tokio::sync::Mutex<Trees>,
+    held: Arc<Held>,
 }
 
 /// A workspace that was opened, and what was found then.
@@ -80,6 +82,7 @@ impl Workspace {
             locks: Locks::default(),
             running: RunningPrograms::default(),
             git: tokio::sync::Mutex::default(),
+            held: Arc::default(),
         });
         let looked = workspace.alone(move |mut alone| async move {
             let recovery = alone.recover().await?;
@@ -126,6 +129,11 @@ impl Workspace {
     /// Turns for those who change the same files.
     pub const fn locks(&self) -> &Locks {
         &self.locks
+    }
+
+    /// The texts that its agents hold.
+    pub const fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 
     /// Held by who uses git.

@@ -1,49 +1,38 @@
 //! One agent at a workspace: what it asks for, what it is shown, and what it has read.
 //!
-//! Everything that is shown is noted, so that the next edit is checked against it. A refused edit brings back what is
-//! different now; that counts as read, and the agent can try again at once. What a command makes of a file is in `maker`.
+//! Everything that is shown is noted, so that the next edit is checked against it; so what is told fits into the room that
+//! the agent has for it, and nobody cuts it afterwards. How it looks at files is in `looks`, how it edits them in `edits`, what
+//! a refused edit brings back in `refusals`, what a command makes of a file in `maker`.
 
+mod edits;
+mod looks;
 mod maker;
+mod refusals;
 
-use std::collections::{BTreeSet, VecDeque};
-use std::fmt::Write as _;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Granularity, Presentation};
+use patchboard_kernel::blueprint::{Isolation, WorkspaceSpec};
 use patchboard_kernel::coded;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{
-    Access, Edit, EditAttempt, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union,
-};
+use patchboard_kernel::files::{Access, EditAttempt, FilePath};
 use patchboard_kernel::id::Token;
-use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
-use super::disk::{DiskError, Reason};
+use super::git::GIT;
 use super::reads::Reads;
-use super::service::{Edited, Made, Standing, Wanted, Workspace, WorkspaceError, told};
-use super::text::command::{Command, EditBasis};
-use super::text::edit::{EditCommand, EditError};
-use super::text::excerpt::{self, excerpt};
-use super::text::hunks::blocks;
-use super::text::payload::{self, Moved, Mover, Payload, Refusal};
-use super::text::search::{Pattern, Search, SearchLimits};
-use maker::Maker;
-
-/// Characters of a file that are shown at once.
-const VIEW_CHARS_MAX: usize = 64_000;
-
-/// Lines that are shown on either side of what an edit wrote.
-const AROUND: u32 = 4;
-
-/// Characters of what is shown of an edit that is made.
-const SNIPPET_CHARS_MAX: usize = 8_000;
-
-/// Names in one list.
-const LISTED_MAX: usize = 2_000;
+use super::service::{Workspace, WorkspaceError};
+use super::text::command::Command;
+use super::text::edit::EditError;
+use crate::tools::{ROOM_MAX, cut};
 
 /// Edits whose answers are kept for whoever has not heard them.
 const ANSWERS_MAX: usize = 16;
+
+/// What somebody is told who has had a session here that is gone.
+const BEGUN_ANEW: &str = "What you have read before is not known here any more, so your edits would not be checked against it: \
+                          read again what they depend on.";
 
 coded! {
     /// What is wrong with what was asked for, beside what editors and the kernel say.
@@ -54,6 +43,8 @@ coded! {
         NotReadable = "not_readable",
         /// The edit would take away or change what another author says of a block, and leave the block.
         AnnotationLost = "annotation_lost",
+        /// What the author has read before is not known any more; nothing was written.
+        ReadsLost = "reads_lost",
     }
 }
 
@@ -82,6 +73,28 @@ impl Told {
         let text = text.into();
         let data = json!({"code": code, "message": text});
         Self { text, data, code: Some(code.to_owned()) }
+    }
+
+    /// In the room that there is. What counts as read fits already.
+    pub(super) fn within(self, room: usize) -> Self {
+        Self { text: cut(self.text, room), ..self }
+    }
+}
+
+/// What an agent asks for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The arguments of the editor.
+    pub arguments: Value,
+    /// What makes a repetition of an edit one.
+    pub key: Option<String>,
+    /// Characters that it can be told.
+    pub room: usize,
+}
+
+impl From<Value> for Asked {
+    fn from(arguments: Value) -> Self {
+        Self { arguments, key: None, room: ROOM_MAX }
     }
 }
 
@@ -145,6 +158,13 @@ impl Author {
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.worker)
     }
+
+    /// Whether it edits in a working tree of its own, if it is an agent that we run.
+    pub fn has_tree(&self, spec: &WorkspaceSpec) -> bool {
+        let access = self.access.spec();
+        let merges = access.run.iter().any(|name| name == GIT);
+        spec.isolation == Isolation::Worktree && !access.edit.is_empty() && !merges
+    }
 }
 
 /// An agent at a workspace.
@@ -152,6 +172,10 @@ pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
     reads: Reads,
+    /// Whether it has to be told that what it has read before is not known.
+    is_anew: bool,
+    /// Characters that it can be told now.
+    room: usize,
     /// What the edit that is being made is known by.
     token: Option<Token>,
     answers: VecDeque<Answered>,
@@ -161,7 +185,14 @@ impl Session {
     /// An agent that has read nothing yet.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
-        Self { workspace, author, reads: Reads::default(), token: None, answers: VecDeque::new() }
+        let reads = Reads::among(workspace.held());
+        Self { workspace, author, reads, is_anew: false, room: ROOM_MAX, token: None, answers: VecDeque::new() }
+    }
+
+    /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
+    /// or by a refusal if it would edit something.
+    pub fn anew(workspace: Arc<Workspace>, author: Author) -> Self {
+        Self { is_anew: true, ..Self::new(workspace, author) }
     }
 
     /// Where it works.
@@ -179,18 +210,11 @@ impl Session {
         &self.reads
     }
 
-    /// Does what the arguments of a tool say.
-    pub async fn call(&mut self, arguments: Value) -> Told {
-        match Command::parse(arguments) {
-            Ok(command) => self.run(command).await,
-            Err(error) => Trouble::from(error).into(),
-        }
-    }
-
-    /// The same; an edit under a `key` is made once. A repetition is told what was told then, if that is one of the last
-    /// edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and shows
-    /// what is there now.
-    pub async fn once(&mut self, key: Option<String>, arguments: Value) -> Answer {
+    /// Does what is asked for. An edit under a key is made once. A repetition is told what was told then, if that is one of
+    /// the last edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and
+    /// shows what is there now.
+    pub async fn once(&mut self, asked: Asked) -> Answer {
+        let Asked { arguments, key, room } = asked;
         let digest = sha256(arguments.to_string().as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
@@ -200,29 +224,66 @@ impl Session {
         }
         let command = match Command::parse(arguments) {
             Ok(command) => command,
-            Err(error) => return Answer::Told(Trouble::from(error).into()),
+            Err(error) => return Answer::Told(Told::from(Trouble::from(error)).within(room)),
         };
-        let is_edit = matches!(command, Command::Edit { .. } | Command::Rename { .. });
+        let is_edit = is_edit(&command);
+        self.room = room;
         self.token = key.as_deref().map(Token::from);
         let told = self.run(command).await;
         self.token = None;
-        if let Some(key) = key.filter(|_| is_edit) {
+        // Who has to read again first has not been answered.
+        let is_answered = is_edit && told.code.as_deref() != Some(SessionCode::ReadsLost.as_str());
+        if let Some(key) = key.filter(|_| is_answered) {
             self.answers.truncate(ANSWERS_MAX - 1);
             self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });
         }
         Answer::Told(told)
     }
 
-    /// Does what a command says.
-    pub async fn run(&mut self, command: Command) -> Told {
+    /// Does what the arguments of a tool say, where nothing else is of importance.
+    pub async fn call(&mut self, arguments: Value) -> Told {
+        self.call_within(arguments, ROOM_MAX).await
+    }
+
+    /// The same, in so many characters.
+    pub async fn call_within(&mut self, arguments: Value, room: usize) -> Told {
+        match self.once(Asked { room, ..Asked::from(arguments) }).await {
+            Answer::Told(told) | Answer::Before(told) => told,
+            // Nobody gave one.
+            Answer::KeyTaken => Told::wrong(Code::TokenConflict.as_str(), "The key was that of another edit."),
+        }
+    }
+
+    async fn run(&mut self, command: Command) -> Told {
+        let room = self.room;
+        let is_anew = std::mem::take(&mut self.is_anew);
+        if is_anew && self.is_checked() && is_edit(&command) {
+            let message = format!("{BEGUN_ANEW} Nothing was written.");
+            return Told::from(Trouble::Session(SessionCode::ReadsLost, message)).within(room);
+        }
+        if is_anew {
+            self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
+        }
         let done = match command {
-            Command::View { path, range } => self.view(&path, range).await,
+            Command::View { path, range, columns } => self.view(&path, range, columns).await,
             Command::List { path } => Ok(self.list(path.as_ref())),
             Command::Search { path, pattern, is_regex } => self.search(path.as_ref(), &pattern, is_regex).await,
             Command::Edit { path, edit, basis } => self.edit(path, edit, basis).await,
             Command::Rename { path, to, basis } => self.rename(path, to, basis).await,
         };
-        done.unwrap_or_else(Told::from)
+        let mut told = done.unwrap_or_else(Told::from);
+        if is_anew {
+            told.text = format!("{BEGUN_ANEW}\n{}", told.text);
+            if let Value::Object(data) = &mut told.data {
+                data.insert("begun_anew".to_owned(), true.into());
+            }
+        }
+        told.within(room)
+    }
+
+    /// Whether its edits are held against what it has read.
+    fn is_checked(&self) -> bool {
+        self.workspace.spec().isolation == Isolation::Storm
     }
 
     fn readable(&self, path: &FilePath) -> Result<(), Trouble> {
@@ -232,349 +293,8 @@ impl Session {
         let may = self.author.access.spec().view.join(", ");
         Err(Trouble::Session(SessionCode::NotReadable, format!("You may not read {path}; you may read {may}.")))
     }
-
-    async fn view(&mut self, path: &FilePath, range: Option<(u32, Option<u32>)>) -> Result<Told, Trouble> {
-        self.readable(path)?;
-        let standing = match self.workspace.look(path).await {
-            Err(WorkspaceError::Disk(error)) if error.reason() == Some(Reason::NotRegular) => {
-                return Ok(self.list(Some(path)));
-            }
-            standing => standing?,
-        };
-        let (Some(entry), Some(text)) = (&standing.entry, &standing.text) else {
-            self.reads.renew(path, standing.version(), &[None], None);
-            return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
-        };
-        let shown = match range {
-            None => excerpt::whole(text, VIEW_CHARS_MAX),
-            Some((first, last)) => excerpt(text, &[(first, last.unwrap_or(u32::MAX))], 0, VIEW_CHARS_MAX),
-        };
-        self.forget_stale(path, entry);
-        self.note_shown(path, entry, text, &shown.shown, shown.is_whole);
-        let text = format!("{}\n{}", headline(path, entry), shown.text);
-        let data = json!({
-            "path": path, "version": entry.version, "hash": entry.hash, "lines": entry.lines, "writer": entry.writer,
-            "intent": entry.intent, "shown": shown.shown, "is_whole": shown.is_whole, "content": shown.text,
-        });
-        Ok(Told::done(text, data))
-    }
-
-    /// Who views a file again, wholly or in part, knows that what it read before may be out of date; what of that still holds
-    /// stays.
-    fn forget_stale(&mut self, path: &FilePath, entry: &Entry) {
-        let granularity = self.workspace.spec().granularity;
-        let kept: Vec<FileRead> =
-            self.reads.of(path).into_iter().filter(|read| entry.seen(read, granularity) != Seen::Stale).collect();
-        self.reads.retain(path, &kept);
-    }
-
-    /// What of a file was shown counts as read.
-    fn note_shown(&mut self, path: &FilePath, entry: &Entry, text: &Arc<str>, shown: &[Lines], is_whole: bool) {
-        if is_whole {
-            self.reads.note(path, entry.version, None, Some(text));
-        } else {
-            shown.iter().for_each(|lines| self.reads.note(path, entry.version, Some(*lines), Some(text)));
-        }
-    }
-
-    /// Which files there are is no reading of them.
-    fn list(&self, below: Option<&FilePath>) -> Told {
-        let prefix = below.map(|path| format!("{path}/"));
-        let is_listed = |path: &FilePath| {
-            self.author.access.may_view(path)
-                && prefix.as_ref().is_none_or(|prefix| path.as_str().starts_with(prefix) || Some(path) == below)
-        };
-        let files: Vec<_> = self.workspace.files().into_iter().filter(|(path, _)| is_listed(path)).collect();
-        let mut text = String::new();
-        for (path, entry) in files.iter().take(LISTED_MAX) {
-            let Entry { version, lines, writer, .. } = entry;
-            let _ = writeln!(text, "{path}  ({lines} lines, version {version}, by {writer})");
-        }
-        if files.is_empty() {
-            text.push_str("There are no files here.\n");
-        }
-        let more = files.len().saturating_sub(LISTED_MAX);
-        if more > 0 {
-            let _ = writeln!(text, "[{more} more files are not listed: name a directory]");
-        }
-        let listed = files.iter().take(LISTED_MAX).map(|(path, entry)| {
-            json!({"path": path, "version": entry.version, "lines": entry.lines, "bytes": entry.bytes, "writer": entry.writer})
-        });
-        Told::done(text, json!({"files": listed.collect::<Vec<_>>(), "left_out": more}))
-    }
-
-    async fn search(&mut self, below: Option<&FilePath>, pattern: &str, is_regex: bool) -> Result<Told, Trouble> {
-        let pattern = Pattern::new(pattern, is_regex)?;
-        let prefix = below.map(|path| format!("{path}/"));
-        let is_meant = |path: &FilePath| {
-            self.author.access.may_view(path)
-                && prefix.as_ref().is_none_or(|prefix| path.as_str().starts_with(prefix) || Some(path) == below)
-        };
-        let paths: Vec<FilePath> = self.workspace.files().into_keys().filter(is_meant).collect();
-        let mut search = Search::new(&pattern, SearchLimits::default());
-        let mut paths = paths.into_iter();
-        while !search.is_over()
-            && let Some(path) = paths.next()
-        {
-            match self.workspace.look(&path).await {
-                Ok(Standing { entry: Some(entry), text: Some(text) }) => {
-                    let shown = search.look(&path, &text);
-                    self.note_shown(&path, &entry, &text, &shown, false);
-                }
-                Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let found = search.found(paths.len());
-        let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
-        Ok(Told::done(found.text, data))
-    }
-
-    /// Nothing is said of files that may not be seen, and nothing is tried on those that may not be changed.
-    fn editable(&self, path: &FilePath) -> Result<(), Trouble> {
-        self.readable(path)?;
-        if self.author.access.may_edit(path) {
-            return Ok(());
-        }
-        let may = self.author.access.spec().edit.join(", ");
-        let what = if may.is_empty() { "nothing".to_owned() } else { may };
-        let message = format!("You may not change {path}; you may change {what}.");
-        // As the kernel would say.
-        Err(Trouble::Refused(Code::PathNotGranted, message))
-    }
-
-    async fn edit(&mut self, path: FilePath, command: EditCommand, basis: EditBasis) -> Result<Told, Trouble> {
-        self.editable(&path)?;
-        let made = {
-            let maker = Maker::new(self, &basis);
-            let path = path.clone();
-            let targets = vec![path.clone()];
-            let edit = self.begun(&basis);
-            let make = move |standing: &[Standing]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-            self.workspace.edit::<Trouble>(edit, targets, make).await?
-        };
-        self.told(made).await
-    }
-
-    async fn rename(&mut self, from: FilePath, to: FilePath, basis: EditBasis) -> Result<Told, Trouble> {
-        self.editable(&from)?;
-        self.editable(&to)?;
-        let maker = Maker::new(self, &basis);
-        let targets = vec![from.clone(), to.clone()];
-        let edit = self.begun(&basis);
-        let make = move |standing: &[Standing]| {
-            let Some(text) = standing[0].text.clone() else {
-                return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {from}.")));
-            };
-            let gone = maker.change(from, &EditCommand::Delete, &standing[0])?;
-            let hunks = vec![Hunk { at: 1, was: String::new(), now: text.to_string() }];
-            let hunks = Some(hunks).filter(|_| !text.is_empty()).unwrap_or_default();
-            let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
-            Ok(vec![gone, made])
-        };
-        let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
-        self.told(made).await
-    }
-
-    fn begun(&self, basis: &EditBasis) -> Edit {
-        Edit {
-            of: Some(self.author.of),
-            token: self.token.clone(),
-            name: self.author.name.clone(),
-            intent: basis.intent.as_deref().map(|intent| crate::one_line(intent, patchboard_kernel::files::INTENT_MAX)),
-            reads: self.reads.all(),
-            changes: Vec::new(),
-        }
-    }
-
-    async fn told(&mut self, made: Made) -> Result<Told, Trouble> {
-        match made.edited {
-            Edited::Done => Ok(self.tell_done(&made)),
-            Edited::Refused(ref rejection) => self.tell_refused(rejection, &made).await,
-        }
-    }
-
-    fn tell_done(&mut self, made: &Made) -> Told {
-        let mut text = String::new();
-        let mut files = Vec::new();
-        for (wanted, before) in made.wanted.iter().zip(&made.standing) {
-            let path = &wanted.path;
-            let version = before.version().saturating_add(1);
-            let Some(after) = &wanted.after else {
-                self.reads.removed(path, version);
-                let _ = writeln!(text, "{path} is gone.");
-                files.push(json!({"path": path, "version": version, "is_deleted": true}));
-                continue;
-            };
-            let hunks = wanted.hunks.as_deref().unwrap_or_default();
-            let moves: Vec<Move> = hunks.iter().map(Move::from).collect();
-            self.reads.wrote(path, before.entry.as_ref(), &moves, version, after);
-            let is_new = before.text.is_none();
-            let _ = match is_new {
-                true => writeln!(text, "{path} was made; it has version {version}."),
-                false => writeln!(text, "{path} was changed; it has version {version}."),
-            };
-            let mut shown = Vec::new();
-            if !is_new {
-                let snippet = excerpt(after, &places_of(hunks), AROUND, SNIPPET_CHARS_MAX);
-                text.push_str(&snippet.text);
-                for lines in &snippet.shown {
-                    self.reads.note(path, version, Some(*lines), Some(after));
-                }
-                shown = snippet.shown;
-            }
-            files.push(json!({"path": path, "version": version, "lines": count(after), "shown": shown}));
-        }
-        Told::done(text, json!({"files": files}))
-    }
-
-    async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Result<Told, Trouble> {
-        let message = told(rejection);
-        let target = &made.wanted[0].path;
-        if rejection.stage != Stage::Freshness {
-            let mut told = Told::wrong(rejection.code.as_str(), format!("The edit was refused: {message}"));
-            told.data = json!({"code": rejection.code, "message": told.text, "rejection": rejection});
-            return Ok(told);
-        }
-        // What stands now, which may be more than what the edit met.
-        let mut concerned: BTreeSet<FilePath> = self.reads.paths().cloned().collect();
-        concerned.remove(target);
-        let now = self.looked(target).await?;
-        let state = self.workspace.state();
-        let granularity = self.workspace.spec().granularity;
-        let mut stale = Vec::new();
-        for path in concerned {
-            let entry = Entry::of(&state, &path);
-            let is_stale = |read: &FileRead| seen(entry.as_ref(), read, granularity) == Seen::Stale;
-            if self.reads.of(&path).iter().any(is_stale) {
-                let standing = self.looked(&path).await?;
-                stale.push((path, standing));
-            }
-        }
-        let mut target = Known::of(self, target.clone(), now, granularity);
-        if rejection.code == Code::UnseenTarget {
-            // Of what it would change there was something that it had not read: it is shown as if it had read nothing.
-            (target.read_at, target.read) = (None, Vec::new());
-        }
-        let stale: Vec<Known> =
-            stale.into_iter().map(|(path, standing)| Known::of(self, path, standing, granularity)).collect();
-        let spec = self.workspace.spec();
-        let presentation = match spec.presentation {
-            Presentation::Full => payload::Presentation::Full,
-            Presentation::Diff => payload::Presentation::Diff,
-            Presentation::Brief => payload::Presentation::Brief,
-        };
-        let moved: Vec<Moved<'_>> = stale.iter().map(Known::moved).collect();
-        let refusal =
-            Refusal { code: rejection.code.as_str(), message: &message, target: target.moved(), stale: &moved };
-        let budget = usize::try_from(spec.payload).unwrap_or(payload::BUDGET);
-        let payload = payload::payload(&refusal, presentation, budget);
-        self.count_as_read(&payload, &target, &stale);
-        let data = serde_json::to_value(&payload).unwrap_or_default();
-        Ok(Told { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
-    }
-
-    /// A file as it stands; one that is not served any more is gone, for those who work here.
-    async fn looked(&self, path: &FilePath) -> Result<Standing, WorkspaceError> {
-        match self.workspace.look(path).await {
-            Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {
-                Ok(Standing { entry: Entry::of(&self.workspace.state(), path), text: None })
-            }
-            standing => standing,
-        }
-    }
-
-    /// What a refusal shows is read with it. What it does not show of a file that changed stays as it was read, and has to
-    /// be read again.
-    fn count_as_read(&mut self, payload: &Payload, target: &Known, stale: &[Known]) {
-        let must_be_viewed: BTreeSet<&FilePath> = std::iter::once(&payload.target)
-            .chain(&payload.stale)
-            .filter(|part| part.view_again)
-            .map(|part| &part.path)
-            .collect();
-        for (path, version, lines) in payload.reads() {
-            let Some(known) = std::iter::once(target).chain(stale).find(|known| known.path == *path) else { continue };
-            let text = known.standing.text.as_ref();
-            if must_be_viewed.contains(path) {
-                lines.iter().for_each(|lines| self.reads.note(path, version, Some(*lines), text));
-                continue;
-            }
-            let total = text.map_or(0, |text| count(text));
-            let lines = union(lines.iter().copied().chain(known.fresh.iter().copied()));
-            let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
-            match is_whole {
-                true => self.reads.renew(path, version, &[None], text),
-                false => self.reads.renew(path, version, &lines.into_iter().map(Some).collect::<Vec<_>>(), text),
-            }
-        }
-    }
 }
 
-/// A file that a refusal tells of.
-struct Known {
-    path: FilePath,
-    standing: Standing,
-    /// The version that was read, of those whose lines have changed the oldest.
-    read_at: Option<u64>,
-    before: Option<Arc<str>>,
-    read: Vec<Lines>,
-    movers: Vec<Mover>,
-    /// Where the lines are now that were read and have not changed.
-    fresh: Vec<Lines>,
-}
-
-impl Known {
-    fn of(session: &Session, path: FilePath, standing: Standing, granularity: Granularity) -> Self {
-        let reads = session.reads.of(&path);
-        let entry = standing.entry.as_ref();
-        let judged: Vec<_> = reads.iter().map(|read| (read, seen(entry, read, granularity))).collect();
-        let stale = judged.iter().filter(|(_, seen)| *seen == Seen::Stale).map(|(read, _)| read.version).min();
-        let read_at = stale.or_else(|| reads.iter().map(|read| read.version).max());
-        let before = read_at.and_then(|version| session.reads.text(&path, version)).cloned();
-        let lines_at = before.as_deref().map_or(u32::MAX, count);
-        let of_that = reads.iter().filter(|read| Some(read.version) == read_at);
-        let read = of_that.map(|read| read.lines.unwrap_or((1, lines_at))).collect();
-        // What is known line by line holds whatever the whole files are compared by.
-        let fresh = reads.iter().filter_map(|read| match seen(entry, read, Granularity::Lines) {
-            Seen::Fresh(lines) => lines,
-            Seen::Stale => None,
-        });
-        let fresh = union(fresh);
-        let movers = entry.map_or_else(Vec::new, |entry| movers(entry, read_at.unwrap_or(0)));
-        Self { path, standing, read_at, before, read, movers, fresh }
-    }
-
-    fn moved(&self) -> Moved<'_> {
-        Moved {
-            path: &self.path,
-            read_at: self.read_at,
-            version: self.standing.version(),
-            movers: &self.movers,
-            before: self.before.as_deref(),
-            now: self.standing.text.as_deref(),
-            read: &self.read,
-        }
-    }
-}
-
-/// The edits of a file after a version.
-fn movers(entry: &Entry, after: u64) -> Vec<Mover> {
-    let intent = |version: u64| (version == entry.version && !entry.intent.is_empty()).then(|| entry.intent.clone());
-    let since = entry.edits.range(after.saturating_add(1)..);
-    since.map(|(version, edit)| Mover { version: *version, by: edit.by.clone(), intent: intent(*version) }).collect()
-}
-
-/// Where what an edit did is, in the numbers after it; what is gone has the lines around its place.
-fn places_of(hunks: &[Hunk]) -> Vec<Lines> {
-    let written = blocks(hunks);
-    if !written.is_empty() {
-        return written;
-    }
-    hunks.iter().map(|hunk| (hunk.at.max(2) - 1, hunk.at)).collect()
-}
-
-fn headline(path: &FilePath, entry: &Entry) -> String {
-    let Entry { version, lines, writer, intent, .. } = entry;
-    let what = if intent.is_empty() { String::new() } else { format!(": {intent}") };
-    format!("{path}, version {version}, {lines} lines, last changed by {writer}{what}")
+const fn is_edit(command: &Command) -> bool {
+    matches!(command, Command::Edit { .. } | Command::Rename { .. })
 }

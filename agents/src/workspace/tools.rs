@@ -14,14 +14,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::boards::Workspaces;
-use super::editor;
+use super::editor::{self, Manner};
 use super::git::{self, GIT};
 use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
 use crate::failure;
-use crate::tools::{Coming, Definition, Toolbox, Tools, Used, go_on};
+use crate::tools::{Coming, Definition, Toolbox, Tools, Used, cut, go_on};
 
 /// Who has programs by the operator's names for them.
 pub trait Programs: Send + Sync {
@@ -32,7 +32,8 @@ pub trait Programs: Send + Sync {
 /// What an author finds at a workspace.
 pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
     let access = author.access.spec();
-    let editor = editor::definitions(author.label(), spec, !access.edit.is_empty());
+    let manner = Manner::of(spec, author.has_tree(spec));
+    let editor = editor::definitions(author.label(), spec, !access.edit.is_empty(), manner);
     let mut tools: Vec<Definition> = editor.into_iter().map(|(_, tool)| tool).collect();
     let programs: Vec<&String> = access.run.iter().filter(|name| *name != GIT).collect();
     if !programs.is_empty() {
@@ -120,7 +121,7 @@ struct Merge {
     author: String,
 }
 
-/// Uses a tool of those that an author finds; the arguments are an object.
+/// Uses a tool of those that an author finds, in so much room; the arguments are an object.
 ///
 /// `tree`: where it edits, if that is not the directory itself.
 pub async fn call(
@@ -129,6 +130,19 @@ pub async fn call(
     programs: &dyn Programs,
     name: &str,
     arguments: Value,
+    room: usize,
+) -> Told {
+    // What the session tells fits, and the rest counts as nothing.
+    told_by(session, tree, programs, name, arguments, room).await.within(room)
+}
+
+async fn told_by(
+    session: &mut Session,
+    tree: Option<&Worktree>,
+    programs: &dyn Programs,
+    name: &str,
+    arguments: Value,
+    room: usize,
 ) -> Told {
     let is_there = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
     if !is_there {
@@ -167,7 +181,7 @@ pub async fn call(
             };
             match (editor::arguments(command, arguments), tree) {
                 (Some(arguments), Some(tree)) => tree.run(arguments).await,
-                (Some(arguments), None) => session.call(arguments).await,
+                (Some(arguments), None) => session.call_within(arguments, room).await,
                 (None, _) => no_such_tool(command),
             }
         }
@@ -298,13 +312,13 @@ impl Tools for Seated {
         definitions(self.session.author(), self.session.workspace().spec())
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             let arguments = match serde_json::from_str(arguments) {
                 Ok(arguments) => arguments,
-                Err(error) => return Used::error(format!("The arguments are not JSON: {error}.")),
+                Err(error) => return Used::error(cut(format!("The arguments are not JSON: {error}."), room)),
             };
-            let told = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments).await;
+            let told = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments, room).await;
             Used { is_error: told.is_error(), text: told.text }
         })
     }

@@ -227,7 +227,7 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command) ->
         Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && is_below(path)).collect())
     };
     match command {
-        Command::View { path, range } => {
+        Command::View { path, range, .. } => {
             let text = there(&path)?;
             let shown = match range {
                 None => whole(&text, VIEW_CHARS_MAX),

@@ -328,7 +328,7 @@ impl Agent for Busy {
             let mut tools = self.0.open(call).await?.expect("tools");
             for text in [1, 2] {
                 let arguments = json!({"text": format!("{} {text}", call.worker)}).to_string();
-                tools.call("flaky", &arguments).await;
+                tools.call("flaky", &arguments, 1_000).await;
                 let usage = Some(Usage { prompt: 9, ..Usage::default() });
                 tools.go_on(usage, 100).await?;
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -59,7 +59,7 @@ impl Tools for Reader {
         vec![Definition { name: "view".into(), description: "Shows a file.".into(), parameters }]
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> Coming<'a, Used> {
         println!("{name} {arguments}");
         let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
         Box::pin(std::future::ready(match arguments["path"].as_str() {

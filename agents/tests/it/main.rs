@@ -10,6 +10,7 @@ mod lease;
 mod live;
 mod llm;
 mod programs;
+mod reading;
 mod seats;
 mod session;
 mod support;

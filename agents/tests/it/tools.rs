@@ -7,7 +7,7 @@ use std::time::Duration;
 use patchboard_agents::config::{Config, Environment, Model};
 use patchboard_agents::llm::Chat;
 use patchboard_agents::seats::{Inline, Seats};
-use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used};
+use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used, cut};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -43,7 +43,7 @@ impl Tools for Bench {
         ["echo", "slow", "flaky"].map(tool).to_vec()
     }
 
-    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str) -> Coming<'a, Used> {
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             self.tell(format!("{name} {arguments}"));
             let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
@@ -55,7 +55,7 @@ impl Tools for Bench {
                 }
                 _ => {}
             }
-            Used::done(arguments["text"].as_str().unwrap_or("nothing"))
+            Used::done(cut(arguments["text"].as_str().unwrap_or("nothing").to_owned(), room))
         })
     }
 
@@ -278,7 +278,8 @@ async fn what_tools_gave_gives_way_when_the_context_is_full() {
     let results: Vec<&str> =
         last.iter().filter(|one| one["role"] == "tool").map(|one| one["content"].as_str().expect("a text")).collect();
     assert_eq!(results[0], "(shown earlier; ask again if you need it)");
-    assert!(results[7].starts_with("xxx") && results[7].ends_with("… (3800 more characters)"), "{}", results[7]);
+    assert!(results[7].starts_with("xxx") && results[7].ends_with("… (3825 more characters)"), "{}", results[7]);
+    assert_eq!(results[7].chars().count(), 1_200, "as much as the tool was told that there is room for");
     let arguments = |at: usize| {
         last.iter().filter(|one| one["role"] == "assistant").nth(at).expect("one")["tool_calls"][0]["function"]["arguments"].clone()
     };

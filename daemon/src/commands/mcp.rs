@@ -82,6 +82,10 @@ pub(crate) struct Arguments {
     /// What the agent is called in comments and in the log; the name of its client and a number if absent
     #[arg(long, value_name = "NAME", requires = "workspace")]
     name: Option<String>,
+    /// Characters that the client shows of a result of the editor; no result has more, so that all of it was read [default:
+    /// 64000]
+    #[arg(long, value_name = "CHARACTERS", value_parser = clap::value_parser!(u32).range(1_000..=64_000))]
+    room: Option<u32>,
     #[command(flatten)]
     daemon: DaemonArgument,
     /// The board, by its whole id; that of the token if absent
@@ -97,7 +101,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     if arguments.daemon.is_given() {
         return Err(Failure::refused("usage", "--workspace needs no daemon, so it does not go with --url"));
     }
-    let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref())?);
+    let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref(), arguments.room)?);
     let editor = Editor::new(Arc::clone(&desk));
     let served = tokio::select! {
         served = serve(Far::Here(editor)) => served,
@@ -116,7 +120,7 @@ async fn passes_on(arguments: &Arguments) -> Outcome {
         (Some(board), Some(worker)) => format!("/mcp/{}/{}", segment(board), segment(worker)),
         _ => "/mcp".to_owned(),
     };
-    serve(Far::Daemon { client, path }).await
+    serve(Far::Daemon { client, path, room: arguments.room }).await
 }
 
 async fn serve(far: Far) -> Outcome {
@@ -208,7 +212,7 @@ async fn read(
 /// Where messages are answered.
 enum Far {
     /// At a daemon's endpoint.
-    Daemon { client: Client, path: String },
+    Daemon { client: Client, path: String, room: Option<u32> },
     /// In this process.
     Here(Editor),
 }
@@ -222,7 +226,10 @@ impl Far {
         within: Duration,
     ) -> Result<Response, Failure> {
         match self {
-            Self::Daemon { client, path } => {
+            Self::Daemon { client, path, room } => {
+                if let Some(room) = room {
+                    headers.insert(HeaderName::from_static(mcp::ROOM), HeaderValue::from(*room));
+                }
                 let response = client.send(path, headers, text, within).await?;
                 Ok(http::Response::from(response).map(Body::new))
             }
@@ -237,7 +244,7 @@ impl Far {
     /// That an answer broke off.
     fn broken(&self, error: &axum::Error) -> Failure {
         match self {
-            Self::Daemon { client, path } => client.broken(path, error),
+            Self::Daemon { client, path, .. } => client.broken(path, error),
             Self::Here(_) => Failure::failed("internal", format!("the answer broke off: {error}")),
         }
     }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use patchboard_agents::workspace::session::{Answer, Author, Told};
+use patchboard_agents::tools::ROOM_MAX;
+use patchboard_agents::workspace::session::{Answer, Asked, Author, Told};
 use patchboard_agents::workspace::text::intent::author_name;
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::runtime::RuntimeError;
-use serde_json::Value;
 
 use super::problem::{Answered, Code, Problem};
 use super::routes::leases;
@@ -26,15 +26,27 @@ pub(crate) struct Wanted {
     pub(crate) of: EditAttempt,
     /// Who it is, where several share a seat.
     pub(crate) name: Option<String>,
-    /// What makes a repetition one.
-    pub(crate) key: Option<String>,
-    /// The arguments of the editor.
-    pub(crate) arguments: Value,
+    /// Whether it has been here before, under another lease, if it says so.
+    pub(crate) is_anew: Option<bool>,
+    /// What it asks for.
+    pub(crate) asked: Asked,
+}
+
+/// The least number of characters that an answer is written for.
+const ROOM_MIN: usize = 1_000;
+
+/// How many characters an answer may have.
+pub(crate) fn room(wanted: Option<usize>) -> Answered<usize> {
+    let room = wanted.unwrap_or(ROOM_MAX);
+    if (ROOM_MIN..=ROOM_MAX).contains(&room) {
+        return Ok(room);
+    }
+    Err(Problem::of(Code::BadBody, format!("room is between {ROOM_MIN} and {ROOM_MAX} characters")))
 }
 
 /// Does what is wanted; what is told, and whether it was told before.
 pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) -> Answered<(Told, bool)> {
-    let Wanted { worker, of, name, key, arguments } = wanted;
+    let Wanted { worker, of, name, is_anew, asked } = wanted;
     if let Some(name) = name.as_ref().filter(|name| author_name(name) != **name || name.is_empty()) {
         let name = crate::output::short(name, 80);
         let detail = format!("{name} is no name: it has letters, digits, `.`, `_` and `-`, at most 64");
@@ -48,7 +60,7 @@ pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) 
     let access = Access::compile(&access).map_err(|error| Problem::of(Code::Internal, error))?;
     leases::held(daemon, board, &worker, of.invocation, of.attempt)?;
     let author = Author { of, access, worker: worker.to_string(), name };
-    let called = daemon.workspaces().call(board, author, key, arguments).await;
+    let called = daemon.workspaces().call(board, author, is_anew, asked).await;
     match called.map_err(|error| Problem::of(Code::NoWorkspace, error.to_string()))? {
         Answer::Told(told) => Ok((told, false)),
         Answer::Before(told) => Ok((told, true)),
@@ -67,8 +79,8 @@ pub(crate) fn problem(told: &Told) -> Option<Problem> {
 /// What was wrong with the moment is a conflict, what was wrong with the command is not.
 fn status_of(code: &str) -> StatusCode {
     match code {
-        "stale_target" | "stale_read" | "unseen_target" | "reserved" | "invocation_closed" | "board_not_running"
-        | "token_conflict" => StatusCode::CONFLICT,
+        "stale_target" | "stale_read" | "unseen_target" | "reserved" | "reads_lost" | "invocation_closed"
+        | "board_not_running" | "token_conflict" => StatusCode::CONFLICT,
         "no_such_file" => StatusCode::NOT_FOUND,
         "not_readable" | "path_not_granted" | "wrong_worker" | "not_served" => StatusCode::FORBIDDEN,
         "workspace_failed" | "file_busy" | "lock_timeout" | "too_many_waiting" => StatusCode::SERVICE_UNAVAILABLE,

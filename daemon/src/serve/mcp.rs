@@ -44,6 +44,9 @@ const LOG: &str = "patchboard://board/log";
 /// Bytes of an answer that is an error, to be told again as a problem.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
+/// The header that says how many characters of what an editor tells are shown to its model.
+pub(crate) const ROOM: &str = "patchboard-room";
+
 /// What a model is told before anything else.
 const INSTRUCTIONS: &str = "\
 This is one worker's seat at a board: a shared JSON document that changes only by proposals, which a kernel checks and \
@@ -241,7 +244,7 @@ impl ServerHandler for Seat {
 impl Seat {
     fn instructions(&self) -> String {
         let of_board = if self.is_at_files_only() { AT_FILES } else { INSTRUCTIONS };
-        let of_files = self.files.as_ref().map_or(String::new(), |_| format!(" {}", editor::INSTRUCTIONS));
+        let of_files = self.files.as_ref().map_or(String::new(), |spec| format!(" {}", editor::instructions(spec)));
         format!("{of_board}{of_files} Your seat is that of the worker {}.", self.worker)
     }
 }

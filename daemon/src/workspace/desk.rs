@@ -2,10 +2,11 @@
 //! as it is there.
 //!
 //! A host may go at any time. Then another process becomes it, perhaps this one, and what the agent asked for is asked again
-//! there. Nothing is done twice by that: it is looked first whether the journal has the edit. If not, it is refused with what
-//! there is now, as under the lease that comes then nothing has been read.
+//! there. Nothing is done twice by that: it is looked first whether the journal has the edit. If not, it is refused, as under
+//! the lease that comes then it is not known what was read.
 
 use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -82,8 +83,12 @@ pub(crate) struct Desk {
     name: Mutex<Option<(String, Option<File>)>>,
     /// What its leases are found by when an answer was lost.
     key: String,
+    /// Characters that it is shown of a result, if it says so.
+    room: Option<u32>,
     /// This process, if it is the host.
     host: Arc<AsyncMutex<Option<Host>>>,
+    /// Whether it has read or changed something so far.
+    has_worked: AtomicBool,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
 }
 
@@ -92,6 +97,8 @@ struct Sitting {
     client: Client,
     board: String,
     lease: String,
+    /// Whether it has worked before under another lease.
+    is_anew: bool,
 }
 
 /// What is asked of the host.
@@ -113,8 +120,8 @@ enum Missed {
 }
 
 impl Desk {
-    /// An agent that is called `name`, or as its client says.
-    pub(crate) fn new(place: Place, name: Option<&str>) -> Result<Self, Failure> {
+    /// An agent that is called `name`, or as its client says, and is shown so many characters of a result.
+    pub(crate) fn new(place: Place, name: Option<&str>, room: Option<u32>) -> Result<Self, Failure> {
         if let Some(name) = name.filter(|name| name.is_empty() || author_name(name) != **name || *name == "external") {
             return Err(Failure::refused("bad_name", format!("{name} is no name for an agent"))
                 .help("a name has letters, digits, `.`, `_` and `-`, at most 64"));
@@ -123,7 +130,9 @@ impl Desk {
             place: Arc::new(place),
             name: Mutex::new(name.map(|name| (name.to_owned(), None))),
             key: new_key()?,
+            room,
             host: Arc::default(),
+            has_worked: AtomicBool::new(false),
             sitting: AsyncMutex::default(),
         })
     }
@@ -145,9 +154,13 @@ impl Desk {
     /// Does what the arguments of an editor say; an error is one that the agent can do nothing about.
     pub(crate) async fn call(&self, arguments: Value) -> Result<Told, Failure> {
         let name = self.meet(None)?;
-        let body = json!({"worker": WORKER, "name": name, "arguments": arguments});
+        // Which files there are is no reading of them.
+        let is_work = arguments["command"] != "list";
+        let body = json!({"worker": WORKER, "name": name, "room": self.room, "arguments": arguments});
         let asked = Asked::Command(body);
-        Ok(match self.insist(&asked).await? {
+        let answer = self.insist(&asked).await?;
+        self.has_worked.fetch_or(is_work, Ordering::Relaxed);
+        Ok(match answer {
             Ok(answer) => {
                 let text = answer["text"].as_str().unwrap_or_default().to_owned();
                 Told { text, data: answer["data"].clone(), code: None }
@@ -222,7 +235,8 @@ impl Desk {
     async fn lease(&self) -> Result<Sitting, Missed> {
         let Address { port, token, board, .. } = self.host().await?;
         let client = Client::at(&format!("http://127.0.0.1:{port}"), token).map_err(Missed::Gone)?;
-        let mut sitting = Sitting { client, board, lease: String::new() };
+        let is_anew = self.has_worked.load(Ordering::Relaxed);
+        let mut sitting = Sitting { client, board, lease: String::new(), is_anew };
         let path = format!("/v1/boards/{}/leases", sitting.board);
         for asked in 0..=ASKED_FOR_MAX {
             let wait = if asked == 0 { 0 } else { WAIT_SECONDS };
@@ -317,7 +331,9 @@ impl Sitting {
         match asked {
             Asked::Command(body) => {
                 let path = format!("{board}/leases/{}/files", self.lease);
-                self.ask(&path, Some(body), Some(key)).await
+                let mut body = body.clone();
+                body["anew"] = self.is_anew.into();
+                self.ask(&path, Some(&body), Some(key)).await
             }
             Asked::LastCommits => self.commits_of_last(LOOKED_AT).await,
         }

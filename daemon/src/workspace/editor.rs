@@ -69,7 +69,7 @@ impl ServerHandler for Editor {
         let name = self.desk.meet(None).unwrap_or_default();
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("patchboard", env!("CARGO_PKG_VERSION")))
-            .with_instructions(format!("{} Here you are called {name}.", editor::INSTRUCTIONS))
+            .with_instructions(format!("{} Here you are called {name}.", editor::instructions(&self.spec)))
     }
 
     async fn list_tools(

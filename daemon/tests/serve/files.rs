@@ -161,10 +161,51 @@ async fn an_edit_is_made_once_under_a_key() {
     office.daemon.start();
     office.daemon.post_once(&path, &body, "k").await.refuses(409, "lease_over");
     let path = format!("{}/files", office.lease("ada").await);
+    // That is said before anything else, and is no answer to the edit under its key.
+    office.daemon.post_once(&path, &body, "other").await.refuses(409, "reads_lost");
     let refused = office.daemon.post_once(&path, &body, "other").await.refuses(409, "unseen_target");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("x = 1")), "{refused}");
     office.daemon.post_once(&path, &body, "k").await.refuses(409, "token_conflict");
     assert_eq!(office.text("src/a.py"), text);
+}
+
+#[tokio::test]
+async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_read() {
+    let office = Office::open().await;
+    let text: String = (1..=400).map(|at| format!("line {at}\n")).collect();
+    std::fs::write(office.file("src/a.py"), text).expect("a file");
+    let lease = office.lease("ada").await;
+    let asks = async |room: u64, anew: bool, arguments: Value| {
+        let body = json!({"worker": "ada", "room": room, "anew": anew, "arguments": arguments});
+        office.daemon.post(&format!("{lease}/files"), &body).await
+    };
+    let shown = asks(2_000, false, json!({"command": "view", "path": "src/a.py"})).await.is(200);
+    let text = shown["text"].as_str().expect("a text");
+    assert!(text.chars().count() <= 2_000 && text.contains("shows what follows"), "{text}");
+    let edit = |line: u32| json!({"command": "str_replace", "path": "src/a.py", "old_str": format!("line {line}\n"), "intent": "less"});
+    asks(2_000, false, edit(399)).await.refuses(409, "unseen_target");
+    asks(64_000, false, edit(5)).await.is(200);
+    for room in [0, 999, 64_001] {
+        asks(room, false, edit(7)).await.refuses(422, "bad_body");
+    }
+    // The same in a seat of MCP.
+    let view = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "view", "arguments": {"path": "src/a.py", "view_range": [100, 300]}}});
+    let seat = format!("/mcp/{}/ada", office.board);
+    office.daemon.post(&format!("{lease}/answer"), &json!({"worker": "ada", "patch": []})).await.is(200);
+    office.daemon.post(&format!("/v1/boards/{}/signals", office.board), &json!({"name": "more"})).await.is(202);
+    let wait = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read_view", "arguments": {"wait": 30}}});
+    office.daemon.post(&seat, &wait).await.is(200);
+    let told = office.daemon.post_with(&seat, &view, &[("patchboard-room", "1500")]).await.is(200);
+    let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
+    assert!(text.chars().count() <= 1_500 && text.contains("shows what follows"), "{text}");
+    office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.refuses(422, "bad_body");
+    // Who says that it has been here before under another lease hears that nothing is known of it; once.
+    let bob = office.lease("bob").await;
+    let body = |arguments: Value| json!({"worker": "bob", "anew": true, "arguments": arguments});
+    let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "x"});
+    office.daemon.post(&format!("{bob}/files"), &body(create.clone())).await.refuses(409, "reads_lost");
+    office.daemon.post(&format!("{bob}/files"), &body(create)).await.is(200);
 }
 
 #[tokio::test]

@@ -184,6 +184,19 @@ fn agents_share_a_directory_and_hear_of_each_other() {
 }
 
 #[test]
+fn a_client_that_shows_less_of_a_result_is_told_less_and_has_read_no_more() {
+    let directory = directory();
+    let text: String = (1..=400).map(|at| format!("line {at}\n")).collect();
+    std::fs::write(directory.path().join("a.py"), text).expect("a file");
+    let mut agent = Agent::new(directory.path(), "t", &["--room", "2000"]);
+    let text = agent.does("view", &json!({"path": "a.py"}));
+    assert!(text.chars().count() <= 2_000 && text.contains("shows what follows"), "{text}");
+    agent.refuses("unseen_target", "str_replace", &Agent::replaces("line 399\n", "399\n"));
+    agent.does("str_replace", &Agent::replaces("line 9\n", "9\n"));
+    agent.leaves();
+}
+
+#[test]
 fn many_that_come_at_once_are_at_one_board() {
     let directory = directory();
     let path = directory.path();
@@ -223,7 +236,8 @@ fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
         } else {
             first.leaves()
         }
-        // It has lost what it had read, and what it needs comes with the refusal.
+        // It has lost what it had read and is told so, and what it needs comes with the next refusal.
+        second.refuses("reads_lost", "str_replace", &Agent::replaces("return 2", "return 3"));
         let text = second.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
         assert!(text.contains("return 2"), "{text}");
         assert_eq!(address(directory.path())["pid"], second.child.id());
@@ -343,7 +357,8 @@ async fn when_the_board_has_ended_there_is_another() {
     let token = before["token"].as_str().expect("a token");
     let cancelled = client.post(format!("{url}/cancel")).bearer_auth(token).json(&json!({})).send().await;
     assert_eq!(cancelled.expect("an answer").status(), 200);
-    agent.refuses("unseen_target", "str_replace", &Agent::replaces("return 1", "return 2"));
+    agent.refuses("reads_lost", "str_replace", &Agent::replaces("return 1", "return 2"));
+    assert!(agent.does("view", &json!({"path": "a.py"})).contains("return 1"));
     agent.does("str_replace", &Agent::replaces("return 1", "return 2"));
     assert_ne!(address(directory.path())["board"], before["board"]);
     agent.leaves();

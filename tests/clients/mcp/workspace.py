@@ -1,7 +1,8 @@
 """An agent at a directory that others edit at the same time: workspace.py NAME OTHER RENDEZVOUS SECONDS COMMAND...
 
 The command is a server over stdio. In each file `TOTAL = n` is to be counted up, and a line of its own to be inserted behind
-the first. An edit that is refused is tried again from what the refusal shows, without viewing anything. Prints what was done.
+the first. An edit that is refused is tried again from what the refusal shows, without viewing anything, unless it is said that
+nothing is known any more of what was read. Prints what was done.
 """
 
 import asyncio
@@ -44,9 +45,13 @@ class Agent:
             if not told.is_error:
                 return
             code = told.structured_content["code"]
-            assert code in ("stale_target", "stale_read", "unseen_target", "reserved"), told
-            # What is there now, as the refusal shows it.
-            text = told.structured_content["target"]["content"]
+            assert code in ("stale_target", "stale_read", "unseen_target", "reserved", "reads_lost"), told
+            if code == "reads_lost":
+                text = await self.view(file)
+            elif code != "reserved":
+                # What is different now, as the refusal shows it; what it does not show is as it was.
+                target = told.structured_content["target"]
+                text += target.get("diff", "") + target.get("content", "")
             self.refused += 1
             self.codes.add(code)
         raise AssertionError(f"{TRIES} times refused: {text}")
@@ -58,7 +63,8 @@ class Agent:
         await asyncio.sleep(self.random.uniform(0, 0.05))
 
         def count(text):
-            [now] = map(int, re.findall(r"TOTAL = (\d+)", text))
+            # Behind a line's number, or in a difference; the last one is the newest.
+            now = int(re.findall(r"^(?: *\d+\t|[+ ])TOTAL = (\d+)", text, re.MULTILINE)[-1])
             return "str_replace", {"old_str": f"TOTAL = {now}\n", "new_str": f"TOTAL = {now + 1}\n"}
 
         await self.insists("count", file, text, count)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Granularity, Isolation};
+use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::files::{self, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union};
 
 use super::super::service::{Standing, Wanted};
@@ -40,7 +40,7 @@ impl Maker {
             intent: basis.intent.clone().unwrap_or_default(),
             authors: session.workspace.authors(),
             annotate: spec.annotate,
-            is_checked: spec.isolation == Isolation::Storm,
+            is_checked: session.is_checked(),
             granularity: spec.granularity,
         }
     }
@@ -68,14 +68,14 @@ impl Maker {
             return Ok(Wanted { path, before, after: None, hunks: Some(hunks), signed: Vec::new() });
         }
         let command = self.renumbered(&path, command, entry);
-        let Applied { text: after, hunks, plain, signed } = self.apply(&path, &command, text)?;
+        let Applied { text: after, hunks, plain, plain_text, signed } = self.apply(&path, &command, text)?;
         // Only who may make the edit may sign it where it has not looked.
         let plain: Vec<Move> = plain.iter().map(Move::from).collect();
         let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {
             true => signed,
             false => Vec::new(),
         };
-        self.keeps_annotations(&path, text, &after)?;
+        self.keeps_annotations(&path, text, &plain_text)?;
         Ok(Wanted { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks), signed })
     }
 
@@ -83,14 +83,21 @@ impl Maker {
         let plain = edit::apply(command, text)?;
         let language = Language::of(path).filter(|_| self.annotate && !self.intent.trim().is_empty());
         let Some(language) = language else {
-            let hunks = plain.hunks.clone();
-            return Ok(Applied { text: plain.text.into(), hunks, plain: plain.hunks, signed: Vec::new() });
+            let (hunks, text) = (plain.hunks.clone(), Arc::<str>::from(plain.text));
+            return Ok(Applied {
+                text: Arc::clone(&text),
+                hunks,
+                plain: plain.hunks,
+                plain_text: text,
+                signed: Vec::new(),
+            });
         };
         let is_author = |name: &str| self.authors.contains(name);
         let signature = Signature { language, author: &self.label, intent: &self.intent, is_author: &is_author };
         let edited = apply_signed(command, text, &signature)?.0;
         let signed = beside(&plain.hunks, &edited.hunks, count(text));
-        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, plain: plain.hunks, signed })
+        let plain_text = plain.text.into();
+        Ok(Applied { text: edited.text.into(), hunks: edited.hunks, plain: plain.hunks, plain_text, signed })
     }
 
     /// An edit that the kernel will refuse, because others were faster. What it would have made of what its author saw is
@@ -134,17 +141,24 @@ impl Maker {
         EditCommand::Insert { insert_line: line.unwrap_or(*insert_line), insert_text: insert_text.clone() }
     }
 
-    /// Others' comments stay where their blocks stay.
+    /// Others' comments stay where their blocks stay, if that is asked of authors and not only told them.
     fn keeps_annotations(&self, path: &FilePath, before: &str, after: &str) -> Result<(), Trouble> {
-        let Some(language) = Language::of(path).filter(|_| self.annotate) else { return Ok(()) };
+        let Some(language) = Language::of(path).filter(|_| self.annotate && self.is_checked) else { return Ok(()) };
         let is_author = |name: &str| self.authors.contains(name);
         let broken = broken_annotations(before, after, language, &self.label, &is_author);
         let Some(lost) = broken.iter().find(|broken| !broken.changes_block) else { return Ok(()) };
         let (line, author, intent) = (lost.annotation.line, &lost.annotation.author, &lost.annotation.intent);
-        let message = format!(
-            "Line {line} says what {author} wrote the block below for ({intent}), and you would take that away and leave \
-             the block. Leave the comment where it is, or change the block too if your task demands it."
-        );
+        let message = match lost.is_reworded {
+            true => format!(
+                "Line {line} is what {author} says of the block below ({intent}), and you would put other words there, and \
+                 leave the block. Leave the line as it is, also where a name in it is another by now, or change the block \
+                 too if your task demands it."
+            ),
+            false => format!(
+                "Line {line} says what {author} wrote the block below for ({intent}), and you would take that away and \
+                 leave the block. Leave the comment where it is, or change the block too if your task demands it."
+            ),
+        };
         Err(Trouble::Session(SessionCode::AnnotationLost, message))
     }
 }
@@ -155,6 +169,7 @@ struct Applied {
     hunks: Vec<Hunk>,
     /// The same without its comments.
     plain: Vec<Hunk>,
+    plain_text: Arc<str>,
     /// See [`Wanted::signed`].
     signed: Vec<Lines>,
 }

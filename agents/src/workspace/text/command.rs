@@ -3,7 +3,7 @@
 //! Arguments are flat, because that is how those editors describe them; [`Command::parse`] makes of them what can be
 //! done and says in one sentence what is wrong with them.
 
-use patchboard_kernel::files::FilePath;
+use patchboard_kernel::files::{FilePath, INTENT_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,9 +14,6 @@ use crate::one_line;
 
 /// Bytes of a text in an argument.
 pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
-
-/// Bytes of an intent.
-pub const INTENT_BYTES_MAX: usize = 1_000;
 
 /// Lists, shows, searches and edits the files of a shared directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -44,6 +41,9 @@ struct Arguments {
     /// `view`: the first and the last line to show; -1 as the last one is the end of the file.
     #[schemars(length(equal = 2))]
     view_range: Option<Vec<i64>>,
+    /// `view`: the first and the last character to show, where `view_range` is one long line; -1 as the last one is its end.
+    #[schemars(length(equal = 2))]
+    view_columns: Option<Vec<i64>>,
     /// `search`: the text to look for in each line.
     pattern: Option<String>,
     /// `search`: whether the pattern is a regular expression.
@@ -79,6 +79,8 @@ pub enum Command {
         path: FilePath,
         /// The first and the last line; none of the latter: to the end.
         range: Option<(u32, Option<u32>)>,
+        /// The same of the characters of a line, if the range is one.
+        columns: Option<(u32, Option<u32>)>,
     },
     /// List a directory.
     List {
@@ -167,7 +169,14 @@ impl Command {
         given.within_limits()?;
         let command = match name {
             Name::View => match directory(given.path.take())? {
-                Some(path) => Self::View { path, range: given.view_range.take().map(range).transpose()? },
+                Some(path) => {
+                    let lines = given.view_range.take().map(|lines| range("view_range", &lines)).transpose()?;
+                    let columns = given.view_columns.take().map(|of| range("view_columns", &of)).transpose()?;
+                    if columns.is_some() && lines.is_none_or(|(first, last)| last != Some(first)) {
+                        return Err(bad("`view_columns` are those of one line, which `view_range` names, like [7, 7]"));
+                    }
+                    Self::View { path, range: lines, columns }
+                }
                 None => Self::List { path: None },
             },
             Name::List => Self::List { path: directory(given.path.take())? },
@@ -231,12 +240,18 @@ impl Arguments {
             ("new_str", &self.new_str, ARGUMENT_BYTES_MAX),
             ("insert_text", &self.insert_text, ARGUMENT_BYTES_MAX),
             ("pattern", &self.pattern, PATTERN_BYTES_MAX),
-            ("intent", &self.intent, INTENT_BYTES_MAX),
         ];
         for (name, text, max) in texts {
             if let Some(bytes) = text.as_ref().map(String::len).filter(|bytes| *bytes > max) {
                 return Err(bad(format!("`{name}` has {bytes} bytes and may have {max}")));
             }
+        }
+        // As one line, which is what becomes of it.
+        let chars = self.intent.as_ref().map_or(0, |intent| one_line(intent, usize::MAX).chars().count());
+        if chars > INTENT_MAX {
+            let message =
+                format!("The intent has {chars} characters, and may have {INTENT_MAX}: say it in one short sentence.");
+            return Err(EditError::new(EditCode::IntentTooLong, message));
         }
         Ok(())
     }
@@ -251,6 +266,7 @@ impl Arguments {
             ("insert_line", self.insert_line.is_some()),
             ("insert_text", self.insert_text.is_some()),
             ("view_range", self.view_range.is_some()),
+            ("view_columns", self.view_columns.is_some()),
             ("pattern", self.pattern.is_some()),
             ("regex", self.regex.is_some()),
             ("new_path", self.new_path.is_some()),
@@ -284,14 +300,14 @@ fn directory(path: Option<String>) -> Result<Option<FilePath>, EditError> {
     FilePath::parse(path).map(Some).map_err(|error| bad(format!("`path`: {error}")))
 }
 
-fn range(range: Vec<i64>) -> Result<(u32, Option<u32>), EditError> {
+fn range(name: &str, range: &[i64]) -> Result<(u32, Option<u32>), EditError> {
     let line = |number: i64| u32::try_from(number).ok().filter(|number| *number > 0);
-    match range.as_slice() {
+    match range {
         [first, -1] if line(*first).is_some() => Ok((line(*first).unwrap_or(1), None)),
         [first, last] if first <= last && line(*first).is_some() && line(*last).is_some() => {
             Ok((line(*first).unwrap_or(1), line(*last)))
         }
-        _ => Err(bad("`view_range` is the first and the last line, counted from 1; -1 as the last one is the end")),
+        _ => Err(bad(format!("`{name}` is the first and the last one, counted from 1; -1 as the last one is the end"))),
     }
 }
 
@@ -318,14 +334,21 @@ mod tests {
         let edit = |edit, intent| Command::Edit { path: path("a.py"), edit, basis: basis(intent) };
         let insert = || EditCommand::Insert { insert_line: 0, insert_text: "x\n".to_owned() };
         let cases = [
-            (json!({"command": "view", "path": "a.py"}), Command::View { path: path("a.py"), range: None }),
+            (
+                json!({"command": "view", "path": "a.py"}),
+                Command::View { path: path("a.py"), range: None, columns: None },
+            ),
             (
                 json!({"command": "view", "path": "./a.py", "view_range": [3, -1], "file_text": null}),
-                Command::View { path: path("a.py"), range: Some((3, None)) },
+                Command::View { path: path("a.py"), range: Some((3, None)), columns: None },
             ),
             (
                 json!({"command": "view", "path": "a.py", "view_range": [3, 9]}),
-                Command::View { path: path("a.py"), range: Some((3, Some(9))) },
+                Command::View { path: path("a.py"), range: Some((3, Some(9))), columns: None },
+            ),
+            (
+                json!({"command": "view", "path": "a.py", "view_range": [3, 3], "view_columns": [2001, -1]}),
+                Command::View { path: path("a.py"), range: Some((3, Some(3))), columns: Some((2001, None)) },
             ),
             (json!({"command": "view", "path": "."}), Command::List { path: None }),
             (json!({"command": "list", "path": "src/"}), Command::List { path: Some(path("src")) }),
@@ -380,7 +403,11 @@ mod tests {
             (json!({"command": "view", "path": "a", "view_range": [0, -1]}), "`view_range`"),
             (json!({"command": "view", "path": "a", "old_str": "x"}), "does not take `old_str`"),
             (json!({"command": "rename", "path": "a", "new_path": "a"}), "are the same"),
-            (json!({"command": "delete", "path": "a", "intent": "x".repeat(1_001)}), "may have 1000"),
+            (json!({"command": "view", "path": "a", "view_columns": [1, 2]}), "those of one line"),
+            (
+                json!({"command": "view", "path": "a", "view_range": [1, 2], "view_columns": [1, 2]}),
+                "those of one line",
+            ),
         ];
         for (arguments, expected) in cases {
             let message = parsed(arguments.clone()).expect_err("refused");
@@ -389,10 +416,20 @@ mod tests {
     }
 
     #[test]
+    fn an_intent_that_is_too_long_is_refused_and_not_cut() {
+        let delete = |intent: &str| Command::parse(json!({"command": "delete", "path": "a", "intent": intent}));
+        // White space is one blank, whatever it was.
+        assert!(delete(&format!("{}\n  {}", "x".repeat(100), "y".repeat(99))).is_ok());
+        let error = delete(&"x".repeat(201)).expect_err("refused");
+        assert_eq!(error.code, EditCode::IntentTooLong);
+        assert!(error.message.contains("201") && error.message.contains("200"), "{error}");
+    }
+
+    #[test]
     fn the_schema_describes_every_argument_and_takes_what_is_read() {
         let schema = schema();
         let arguments = schema["properties"].as_object().expect("arguments");
-        assert_eq!(arguments.len(), 13);
+        assert_eq!(arguments.len(), 14);
         for (name, argument) in arguments {
             assert!(argument["description"].as_str().is_some_and(|text| text.len() > 10), "{name}: {argument}");
             assert!(argument["type"].is_string(), "{name}: {argument}");

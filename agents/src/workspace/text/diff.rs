@@ -1,6 +1,7 @@
 //! The difference of two texts, for people and models: the unified form, within a number of characters.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use patchboard_kernel::files::{Hunk, Lines, count, union};
 
@@ -24,17 +25,26 @@ pub struct Diff {
 /// What is different, under two names. What does not fit into `chars_max` characters is left out group by group from the
 /// end, and the last line says so.
 pub fn unified(old: &str, new: &str, names: (&str, &str), chars_max: usize) -> Diff {
+    unified_in(old, new, names, &[(1, u32::MAX)], chars_max)
+}
+
+/// The same of what is different in these lines of the older text, or right beside them. Of what is different elsewhere it
+/// is said how it moves the lines; that is all of the difference for who has read these lines.
+pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[Lines], chars_max: usize) -> Diff {
     let hunks = hunks(old, new);
     if hunks.is_empty() {
         return Diff { is_whole: true, ..Diff::default() };
     }
-    let groups = groups(&hunks);
+    let groups = concerned(groups(&hunks), &hunks, read);
     let (old_lines, new_lines) = (lines(old), lines(new));
     let places = places(&hunks);
     let mut diff = Diff { text: format!("--- {}\n+++ {}\n", names.0, names.1), is_whole: true, ..Diff::default() };
     let mut left = chars_max.saturating_sub(diff.text.chars().count());
-    for (done, group) in groups.iter().enumerate() {
-        let part = render(&hunks[group.clone()], &places[group.clone()], &old_lines, &new_lines);
+    for (done, (group, is_shown)) in groups.iter().enumerate() {
+        let part = match is_shown {
+            true => render(&hunks[group.clone()], &places[group.clone()], &old_lines, &new_lines),
+            false => elsewhere(&hunks[group.clone()], &places[group.clone()]),
+        };
         let chars = part.text.chars().count();
         let rest = &hunks[group.start..];
         let note = left_out(rest, groups.len() - done, groups.len());
@@ -64,8 +74,8 @@ fn left_out(hunks: &[Hunk], parts: usize, of: usize) -> String {
 }
 
 /// Those between which there are so few lines that all are shown.
-fn groups(hunks: &[Hunk]) -> Vec<std::ops::Range<usize>> {
-    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
+fn groups(hunks: &[Hunk]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
     let mut end = 0;
     for (index, hunk) in hunks.iter().enumerate() {
         match groups.last_mut() {
@@ -77,6 +87,44 @@ fn groups(hunks: &[Hunk]) -> Vec<std::ops::Range<usize>> {
     groups
 }
 
+/// Which of the groups are to be shown; those between two of them are one.
+fn concerned(groups: Vec<Range<usize>>, hunks: &[Hunk], read: &[Lines]) -> Vec<(Range<usize>, bool)> {
+    let touches = |hunk: &Hunk| {
+        let behind = hunk.at + count(&hunk.was);
+        // What is put between two lines is beside both.
+        let (first, last) = if behind > hunk.at { (hunk.at, behind - 1) } else { (hunk.at.max(2) - 1, hunk.at) };
+        read.iter().any(|(from, to)| *from <= last && first <= *to)
+    };
+    let mut found: Vec<(Range<usize>, bool)> = Vec::new();
+    for group in groups {
+        let is_shown = hunks[group.clone()].iter().any(touches);
+        match found.last_mut() {
+            Some((before, false)) if !is_shown => before.end = group.end,
+            _ => found.push((group, is_shown)),
+        }
+    }
+    found
+}
+
+/// Where something is different that is not shown.
+fn elsewhere(hunks: &[Hunk], places: &[(u32, u32)]) -> Diff {
+    let ([first, ..], [.., last]) = (hunks, hunks) else { return Diff::default() };
+    let ([new_first, ..], [.., new_last]) = (places, places) else { return Diff::default() };
+    let (from, to) = ((first.at, new_first.0), (last.at + count(&last.was), new_last.0 + new_last.1));
+    Diff { text: format!("{} changed where you have not read\n", head(from, to)), is_whole: true, ..Diff::default() }
+}
+
+/// What begins a part: the lines of both texts, from the first to the one behind the last.
+fn head(from: (u32, u32), to: (u32, u32)) -> String {
+    // A side without lines is said to begin behind the line before.
+    let side = |from: u32, to: u32| match to - from {
+        0 => format!("{},0", from - 1),
+        1 => from.to_string(),
+        lines => format!("{from},{lines}"),
+    };
+    format!("@@ -{} +{} @@", side(from.0, to.0), side(from.1, to.1))
+}
+
 fn render(hunks: &[Hunk], places: &[(u32, u32)], old: &[&str], new: &[&str]) -> Diff {
     let ([first, ..], [.., last]) = (hunks, hunks) else { return Diff::default() };
     let ([new_first, ..], [.., new_last]) = (places, places) else { return Diff::default() };
@@ -86,13 +134,7 @@ fn render(hunks: &[Hunk], places: &[(u32, u32)], old: &[&str], new: &[&str]) -> 
     let from = (first.at - before, new_first.0 - before);
     let to = (old_end + behind, new_last.0 + new_last.1 + behind);
     let mut part = Diff { is_whole: true, ..Diff::default() };
-    // A side without lines is said to begin behind the line before.
-    let side = |from: u32, to: u32| match to - from {
-        0 => format!("{},0", from - 1),
-        1 => from.to_string(),
-        lines => format!("{from},{lines}"),
-    };
-    writeln!(part.text, "@@ -{} +{} @@", side(from.0, to.0), side(from.1, to.1)).expect("a string takes everything");
+    writeln!(part.text, "{}", head(from, to)).expect("a string takes everything");
     let mut at = from;
     for (hunk, place) in hunks.iter().zip(places) {
         part.equal(&mut at, hunk.at, new);

@@ -38,6 +38,8 @@ coded! {
         NoChange = "no_change",
         /// The text would be larger than any may be.
         TextTooLarge = "text_too_large",
+        /// The intent is longer than one may be.
+        IntentTooLong = "intent_too_long",
         /// What to search for is no regular expression, or one that is too large.
         BadPattern = "bad_pattern",
     }

@@ -21,6 +21,10 @@ pub struct Excerpt {
     pub shown: Vec<Lines>,
     /// Whether these are all the lines of the text.
     pub is_whole: bool,
+    /// Lines of which only the beginning is in it.
+    pub cut: Vec<u32>,
+    /// The first of the lines that were asked for and are not in it.
+    pub next: Option<u32>,
 }
 
 /// All lines of a text, as far as they fit into `chars_max` characters.
@@ -36,15 +40,16 @@ pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> E
     if total == 0 {
         let mut note = "(the file is empty)\n".to_owned();
         note.truncate(if chars_max < note.len() { 0 } else { note.len() });
-        return Excerpt { text: note, shown: Vec::new(), is_whole: true };
+        return Excerpt { text: note, is_whole: true, ..Excerpt::default() };
     }
     let widen = |(first, last): &Lines| (first.saturating_sub(around).max(1), last.saturating_add(around).min(total));
     let wanted = union(ranges.iter().map(widen));
     let mut page = Page { text: String::new(), left: chars_max };
-    let mut shown: Vec<Lines> = Vec::new();
-    let mut next = 1;
+    let (mut shown, mut has_cut) = (Vec::<Lines>::new(), Vec::new());
+    let (mut next, mut missing) = (1, None);
     'ranges: for (first, last) in wanted {
         if first > next && !page.put(&format!("[lines {next}-{} are not shown]\n", first - 1), tail(total)) {
+            missing = Some(first);
             break;
         }
         next = first;
@@ -56,11 +61,13 @@ pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> E
                 entry.push_str("[no newline at the end of the file]\n");
             }
             if !page.put(&entry, tail(total)) {
+                missing = Some(at);
                 break 'ranges;
             }
             next = at + 1;
-            if !cut {
-                shown.push((at, at));
+            match cut {
+                true => has_cut.push(at),
+                false => shown.push((at, at)),
             }
         }
     }
@@ -70,8 +77,46 @@ pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> E
     }
     let shown = union(shown);
     let is_whole = shown == [(1, total)];
-    Excerpt { text: page.text, shown, is_whole }
+    Excerpt { text: page.text, shown, is_whole, cut: has_cut, next: missing }
 }
+
+/// A part of one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinePart {
+    /// What to show.
+    pub text: String,
+    /// The characters of the line that are in it, counted from 1; none if there was no room for any.
+    pub columns: Option<Lines>,
+    /// How many characters the line has.
+    pub of: u32,
+}
+
+/// Characters of a line from the first of these columns to the last, as many as fit into `chars_max` characters; none if
+/// the text has no such line. What of the line is not shown is said.
+pub fn line_part(text: &str, at: u32, (first, last): Lines, chars_max: usize) -> Option<LinePart> {
+    let index = usize::try_from(at).ok()?.checked_sub(1)?;
+    let line = text.split_inclusive('\n').nth(index)?;
+    let line = line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line));
+    let of = number(line.chars().count());
+    let (first, last) = (first.max(1), last.min(of));
+    let mut entry = format!("{at:>6}\t");
+    let room = number(chars_max.saturating_sub(entry.chars().count() + 1));
+    if (first, last) == (1, of) && of <= room {
+        entry.push_str(line);
+        entry.push('\n');
+        return Some(LinePart { text: entry, columns: Some((first, last)), of });
+    }
+    let last = last.min((first - 1).saturating_add(room.saturating_sub(PART_NOTE_CHARS)));
+    if last < first {
+        return Some(LinePart { text: String::new(), columns: None, of });
+    }
+    entry.extend(line.chars().skip(first as usize - 1).take((last - first) as usize + 1));
+    writeln!(entry, "\n[characters {first}-{last} of {of} of line {at}]").expect("a string takes everything");
+    Some(LinePart { text: entry, columns: Some((first, last)), of })
+}
+
+/// Characters of what is said of a part.
+const PART_NOTE_CHARS: u32 = 70;
 
 /// What is kept for saying what is not shown.
 fn tail(total: u32) -> usize {

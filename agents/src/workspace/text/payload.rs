@@ -1,8 +1,8 @@
 //! What a refused edit brings back: enough to plan again without reading again.
 //!
-//! A budget of characters holds for the text. What does not fit is left out in this order: differences of other files,
-//! from the last to the first; the target's content beyond the lines that were read; its content in those lines; its
-//! difference. Who changed what is said of as many files as fit, the target first. For each file the text says which
+//! Usually that is the difference, where it concerns what was read: who has read the file knows the rest. A budget of
+//! characters holds for the text. What does not fit is left out in this order: differences of other files, from the last to
+//! the first; the target's content beyond the lines that were read; its content in those lines; its difference. Who changed what is said of as many files as fit, the target first. For each file the text says which
 //! lines it shows and whether the file must be viewed again.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use patchboard_kernel::files::{FilePath, Lines, Move, count, union};
 use serde::{Deserialize, Serialize};
 
-use super::diff::{Diff, unified};
+use super::diff::{Diff, unified, unified_in};
 use super::excerpt::{Excerpt, excerpt};
 use super::hunks::hunks;
 use crate::one_line;
@@ -30,7 +30,7 @@ const AROUND: u32 = 3;
 pub enum Presentation {
     /// Differences, and all of the target's content.
     Full,
-    /// Differences, and the target's content where it was read.
+    /// The differences in what was read, and the target's content there if its difference is not known.
     #[default]
     Diff,
     /// Which files moved, and who moved them.
@@ -54,7 +54,7 @@ pub struct Mover {
 pub struct Moved<'a> {
     /// Which file.
     pub path: &'a FilePath,
-    /// The version that was read; 0: it was not there; none: it was not read.
+    /// The version that was read; 0: it was not there; none: what matters of it was not read.
     pub read_at: Option<u64>,
     /// The version it has.
     pub version: u64,
@@ -64,7 +64,7 @@ pub struct Moved<'a> {
     pub before: Option<&'a str>,
     /// What it holds; none if it is gone.
     pub now: Option<&'a str>,
-    /// The lines that were read, in the numbers of the version that was read.
+    /// The lines that were read, in the numbers of the version that was read; of what was not read, the lines that matter.
     pub read: &'a [Lines],
 }
 
@@ -77,7 +77,7 @@ pub struct Refusal<'a> {
     pub message: &'a str,
     /// What was to be edited.
     pub target: Moved<'a>,
-    /// Other files that were read and have moved since.
+    /// Other files that were read and have moved since; a file once for each version of which something was read.
     pub stale: &'a [Moved<'a>],
 }
 
@@ -120,23 +120,13 @@ pub struct Payload {
     pub message: String,
     /// What was to be edited.
     pub target: FilePart,
-    /// Other files that were read and have moved since.
+    /// Other files that were read and have moved since, and the target where it was read at several versions.
     pub stale: Vec<FilePart>,
     /// How many further ones there was no room for.
     pub stale_left_out: usize,
     /// All of it, for a model.
     #[serde(skip)]
     pub text: String,
-}
-
-impl Payload {
-    /// What counts as read now, in place of what was read of these files: the lines of their versions that are known; no
-    /// lines of a file that is gone or empty. Of a file that is not among them nothing is known any more.
-    pub fn reads(&self) -> impl Iterator<Item = (&FilePath, u64, &[Lines])> {
-        let listed = std::iter::once(&self.target).chain(&self.stale);
-        let counts = |part: &&FilePart| part.is_deleted || part.is_whole || !part.known.is_empty();
-        listed.filter(counts).map(|part| (&part.path, part.version, part.known.as_slice()))
-    }
 }
 
 /// Writes what a refused edit brings back, in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
@@ -155,10 +145,10 @@ pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize)
     }
     let stale_left_out = refusal.stale.len() - stale.len();
     if presentation != Presentation::Brief {
-        target.add_diff(&mut left);
+        target.add_diff(presentation, &mut left);
         target.add_content(presentation, &mut left);
         for draft in &mut stale {
-            draft.add_diff(&mut left);
+            draft.add_diff(presentation, &mut left);
         }
     }
     let mut text = head;
@@ -171,7 +161,7 @@ pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize)
             .expect("a string takes everything");
     }
     text.push_str(match (target.must_be_viewed(), stale.iter().any(Draft::must_be_viewed) || stale_left_out > 0) {
-        (false, false) => "Nothing has to be viewed again: plan the edit anew from what is shown here.\n",
+        (false, false) => "Nothing has to be viewed again: what you have read and is not shown here is as it was. Plan the edit anew.\n",
         (true, false) => "View the target again, then plan the edit anew.\n",
         (false, true) => "View the stale files again that are said to need it, then plan the edit anew.\n",
         (true, true) => "View the files again that are said to need it, then plan the edit anew.\n",
@@ -246,8 +236,9 @@ impl<'a> Draft<'a> {
         entry
     }
 
-    fn add_diff(&mut self, left: &mut usize) {
-        let Moved { path, read_at: Some(read_at), before: Some(before), now: Some(now), version, .. } = self.moved
+    fn add_diff(&mut self, presentation: Presentation, left: &mut usize) {
+        let Moved { path, read_at: Some(read_at), before: Some(before), now: Some(now), version, read, .. } =
+            self.moved
         else {
             return;
         };
@@ -255,7 +246,11 @@ impl<'a> Draft<'a> {
             return;
         }
         let names = (format!("{path} (version {read_at})"), format!("{path} (version {version})"));
-        let diff = unified(before, now, (&names.0, &names.1), *left);
+        let names = (names.0.as_str(), names.1.as_str());
+        let diff = match presentation {
+            Presentation::Full => unified(before, now, names, *left),
+            Presentation::Diff | Presentation::Brief => unified_in(before, now, names, read, *left),
+        };
         if diff.is_whole || !diff.text.is_empty() {
             *left -= chars(&diff.text);
             self.diff = Some(diff);
@@ -266,8 +261,14 @@ impl<'a> Draft<'a> {
     fn add_content(&mut self, presentation: Presentation, left: &mut usize) {
         let Some(now) = self.moved.now else { return };
         let everything = [(1, u32::MAX)];
+        let Moved { read_at, version, read, .. } = self.moved;
+        let is_known = *read_at == Some(*version) || self.diff.as_ref().is_some_and(|diff| diff.is_whole);
+        if presentation == Presentation::Diff && is_known {
+            return;
+        }
         // Without knowing what it was, nobody can say where the lines are that were read.
-        let is_full = presentation == Presentation::Full || self.moved.read.is_empty() || self.moves.is_none();
+        let is_lost = read_at.is_some() && self.moves.is_none();
+        let is_full = presentation == Presentation::Full || read.is_empty() || is_lost;
         let ranges = match &self.moves {
             _ if self.moved.read.is_empty() => everything.to_vec(),
             Some(moves) => carried(moves, self.moved, count(now)),
@@ -323,8 +324,15 @@ impl<'a> Draft<'a> {
         match &self.moves {
             Some(moves) => !carried(moves, self.moved, count(now)).iter().all(is_known),
             None if count(now) == 0 => self.content.is_none(),
+            // What matters of it was not read, and is shown now.
+            None if read_at.is_none() && !self.moved.read.is_empty() => !self.wanted(count(now)).iter().all(is_known),
             None => !is_known(&(1, count(now))),
         }
+    }
+
+    /// The lines that matter of what was not read.
+    fn wanted(&self, total: u32) -> Vec<Lines> {
+        union(self.moved.read.iter().map(|(first, last)| ((*first).max(1), (*last).min(total))))
     }
 
     fn is_whole(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jsonptr::Pointer;
 use patchboard_agents::lease::Lease;
 use patchboard_agents::llm::schema::{self, Level};
-use patchboard_agents::workspace::session::Told;
+use patchboard_agents::workspace::session::{Asked, Told};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
 use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::files::EditAttempt;
@@ -89,6 +89,8 @@ pub(crate) struct Seat {
     pub(crate) files: Option<WorkspaceSpec>,
     /// Whether the worker may propose patches, or ask persons.
     pub(crate) proposes: bool,
+    /// Characters that are shown of what an editor tells.
+    pub(crate) room: usize,
 }
 
 /// How long a lease is to last from now on.
@@ -156,6 +158,7 @@ impl Seat {
         board: BoardId,
         worker: WorkerName,
         counted: Counted,
+        room: usize,
     ) -> Answered<Self> {
         let blueprint = daemon.blueprint(&board).await?;
         let own = blueprint.workers.get(&worker);
@@ -163,7 +166,7 @@ impl Seat {
         let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
         let files = blueprint.workspace.clone().filter(|_| is_editor);
         let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
-        Ok(Self { daemon, board, worker, counted, files, proposes })
+        Ok(Self { daemon, board, worker, counted, files, proposes, room })
     }
 
     /// Whether there is nothing to do here but to look at files and to change them.
@@ -178,7 +181,8 @@ impl Seat {
             return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
         };
         let of = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
-        let wanted = files::Wanted { worker: self.worker.clone(), of, name: None, key: None, arguments };
+        let asked = Asked { room: self.room, ..Asked::from(arguments) };
+        let wanted = files::Wanted { worker: self.worker.clone(), of, name: None, is_anew: None, asked };
         files::call(&self.daemon, &self.board, wanted).await.map(|(told, _)| told)
     }
 

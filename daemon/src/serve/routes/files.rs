@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
+use patchboard_agents::workspace::session::Asked;
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde::Deserialize;
@@ -29,6 +30,13 @@ pub(crate) struct Commanded {
     /// Who edits, where several share a seat: letters, digits, `.`, `_` and `-`; the worker if absent. Each name has read
     /// what it has read.
     name: Option<String>,
+    /// Characters that the answer's text may have, between 1,000 and 64,000, which is what it may have if nothing is said. What
+    /// is in the answer counts as read, so whoever shows less of it to somebody says so here.
+    room: Option<usize>,
+    /// Whether this agent has read something before under another lease, which is not known under this one. It is told so,
+    /// and its first edit is refused (`reads_lost`), unless it looks at something first. Counts with its first command. If
+    /// nothing is said, it is so in every attempt of a call but the first.
+    anew: Option<bool>,
     /// `command` is `view`, `list`, `search`, `create`, `str_replace`, `insert`, `delete` or `rename`; the rest goes with it.
     #[schema(value_type = Object)]
     arguments: Value,
@@ -48,13 +56,15 @@ pub(crate) async fn command(
     key: Key,
     Body(commanded): Body<Commanded>,
 ) -> Answered<impl IntoResponse> {
-    let Commanded { worker, name, arguments } = commanded;
+    let Commanded { worker, name, room, anew, arguments } = commanded;
     let worker = WorkerName::from(worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     let of = EditAttempt { invocation, attempt };
     let key = key.token(&caller).map(|key| key.to_string());
-    let (told, is_repeated) = files::call(&daemon, &board, files::Wanted { worker, of, name, key, arguments }).await?;
+    let asked = Asked { arguments, key, room: files::room(room)? };
+    let wanted = files::Wanted { worker, of, name, is_anew: anew, asked };
+    let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;
     if let Some(problem) = files::problem(&told) {
         return Err(problem);
     }

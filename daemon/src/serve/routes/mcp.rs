@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
+use crate::serve::files;
 use crate::serve::http::{Body, Caller, Segments};
 use crate::serve::mcp;
 use crate::serve::mcp::seat::Seat;
@@ -62,6 +63,7 @@ async fn speak(
 ) -> Answered<Response> {
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     daemon.summary(&board)?;
-    let seat = Seat::find(daemon, board, worker, caller.counted).await?;
+    let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
+    let seat = Seat::find(daemon, board, worker, caller.counted, files::room(room)?).await?;
     Ok(mcp::answer(seat, headers, &message).await)
 }

@@ -105,6 +105,7 @@ fn two_clients_edit_one_directory_and_nothing_is_lost() {
     let sum = |member: &str| ada[member].as_u64().expect("a number") + bob[member].as_u64().expect("a number");
     assert!(sum("refused") > 0, "there were conflicts: {ada} {bob}");
     for agent in [&ada, &bob] {
+        assert!(!agent["codes"].to_string().contains("reads_lost"), "the host is the same all the time: {agent}");
         assert!(
             agent["is_lost"] == false && agent["counted"].as_object().expect("an object").values().any(|n| *n != 0),
             "{agent}"

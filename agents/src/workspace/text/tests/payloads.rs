@@ -57,9 +57,8 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
     let diff = payload(&refusal, Presentation::Diff, BUDGET);
     for expected in [
         "(stale_target): the target has moved\nNothing was written.\n",
-        "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 22-38\n",
+        "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 27-33\n",
         "-line 30\n+line 30 is new\n",
-        "    35\tline 35\n",
         "stale: b.py, version 1 read, now 3 (+2)\n  version 2 by alice: one\n  version 3 by carol: two\n",
         "+y\n",
         "stale: c.py, version 2 read, deleted with version 3\n",
@@ -67,20 +66,64 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
     ] {
         assert!(diff.text.contains(expected), "no {expected:?} in\n{}", diff.text);
     }
-    assert!(!diff.text.contains("line 10\n"), "only what was read");
-    let reads: Vec<_> = diff.reads().map(|(path, version, lines)| (path.as_str(), version, lines.to_vec())).collect();
-    assert_eq!(reads, [("a.py", 5, vec![(22, 38)]), ("b.py", 3, vec![(1, 2)]), ("c.py", 3, vec![])]);
+    assert!(!diff.text.contains("line 26\n") && !diff.text.contains("content now"), "the rest is known");
+    let parts = std::iter::once(&diff.target).chain(&diff.stale);
+    let reads: Vec<_> = parts.map(|part| (part.path.as_str(), part.version, part.known.clone())).collect();
+    assert_eq!(reads, [("a.py", 5, vec![(25, 35)]), ("b.py", 3, vec![(1, 2)]), ("c.py", 3, vec![])]);
 
     let full = payload(&refusal, Presentation::Full, BUDGET);
     assert!(full.text.contains("     1\tline 1\n") && full.target.is_whole);
     let brief = payload(&refusal, Presentation::Brief, BUDGET);
     assert!(!brief.text.contains("line 30") && brief.text.contains("version 3 by carol: two"));
     assert!(brief.target.view_again && brief.text.contains("no line of it is shown here; view it again"));
-    assert_eq!(brief.reads().map(|(path, ..)| path.as_str()).collect::<Vec<_>>(), ["c.py"]);
+    let again: Vec<bool> = std::iter::once(&brief.target).chain(&brief.stale).map(|part| part.view_again).collect();
+    assert_eq!(again, [true, true, false], "that a file is gone is all there is to know");
 
     let json = serde_json::to_value(&diff).expect("JSON");
     assert_eq!(json["stale"][0]["changed_by"][1]["by"], "carol");
-    assert_eq!(json["target"]["shown"], serde_json::json!([[22, 38]]));
+    assert_eq!(json["target"]["shown"], serde_json::json!([[27, 33]]));
+}
+
+#[test]
+fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
+    let target = path("a.py");
+    let (before, mut now) = (text(100, &[]), text(100, &[10, 50, 52, 90]));
+    now.insert_str(0, "new line\n");
+    let moved = |read: &'static [Lines], read_at| Moved {
+        path: &target,
+        read_at,
+        version: 2,
+        movers: &[],
+        before: read_at.map(|_| before.as_str()),
+        now: Some(&now),
+        read,
+    };
+    let told = |target: Moved<'_>| {
+        let refusal = Refusal { code: "stale_target", message: "", target, stale: &[] };
+        payload(&refusal, Presentation::Diff, BUDGET)
+    };
+    let of_some = told(moved(&[(48, 51)], Some(1)));
+    assert!(
+        of_some.text.contains("+line 50 is new\n") && of_some.text.contains("+line 52 is new\n"),
+        "{}",
+        of_some.text
+    );
+    for hidden in ["new line", "line 10", "line 90"] {
+        assert!(!of_some.text.contains(hidden), "{hidden}: {}", of_some.text);
+    }
+    for said in ["@@ -1,10 +1,11 @@ changed where you have not read", "@@ -90 +91 @@ changed where you have not read"] {
+        assert!(of_some.text.contains(said), "{said}: {}", of_some.text);
+    }
+    assert_eq!(of_some.target.known, [(48, 56)], "what is shown, in the new numbers");
+    assert!(!of_some.target.view_again);
+    // Nothing of what was read has changed, but where it is.
+    let elsewhere = told(moved(&[(30, 31)], Some(1)));
+    assert!(!elsewhere.text.contains("is new") && !elsewhere.target.view_again, "{}", elsewhere.text);
+    assert_eq!(elsewhere.target.known, [(31, 32)]);
+    // What an edit would change and was not read is shown, and no more than that.
+    let unseen = told(moved(&[(50, 50)], None));
+    assert_eq!((unseen.target.known.as_slice(), unseen.target.view_again), (&[(47, 53)][..], false), "{}", unseen.text);
+    assert!(unseen.text.contains("    51\tline 50 is new\n"), "{}", unseen.text);
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! What a look at files shows, in the room that there is for it: a file, names, matches.
+//!
+//! The same for a directory that is shared and for a working tree of somebody's own. Everything fits into the room and ends
+//! with a line's end; what is not shown is said, and how to see it. Which lines were shown is told exactly.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::files::{FilePath, Lines, count};
+
+use super::text::excerpt::{Excerpt, LINE_CHARS_MAX, LinePart, excerpt, line_part};
+use super::text::search::SearchLimits;
+
+/// Names in one list.
+const LISTED_MAX: usize = 2_000;
+
+/// Characters of what is said at the end of a view, and of a list.
+const NOTE_CHARS: usize = 250;
+
+/// A file, or some of its lines, as they are shown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// What to show.
+    pub text: String,
+    /// The lines that are wholly in it.
+    pub shown: Vec<Lines>,
+    /// Of one long line: its number, the characters that are in it, and how many it has.
+    pub part: Option<(u32, Lines, u32)>,
+    /// Whether these are all the lines of the file.
+    pub is_whole: bool,
+}
+
+/// The first and the last of something; none of the latter: to the end.
+type Range = (u32, Option<u32>);
+
+const fn closed((first, last): Range) -> Lines {
+    match last {
+        Some(last) => (first, last),
+        None => (first, u32::MAX),
+    }
+}
+
+/// Shows a text, these lines of it, or these characters of a line. A line that is shown alone is not cut before the room ends.
+pub fn view(text: &str, range: Option<Range>, columns: Option<Range>, room: usize) -> View {
+    if let Some((line, Some(last))) = range
+        && line == last
+        && let Some(part) =
+            line_part(text, line, columns.map_or((1, u32::MAX), closed), room.saturating_sub(NOTE_CHARS))
+        && (columns.is_some() || part.of as usize > LINE_CHARS_MAX)
+    {
+        return of_line(line, part, count(text));
+    }
+    let lines = range.map_or((1, u32::MAX), closed);
+    let Excerpt { text: mut shown_text, shown, is_whole, cut, next } =
+        excerpt(text, &[lines], 0, room.saturating_sub(NOTE_CHARS));
+    let total = count(text);
+    if let Some(first) = cut.first() {
+        let also = if cut.len() > 1 { format!(" and {} more lines", cut.len() - 1) } else { String::new() };
+        writeln!(
+            shown_text,
+            "[line {first}{also} were cut: `view_range` [{first}, {first}] shows the line alone, and whole]"
+        )
+        .expect("a string takes everything");
+    }
+    if let Some(next) = next {
+        let last = lines.1.min(total);
+        let rest = match next == lines.0 {
+            true => format!("[there is no room for line {next}: view it alone, with `view_range` [{next}, {next}]]"),
+            false => format!(
+                "[shown: lines {}-{} of {total}; `view_range` [{next}, {last}] shows what follows]",
+                lines.0,
+                next - 1
+            ),
+        };
+        writeln!(shown_text, "{rest}").expect("a string takes everything");
+    }
+    View { text: shown_text, shown, part: None, is_whole }
+}
+
+fn of_line(line: u32, part: LinePart, total: u32) -> View {
+    let LinePart { mut text, columns, of } = part;
+    let Some(columns) = columns else {
+        return View {
+            text: format!("[line {line} has {of} characters; nothing of that is shown]\n"),
+            ..View::default()
+        };
+    };
+    if columns == (1, of) {
+        return View { text, shown: vec![(line, line)], part: None, is_whole: total == 1 };
+    }
+    if columns.1 < of {
+        writeln!(
+            text,
+            "[`view_range` [{line}, {line}] with `view_columns` [{}, -1] shows what follows; the line counts as read once \
+             all of it was shown]",
+            columns.1 + 1
+        )
+        .expect("a string takes everything");
+    }
+    View { text, shown: Vec::new(), part: Some((line, columns, of)), is_whole: false }
+}
+
+/// Whether a file is meant by the name of a file or directory; all are by none.
+pub fn is_below(path: &FilePath, below: Option<&FilePath>) -> bool {
+    let Some(below) = below else { return true };
+    let rest = path.as_str().strip_prefix(below.as_str());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A list with a line for each file, as far as there is room; how many of them are in it.
+pub fn list(lines: &[String], room: usize) -> (String, usize) {
+    let (mut text, mut listed) = (String::new(), 0);
+    let mut left = room.saturating_sub(NOTE_CHARS);
+    for line in lines.iter().take(LISTED_MAX) {
+        let Some(rest) = left.checked_sub(line.chars().count() + 1) else { break };
+        left = rest;
+        listed += 1;
+        text.push_str(line);
+        text.push('\n');
+    }
+    match lines.len() - listed {
+        0 if lines.is_empty() => text.push_str("There are no files here.\n"),
+        0 => {}
+        more => {
+            writeln!(text, "[{more} more files are not listed: name a directory]").expect("a string takes everything");
+        }
+    }
+    (text, listed)
+}
+
+/// How much of what is found is shown.
+pub fn found_in(room: usize) -> SearchLimits {
+    let usual = SearchLimits::default();
+    SearchLimits { chars: usual.chars.min(room), ..usual }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize) -> String {
+        (1..=count).map(|at| format!("line {at}\n")).collect()
+    }
+
+    #[test]
+    fn a_view_ends_with_a_line_and_says_how_to_see_the_rest() {
+        let text = lines(400);
+        let whole = view(&text, None, None, 64_000);
+        assert!(whole.is_whole && !whole.text.contains('['), "{}", whole.text);
+        let mut next = 1;
+        for _ in 0..20 {
+            let part = view(&text, Some((next, None)), None, 1_000);
+            assert!(part.text.chars().count() <= 1_000, "{}", part.text);
+            let [(first, last)] = part.shown[..] else { panic!("{part:?}") };
+            assert_eq!(first, next);
+            assert!(
+                part.text.contains(&format!("\tline {last}\n")) && !part.text.contains(&format!("line {}\n", last + 1))
+            );
+            if last == 400 {
+                return;
+            }
+            next = last + 1;
+            assert!(
+                part.text.contains(&format!("of 400; `view_range` [{next}, 400] shows what follows]")),
+                "{}",
+                part.text
+            );
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_alone_and_in_parts() {
+        let long = "0123456789".repeat(1_000);
+        let text = format!("a\n{long}\nb\n");
+        let all = view(&text, None, None, 64_000);
+        assert_eq!(all.shown, [(1, 1), (3, 3)]);
+        assert!(all.text.contains("`view_range` [2, 2]"), "{}", all.text);
+        let alone = view(&text, Some((2, Some(2))), None, 64_000);
+        assert_eq!((alone.shown.as_slice(), alone.text.as_str()), (&[(2, 2)][..], &*format!("     2\t{long}\n")));
+        let (mut from, mut seen) = (1, String::new());
+        while from <= 10_000 {
+            let View { text, part, shown, .. } = view(&text, Some((2, Some(2))), Some((from, None)), 3_000);
+            assert!(text.chars().count() <= 3_000 && shown.is_empty(), "{text}");
+            let (2, (first, last), 10_000) = part.expect("a part") else { panic!("{text}") };
+            assert_eq!(first, from);
+            seen.extend(text.lines().next().and_then(|line| line.split_once('\t')).map(|(_, line)| line));
+            from = last + 1;
+        }
+        assert_eq!(seen, long);
+        let nothing = view(&text, Some((2, Some(2))), Some((20_000, None)), 3_000);
+        assert!(nothing.part.is_none() && nothing.shown.is_empty(), "{nothing:?}");
+        assert!(view(&text, Some((9, Some(9))), None, 3_000).shown.is_empty());
+    }
+
+    #[test]
+    fn a_list_fits_and_counts_what_does_not() {
+        let names: Vec<String> = (0..100).map(|at| format!("file {at}")).collect();
+        let (text, listed) = list(&names, 600);
+        assert!(text.chars().count() <= 600 && (1..100).contains(&listed), "{text}");
+        assert!(text.contains(&format!("[{} more files", 100 - listed)), "{text}");
+        assert_eq!(list(&names, 64_000).1, 100);
+        let path = |name: &str| FilePath::parse(name).expect("a name");
+        assert!(is_below(&path("src/a"), Some(&path("src"))) && !is_below(&path("srcs/a"), Some(&path("src"))));
+    }
+}

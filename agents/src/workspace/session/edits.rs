@@ -1,0 +1,163 @@
+//! How an agent edits files, and what it is told of an edit that is made.
+
+use std::fmt::Write as _;
+
+use patchboard_kernel::files::{Edit, Entry, FilePath, Hunk, INTENT_MAX, Lines, Move, count};
+use patchboard_kernel::rejection::Code;
+use serde_json::json;
+
+use super::super::service::{Edited, Made, Standing, Wanted};
+use super::super::text::command::EditBasis;
+use super::super::text::edit::EditCommand;
+use super::super::text::excerpt::excerpt;
+use super::super::text::hunks::blocks;
+use super::maker::Maker;
+use super::{Session, SessionCode, Told, Trouble};
+use crate::one_line;
+
+/// Lines that are shown on either side of what an edit wrote.
+const AROUND: u32 = 4;
+
+/// Characters of what is shown of an edit that is made.
+const SNIPPET_CHARS_MAX: usize = 8_000;
+
+/// Files that are named of those that were forgotten.
+const NAMED_MAX: usize = 20;
+
+impl Session {
+    /// Nothing is said of files that may not be seen, and nothing is tried on those that may not be changed.
+    fn editable(&self, path: &FilePath) -> Result<(), Trouble> {
+        self.readable(path)?;
+        if self.author.access.may_edit(path) {
+            return Ok(());
+        }
+        let may = self.author.access.spec().edit.join(", ");
+        let what = if may.is_empty() { "nothing".to_owned() } else { may };
+        let message = format!("You may not change {path}; you may change {what}.");
+        // As the kernel would say.
+        Err(Trouble::Refused(Code::PathNotGranted, message))
+    }
+
+    pub(super) async fn edit(
+        &mut self,
+        path: FilePath,
+        command: EditCommand,
+        basis: EditBasis,
+    ) -> Result<Told, Trouble> {
+        self.editable(&path)?;
+        let targets = vec![path.clone()];
+        let edit = self.begun(&basis, &targets)?;
+        let maker = Maker::new(self, &basis);
+        let make = move |standing: &[Standing]| Ok(vec![maker.change(path, &command, &standing[0])?]);
+        let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
+        self.told(made).await
+    }
+
+    pub(super) async fn rename(&mut self, from: FilePath, to: FilePath, basis: EditBasis) -> Result<Told, Trouble> {
+        self.editable(&from)?;
+        self.editable(&to)?;
+        let targets = vec![from.clone(), to.clone()];
+        let edit = self.begun(&basis, &targets)?;
+        let maker = Maker::new(self, &basis);
+        let make = move |standing: &[Standing]| {
+            let Some(text) = standing[0].text.clone() else {
+                return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {from}.")));
+            };
+            let gone = maker.change(from, &EditCommand::Delete, &standing[0])?;
+            let hunks = vec![Hunk { at: 1, was: String::new(), now: text.to_string() }];
+            let hunks = Some(hunks).filter(|_| !text.is_empty()).unwrap_or_default();
+            let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
+            Ok(vec![gone, made])
+        };
+        let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
+        self.told(made).await
+    }
+
+    fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, Trouble> {
+        let state = self.workspace.state();
+        let granularity = self.workspace.spec().granularity;
+        let reads = loop {
+            match self.reads.declared(targets, |path| Entry::of(&state, path), granularity) {
+                Ok(reads) => break reads,
+                Err(forgotten) if self.is_checked() => return Err(too_many(&forgotten)),
+                // Nothing is held against them.
+                Err(_) => {}
+            }
+        };
+        Ok(Edit {
+            of: Some(self.author.of),
+            token: self.token.clone(),
+            name: self.author.name.clone(),
+            // It is not longer; this makes it one line.
+            intent: basis.intent.as_deref().map(|intent| one_line(intent, INTENT_MAX)),
+            reads,
+            changes: Vec::new(),
+        })
+    }
+
+    async fn told(&mut self, made: Made) -> Result<Told, Trouble> {
+        match made.edited {
+            Edited::Done => Ok(self.tell_done(&made)),
+            Edited::Refused(ref rejection) => self.tell_refused(rejection, &made).await,
+        }
+    }
+
+    fn tell_done(&mut self, made: &Made) -> Told {
+        let mut text = String::new();
+        let mut files = Vec::new();
+        let room = self.room.min(SNIPPET_CHARS_MAX);
+        for (wanted, before) in made.wanted.iter().zip(&made.standing) {
+            let path = &wanted.path;
+            let version = before.version().saturating_add(1);
+            let Some(after) = &wanted.after else {
+                self.reads.removed(path, version);
+                let _ = writeln!(text, "{path} is gone.");
+                files.push(json!({"path": path, "version": version, "is_deleted": true}));
+                continue;
+            };
+            let hunks = wanted.hunks.as_deref().unwrap_or_default();
+            let moves: Vec<Move> = hunks.iter().map(Move::from).collect();
+            self.reads.wrote(path, before.entry.as_ref(), &moves, version, after);
+            let is_new = before.text.is_none();
+            let _ = match is_new {
+                true => writeln!(text, "{path} was made; it has version {version}."),
+                false => writeln!(text, "{path} was changed; it has version {version}."),
+            };
+            let mut shown = Vec::new();
+            if !is_new {
+                let snippet = excerpt(after, &places_of(hunks), AROUND, room.saturating_sub(text.chars().count()));
+                text.push_str(&snippet.text);
+                for lines in &snippet.shown {
+                    self.reads.note(path, version, Some(*lines), Some(after));
+                }
+                shown = snippet.shown;
+            }
+            files.push(json!({"path": path, "version": version, "lines": count(after), "shown": shown}));
+        }
+        Told::done(text, json!({"files": files}))
+    }
+}
+
+/// There are reads of more files than can be held against an edit.
+fn too_many(forgotten: &[FilePath]) -> Trouble {
+    let named: Vec<&str> = forgotten.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
+    let more = match forgotten.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "You have read more than can be held against an edit, so what you have read longest ago is not known any more: \
+         {}{more}. Nothing was written. Read again what of that your edit depends on, and try again.",
+        named.join(", ")
+    );
+    Trouble::Session(SessionCode::ReadsLost, message)
+}
+
+/// Where what an edit did is, in the numbers after it; what is gone has the lines around its place.
+fn places_of(hunks: &[Hunk]) -> Vec<Lines> {
+    let written = blocks(hunks);
+    if !written.is_empty() {
+        return written;
+    }
+    hunks.iter().map(|hunk| (hunk.at.max(2) - 1, hunk.at)).collect()
+}

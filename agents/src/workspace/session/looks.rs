@@ -1,0 +1,116 @@
+//! How an agent looks at files. What it is shown counts as read.
+
+use std::sync::Arc;
+
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Seen};
+use serde_json::json;
+
+use super::super::disk::{DiskError, Reason};
+use super::super::look;
+use super::super::service::{Standing, WorkspaceError};
+use super::super::text::search::{Pattern, Search};
+use super::{Session, SessionCode, Told, Trouble};
+
+impl Session {
+    pub(super) async fn view(
+        &mut self,
+        path: &FilePath,
+        range: Option<(u32, Option<u32>)>,
+        columns: Option<(u32, Option<u32>)>,
+    ) -> Result<Told, Trouble> {
+        self.readable(path)?;
+        let standing = match self.workspace.look(path).await {
+            Err(WorkspaceError::Disk(error)) if error.reason() == Some(Reason::NotRegular) => {
+                return Ok(self.list(Some(path)));
+            }
+            standing => standing?,
+        };
+        let (Some(entry), Some(text)) = (&standing.entry, &standing.text) else {
+            self.reads.renew(path, standing.version(), &[None], None);
+            return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
+        };
+        let headline = headline(path, entry);
+        let room = self.room.saturating_sub(headline.chars().count() + 1);
+        let shown = look::view(text, range, columns, room);
+        if headline.chars().count() + 1 + shown.text.chars().count() <= self.room {
+            self.forget_stale(path, entry);
+            self.note_shown(path, entry, text, &shown.shown, shown.is_whole);
+            if let Some((line, columns, of)) = shown.part {
+                self.reads.note_columns(path, entry.version, line, (columns, of), text);
+            }
+        }
+        let data = json!({
+            "path": path, "version": entry.version, "hash": entry.hash, "lines": entry.lines, "writer": entry.writer,
+            "intent": entry.intent, "shown": shown.shown, "is_whole": shown.is_whole, "content": shown.text,
+        });
+        Ok(Told::done(format!("{headline}\n{}", shown.text), data))
+    }
+
+    /// Who views a file again, wholly or in part, knows that what it read before may be out of date; what of that still holds
+    /// stays.
+    fn forget_stale(&mut self, path: &FilePath, entry: &Entry) {
+        let granularity = self.workspace.spec().granularity;
+        let kept: Vec<FileRead> =
+            self.reads.of(path).into_iter().filter(|read| entry.seen(read, granularity) != Seen::Stale).collect();
+        self.reads.retain(path, &kept);
+    }
+
+    /// What of a file was shown counts as read.
+    fn note_shown(&mut self, path: &FilePath, entry: &Entry, text: &Arc<str>, shown: &[Lines], is_whole: bool) {
+        if is_whole {
+            self.reads.note(path, entry.version, None, Some(text));
+        } else {
+            shown.iter().for_each(|lines| self.reads.note(path, entry.version, Some(*lines), Some(text)));
+        }
+    }
+
+    /// Which files there are is no reading of them.
+    pub(super) fn list(&self, below: Option<&FilePath>) -> Told {
+        let is_listed = |path: &FilePath| self.author.access.may_view(path) && look::is_below(path, below);
+        let files: Vec<_> = self.workspace.files().into_iter().filter(|(path, _)| is_listed(path)).collect();
+        let line = |(path, entry): &(FilePath, Entry)| {
+            let Entry { version, lines, writer, .. } = entry;
+            format!("{path}  ({lines} lines, version {version}, by {writer})")
+        };
+        let (text, listed) = look::list(&files.iter().map(line).collect::<Vec<_>>(), self.room);
+        let more = files.len() - listed;
+        let listed = files.iter().take(listed).map(|(path, entry)| {
+            json!({"path": path, "version": entry.version, "lines": entry.lines, "bytes": entry.bytes, "writer": entry.writer})
+        });
+        Told::done(text, json!({"files": listed.collect::<Vec<_>>(), "left_out": more}))
+    }
+
+    pub(super) async fn search(
+        &mut self,
+        below: Option<&FilePath>,
+        pattern: &str,
+        is_regex: bool,
+    ) -> Result<Told, Trouble> {
+        let pattern = Pattern::new(pattern, is_regex)?;
+        let is_meant = |path: &FilePath| self.author.access.may_view(path) && look::is_below(path, below);
+        let paths: Vec<FilePath> = self.workspace.files().into_keys().filter(is_meant).collect();
+        let mut search = Search::new(&pattern, look::found_in(self.room));
+        let mut paths = paths.into_iter();
+        while !search.is_over()
+            && let Some(path) = paths.next()
+        {
+            match self.workspace.look(&path).await {
+                Ok(Standing { entry: Some(entry), text: Some(text) }) => {
+                    let shown = search.look(&path, &text);
+                    self.note_shown(&path, &entry, &text, &shown, false);
+                }
+                Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let found = search.found(paths.len());
+        let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
+        Ok(Told::done(found.text, data))
+    }
+}
+
+fn headline(path: &FilePath, entry: &Entry) -> String {
+    let Entry { version, lines, writer, intent, .. } = entry;
+    let what = if intent.is_empty() { String::new() } else { format!(": {intent}") };
+    format!("{path}, version {version}, {lines} lines, last changed by {writer}{what}")
+}

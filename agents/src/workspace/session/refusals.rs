@@ -1,0 +1,187 @@
+//! What a refused edit brings back, and what of that counts as read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use patchboard_kernel::blueprint::{Granularity, Presentation};
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union};
+use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use serde_json::json;
+
+use super::super::disk::DiskError;
+use super::super::service::{Made, Standing, WorkspaceError, told};
+use super::super::text::payload::{self, FilePart, Moved, Mover, Payload, Refusal};
+use super::{Session, Told, Trouble};
+
+impl Session {
+    pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Result<Told, Trouble> {
+        let message = told(rejection);
+        let target = &made.wanted[0].path;
+        let brief = |text: String| {
+            let data = json!({"code": rejection.code, "message": text, "rejection": rejection});
+            Told { text, data, code: Some(rejection.code.as_str().to_owned()) }
+        };
+        if rejection.stage != Stage::Freshness {
+            return Ok(brief(format!("The edit was refused: {message}")));
+        }
+        if rejection.code == Code::Reserved {
+            // What is there now may be another thing by then.
+            let then = "Nothing was written. Try again then, and do something else until then if there is something";
+            return Ok(brief(format!("The edit was refused (reserved): {message}.\n{then}.\n")));
+        }
+        if self.room < payload::BUDGET_MIN {
+            let then = "There is no room to show what has changed: view what you need, then plan the edit anew";
+            return Ok(brief(format!("The edit was refused ({}): {message}.\n{then}.\n", rejection.code)));
+        }
+        // What stands now, which may be more than what the edit met.
+        let mut concerned: BTreeSet<FilePath> = self.reads.paths().cloned().collect();
+        concerned.remove(target);
+        let now = self.looked(target).await?;
+        let state = self.workspace.state();
+        let granularity = self.workspace.spec().granularity;
+        let mut stale = Vec::new();
+        for path in concerned {
+            let entry = Entry::of(&state, &path);
+            let is_stale = |read: &FileRead| seen(entry.as_ref(), read, granularity) == Seen::Stale;
+            if self.reads.of(&path).iter().any(is_stale) {
+                let standing = self.looked(&path).await?;
+                stale.push((path, standing));
+            }
+        }
+        let mut all = Known::of(self, target, &now, granularity);
+        let mut target = all.remove(0);
+        if rejection.code == Code::UnseenTarget {
+            // What it would change is shown, as it had not read all of that.
+            (target.read_at, target.read) = (None, changed(made.wanted[0].hunks.as_deref().unwrap_or_default()));
+        }
+        let others = stale.iter().flat_map(|(path, standing)| Known::of(self, path, standing, granularity));
+        let stale: Vec<Known> = all.into_iter().chain(others).collect();
+        let spec = self.workspace.spec();
+        let presentation = match spec.presentation {
+            Presentation::Full => payload::Presentation::Full,
+            Presentation::Diff => payload::Presentation::Diff,
+            Presentation::Brief => payload::Presentation::Brief,
+        };
+        let moved: Vec<Moved<'_>> = stale.iter().map(Known::moved).collect();
+        let refusal =
+            Refusal { code: rejection.code.as_str(), message: &message, target: target.moved(), stale: &moved };
+        let budget = usize::try_from(spec.payload).unwrap_or(payload::BUDGET).min(self.room);
+        let payload = payload::payload(&refusal, presentation, budget);
+        self.count_as_read(&payload, &target, &stale);
+        let data = serde_json::to_value(&payload).unwrap_or_default();
+        Ok(Told { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
+    }
+
+    /// A file as it stands; one that is not served any more is gone, for those who work here.
+    async fn looked(&self, path: &FilePath) -> Result<Standing, WorkspaceError> {
+        match self.workspace.look(path).await {
+            Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {
+                Ok(Standing { entry: Entry::of(&self.workspace.state(), path), text: None })
+            }
+            standing => standing,
+        }
+    }
+
+    /// What a refusal shows is read with it. Of a file of which it does not show all that matters, everything stays as it was
+    /// read beside that, and has to be read again.
+    fn count_as_read(&mut self, payload: &Payload, target: &Known, stale: &[Known]) {
+        let shown = stale.iter().enumerate().map(|(at, known)| (known, payload.stale.get(at)));
+        let told: Vec<(&Known, Option<&FilePart>)> =
+            std::iter::once((target, Some(&payload.target))).chain(shown).collect();
+        let paths: BTreeSet<&FilePath> = told.iter().map(|(known, _)| &known.path).collect();
+        for path in paths {
+            let of_file = || told.iter().filter(|(known, _)| known.path == *path);
+            let Some((Known { standing, fresh, .. }, _)) = of_file().next() else { continue };
+            let (version, text) = (standing.version(), standing.text.as_ref());
+            let parts = || of_file().filter_map(|(_, part)| *part);
+            let shown = parts().flat_map(|part| part.known.iter().copied());
+            if of_file().count() > parts().count() || parts().any(|part| part.view_again) {
+                shown.for_each(|lines| self.reads.note(path, version, Some(lines), text));
+                continue;
+            }
+            let total = text.map_or(0, |text| count(text));
+            let lines = union(shown.chain(fresh.iter().copied()));
+            let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
+            match is_whole {
+                true => self.reads.renew(path, version, &[None], text),
+                false => self.reads.renew(path, version, &lines.into_iter().map(Some).collect::<Vec<_>>(), text),
+            }
+        }
+    }
+}
+
+/// A file that a refusal tells of, as it was read at one version.
+struct Known {
+    path: FilePath,
+    standing: Standing,
+    /// The version that was read.
+    read_at: Option<u64>,
+    before: Option<Arc<str>>,
+    read: Vec<Lines>,
+    movers: Vec<Mover>,
+    /// Where the lines are now that were read and have not changed.
+    fresh: Vec<Lines>,
+}
+
+impl Known {
+    /// Each version of which something was read that has changed, the oldest first; if there is none, what was read last.
+    fn of(session: &Session, path: &FilePath, standing: &Standing, granularity: Granularity) -> Vec<Self> {
+        let reads = session.reads.of(path);
+        let entry = standing.entry.as_ref();
+        let is_stale = |read: &&FileRead| seen(entry, read, granularity) == Seen::Stale;
+        let mut versions: Vec<Option<u64>> = reads.iter().filter(is_stale).map(|read| Some(read.version)).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        if versions.is_empty() {
+            versions.push(reads.iter().map(|read| read.version).max());
+        }
+        // What is known line by line holds whatever the whole files are compared by.
+        let fresh = union(reads.iter().filter_map(|read| match seen(entry, read, Granularity::Lines) {
+            Seen::Fresh(lines) => lines,
+            Seen::Stale => None,
+        }));
+        let of_version = |read_at: Option<u64>| {
+            let before = read_at.and_then(|version| session.reads.text(path, version)).cloned();
+            let lines_at = before.as_deref().map_or(u32::MAX, count);
+            let read = reads.iter().filter(|read| Some(read.version) == read_at);
+            Self {
+                path: path.clone(),
+                standing: standing.clone(),
+                read_at,
+                before,
+                read: read.map(|read| read.lines.unwrap_or((1, lines_at))).collect(),
+                movers: entry.map_or_else(Vec::new, |entry| movers(entry, read_at.unwrap_or(0))),
+                fresh: fresh.clone(),
+            }
+        };
+        versions.into_iter().map(of_version).collect()
+    }
+
+    fn moved(&self) -> Moved<'_> {
+        Moved {
+            path: &self.path,
+            read_at: self.read_at,
+            version: self.standing.version(),
+            movers: &self.movers,
+            before: self.before.as_deref(),
+            now: self.standing.text.as_deref(),
+            read: &self.read,
+        }
+    }
+}
+
+/// The edits of a file after a version.
+fn movers(entry: &Entry, after: u64) -> Vec<Mover> {
+    let intent = |version: u64| (version == entry.version && !entry.intent.is_empty()).then(|| entry.intent.clone());
+    let since = entry.edits.range(after.saturating_add(1)..);
+    since.map(|(version, edit)| Mover { version: *version, by: edit.by.clone(), intent: intent(*version) }).collect()
+}
+
+/// The lines that an edit takes away, or between which it puts others.
+fn changed(hunks: &[Hunk]) -> Vec<Lines> {
+    let lines = |step: Move| match step.removed {
+        0 => (step.at.max(2) - 1, step.at),
+        removed => (step.at, step.at.saturating_add(removed) - 1),
+    };
+    hunks.iter().map(|hunk| lines(hunk.into())).collect()
+}

@@ -1,0 +1,310 @@
+//! What counts as read: what was shown and nothing else, for as long as it is known, and said when it is not.
+
+use std::sync::Arc;
+
+use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::sessions::{SESSIONS_MAX, Sessions};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::files::{FileRead, Lines};
+use patchboard_runtime::agent::Failure;
+use patchboard_workshop::{Workshop, path};
+use serde_json::{Value, json};
+
+/// So many lines, each another one.
+fn lines(count: u32) -> String {
+    (1..=count).map(|at| format!("line {at}\n")).collect()
+}
+
+fn replace(name: &str, old: &str, new: &str) -> Value {
+    json!({"command": "str_replace", "path": name, "old_str": old, "new_str": new, "intent": "another one"})
+}
+
+fn view(name: &str, first: u32, last: i64) -> Value {
+    json!({"command": "view", "path": name, "view_range": [first, last]})
+}
+
+async fn does(session: &mut Session, arguments: Value) -> Told {
+    let told = session.call(arguments).await;
+    assert!(!told.is_error(), "{}", told.text);
+    told
+}
+
+async fn refused(session: &mut Session, code: &str, arguments: Value) -> Told {
+    let told = session.call(arguments).await;
+    assert_eq!(told.code.as_deref(), Some(code), "{}", told.text);
+    told
+}
+
+fn read(session: &Session, name: &str) -> Vec<Option<Lines>> {
+    session.reads().of(&path(name)).into_iter().map(|read: FileRead| read.lines).collect()
+}
+
+#[tokio::test]
+async fn what_there_was_no_room_for_was_not_read() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(400))]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let told = ada.call_within(json!({"command": "view", "path": "a.txt"}), 1_500).await;
+    assert!(told.text.chars().count() <= 1_500, "{}", told.text);
+    let [Some((1, last))] = read(&ada, "a.txt")[..] else { panic!("{:?}", ada.reads()) };
+    assert!(told.text.contains(&format!("\tline {last}\n")) && !told.text.contains(&format!("line {}\n", last + 1)));
+    assert!(told.text.contains(&format!("`view_range` [{}, 400] shows what follows", last + 1)), "{}", told.text);
+    refused(&mut ada, "unseen_target", replace("a.txt", "line 300\n", "line\n")).await;
+    // A search, a list, an edit that is made and one that is refused keep to the room as well.
+    for room in [0, 40, 300, 1_000, 3_000] {
+        let mut eve = shop.session(0);
+        let mut shown = 0;
+        for arguments in [
+            json!({"command": "search", "pattern": "line"}),
+            json!({"command": "list"}),
+            view("a.txt", 1, -1),
+            replace("a.txt", "line 200\n", "line 200\n\n"),
+            replace("a.txt", "line 777\n", ""),
+            json!({"command": "view"}),
+        ] {
+            let told = eve.call_within(arguments, room).await;
+            assert!(told.text.chars().count() <= room, "{room}: {}", told.text);
+            shown += told.text.matches("line ").count();
+        }
+        let known: u32 = read(&eve, "a.txt").into_iter().flatten().map(|(first, last)| last - first + 1).sum();
+        assert!(known as usize <= shown, "{known} of {shown}");
+    }
+    // A refusal for which there is no room shows nothing, and nothing is read by it.
+    does(&mut ada, view("a.txt", 1, 5)).await;
+    does(&mut bob, view("a.txt", 1, 5)).await;
+    does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
+    let before = read(&ada, "a.txt");
+    let told = ada.call_within(replace("a.txt", "line 2\n", "two\n"), 1_000).await;
+    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
+    assert!(!told.text.contains("three") && read(&ada, "a.txt") == before, "{}", told.text);
+}
+
+#[tokio::test]
+async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
+    let shop = Workshop::open(3, &json!({"annotate": false}), &[("a.txt", &lines(200)), ("b.txt", "b\n")]).await;
+    let (mut ada, mut bob, mut eve) = (shop.session(0), shop.session(1), shop.session(2));
+    does(&mut ada, view("a.txt", 20, 30)).await;
+    does(&mut bob, json!({"command": "view", "path": "a.txt"})).await;
+    does(&mut bob, replace("a.txt", "line 25\n", "twenty-five\n")).await;
+    does(&mut bob, replace("a.txt", "line 100\n", "a hundred\nand one\n")).await;
+    let told = refused(&mut ada, "stale_target", replace("a.txt", "line 21\n", "twenty-one\n")).await;
+    assert!(told.text.contains("+twenty-five") && !told.text.contains("hundred"), "{}", told.text);
+    assert_eq!(read(&ada, "a.txt"), [Some((20, 30))]);
+    // What she is told suffices; and where she has not read, she is not in the way, nor is anybody in hers.
+    does(&mut ada, replace("a.txt", "line 21\n", "twenty-one\n")).await;
+    does(&mut eve, view("a.txt", 150, 152)).await;
+    does(&mut eve, replace("a.txt", "line 150\n", "a hundred and fifty\n")).await;
+    does(&mut ada, replace("a.txt", "line 22\n", "twenty-two\n")).await;
+    // Who changes what it has not read is shown that, and not the file.
+    let told = refused(&mut ada, "unseen_target", replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
+    assert!(told.text.contains("line 180") && !told.text.contains("line 170"), "{}", told.text);
+    does(&mut ada, replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
+    assert!(read(&ada, "a.txt").len() == 2, "{:?}", ada.reads());
+}
+
+#[tokio::test]
+async fn a_file_that_was_read_at_several_versions_is_told_of_at_each() {
+    for (name, old, code) in [("b.txt", "b", "stale_read"), ("a.txt", "line 2\n", "stale_target")] {
+        let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(200)), ("b.txt", "b\n")]).await;
+        let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+        does(&mut bob, json!({"command": "view", "path": "a.txt"})).await;
+        does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+        does(&mut ada, view("a.txt", 1, 5)).await;
+        does(&mut bob, replace("a.txt", "line 100\n", "a hundred\n")).await;
+        does(&mut ada, view("a.txt", 50, 55)).await;
+        does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
+        does(&mut bob, replace("a.txt", "line 52\n", "fifty-two\n")).await;
+        let told = refused(&mut ada, code, replace(name, old, "new\n")).await;
+        assert!(told.text.contains("+three") && told.text.contains("+fifty-two"), "{}", told.text);
+        assert!(!told.text.contains("hundred"), "{}", told.text);
+        assert_eq!(read(&ada, "a.txt"), [Some((1, 6)), Some((49, 55))]);
+        does(&mut ada, replace(name, old, "new\n")).await;
+    }
+}
+
+#[tokio::test]
+async fn who_meets_a_file_that_is_kept_is_told_for_whom_and_how_long_and_has_read_nothing_by_it() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(20))]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    for session in [&mut ada, &mut bob] {
+        does(session, json!({"command": "view", "path": "a.txt"})).await;
+    }
+    does(&mut ada, replace("a.txt", "line 1\n", "one\n")).await;
+    refused(&mut bob, "stale_target", replace("a.txt", "line 2\n", "two\n")).await;
+    let before = ada.reads().all();
+    let told = refused(&mut ada, "reserved", replace("a.txt", "line 3\n", "three\n")).await;
+    assert!(told.text.contains("a.txt is kept for engineer_2 until its next edit, for 30 s at most"), "{}", told.text);
+    assert!(!told.text.contains("line 4") && told.data.get("target").is_none(), "{}", told.text);
+    assert!(told.data["rejection"]["violations"][0]["found"]["until"].is_i64(), "{}", told.data);
+    assert_eq!(ada.reads().all(), before);
+    does(&mut bob, replace("a.txt", "line 2\n", "two\n")).await;
+    refused(&mut ada, "stale_target", replace("a.txt", "line 3\n", "three\n")).await;
+    does(&mut ada, replace("a.txt", "line 3\n", "three\n")).await;
+}
+
+#[tokio::test]
+async fn a_file_with_a_long_line_can_be_viewed_and_then_deleted_renamed_and_edited() {
+    let long = "0123456789".repeat(500);
+    let text = format!("a\n{long}\nb\n");
+    let files = [("a.js", text.as_str()), ("b.js", text.as_str()), ("c.js", text.as_str())];
+    let shop = Workshop::open(1, &json!({"annotate": false}), &files).await;
+    let mut ada = shop.session(0);
+    for (name, edit) in [
+        ("a.js", json!({"command": "delete", "path": "a.js", "intent": "not needed"})),
+        ("b.js", json!({"command": "rename", "path": "b.js", "new_path": "d.js", "intent": "another name"})),
+        ("c.js", replace("c.js", &format!("{}\nb", &long[4_000..]), "b")),
+    ] {
+        let told = does(&mut ada, json!({"command": "view", "path": name})).await;
+        assert!(told.text.contains("`view_range` [2, 2] shows the line alone"), "{}", told.text);
+        refused(&mut ada, "unseen_target", edit.clone()).await;
+        if name == "b.js" {
+            // In parts, where there is no room for all of it.
+            let mut from = 1;
+            while from <= 5_000 {
+                let mut look = view(name, 2, 2);
+                look["view_columns"] = json!([from, -1]);
+                let told = ada.call_within(look, 2_000).await;
+                let columns = told.text.split("[characters ").nth(1).and_then(|said| said.split([' ', '-']).nth(1));
+                from = columns.and_then(|last| last.parse::<u32>().ok()).expect("a number") + 1;
+            }
+        } else {
+            assert!(does(&mut ada, view(name, 2, 2)).await.text.contains(&long));
+        }
+        does(&mut ada, edit).await;
+    }
+    assert_eq!((shop.text("a.js"), shop.text("d.js")), (None, Some(text)));
+}
+
+#[tokio::test]
+async fn who_has_read_very_much_can_edit_all_the_same() {
+    let text: String = (0..8_000).map(|at| format!("{} {at}\n", if at % 2 == 0 { "k" } else { "other" })).collect();
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &text), ("b.txt", "b\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    for hundreds in 0..80 {
+        let pattern = if hundreds == 0 { "^k [0-9]{1,2}$".to_owned() } else { format!("^k {hundreds}[0-9][0-9]$") };
+        does(&mut ada, json!({"command": "search", "pattern": pattern, "regex": true, "path": "a.txt"})).await;
+    }
+    assert_eq!(read(&ada, "a.txt").len(), 4_000);
+    does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    does(&mut ada, replace("b.txt", "b", "c")).await;
+    // What she has read is still held against her edits.
+    does(&mut bob, view("a.txt", 5_001, 5_001)).await;
+    does(&mut bob, replace("a.txt", "k 5000\n", "five thousand\n")).await;
+    let told = refused(&mut ada, "stale_read", replace("b.txt", "c", "d")).await;
+    assert!(told.text.contains("+five thousand"), "{}", told.text);
+    does(&mut ada, replace("b.txt", "c", "d")).await;
+    // Of the file itself there is too much to tell line by line; it is forgotten, and that is said.
+    let told = refused(&mut ada, "reads_lost", replace("a.txt", "k 10\n", "ten\n")).await;
+    assert!(told.text.contains("a.txt"), "{}", told.text);
+    does(&mut ada, view("a.txt", 11, 11)).await;
+    does(&mut ada, replace("a.txt", "k 10\n", "ten\n")).await;
+}
+
+#[tokio::test]
+async fn who_begins_anew_is_told_so_before_anything_is_written() {
+    let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
+    let shop = Workshop::open(1, &json!({"annotate": false}), &files).await;
+    let anew = |shop: &Workshop| Session::anew(Arc::clone(&shop.workspace), shop.session(0).author().clone());
+    let create = json!({"command": "create", "path": "c.txt", "file_text": "of a and b\n", "intent": "both"});
+    let mut ada = anew(&shop);
+    // What cannot be done at all is no edit.
+    refused(&mut ada, "bad_arguments", json!({"command": "create"})).await;
+    let told = refused(&mut ada, "reads_lost", create.clone()).await;
+    assert!(told.text.contains("Nothing was written") && shop.text("c.txt").is_none(), "{}", told.text);
+    does(&mut ada, create.clone()).await;
+    let mut ada = anew(&shop);
+    let told = does(&mut ada, json!({"command": "view", "path": "a.txt"})).await;
+    assert!(told.text.starts_with("What you have read before is not known here any more"), "{}", told.text);
+    assert_eq!(told.data["begun_anew"], true);
+    let told = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    assert!(told.text.starts_with("b.txt, version 1"), "{}", told.text);
+    does(&mut ada, replace("b.txt", "b", "c")).await;
+
+    // Where nothing is held against it, nothing is refused for it.
+    let shop = Workshop::open(1, &json!({"isolation": "soft"}), &files).await;
+    let told = does(&mut anew(&shop), create).await;
+    assert!(told.text.starts_with("What you have read before"), "{}", told.text);
+}
+
+#[tokio::test]
+async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_and_hear_of_it() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
+    let mut sessions = Sessions::default();
+    let seat = |engineer: usize, name: Option<&str>| {
+        let mut author = shop.session(engineer).author().clone();
+        author.name = name.map(str::to_owned);
+        author
+    };
+    let look = json!({"command": "view", "path": "a.txt"});
+    let ada = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    assert!(!ada.lock().await.call(look.clone()).await.text.starts_with("What you have read"));
+    let again = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    assert!(Arc::ptr_eq(&ada, &again), "it goes on");
+    for number in 0..SESSIONS_MAX {
+        sessions.of(Arc::clone(&shop.workspace), seat(1, Some(&format!("agent-{number}"))), None);
+    }
+    assert_eq!(sessions.len(), SESSIONS_MAX);
+    let anew = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
+    assert!(!Arc::ptr_eq(&ada, &anew));
+    let told = anew.lock().await.call(replace("a.txt", "a", "b")).await;
+    assert_eq!(told.code.as_deref(), Some("reads_lost"), "{}", told.text);
+
+    // Those of an attempt that is over go, and the next attempt knows that there was one.
+    let mut author = seat(1, Some("agent-7"));
+    let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None };
+    shop.board.fail(author.of.invocation, author.of.attempt, failure).await.expect("the board listens");
+    let begun = std::time::Instant::now();
+    while !shop.board.snapshot().attempts.contains(&(author.of.invocation, author.of.attempt + 1)) {
+        assert!(begun.elapsed().as_secs() < 30, "there is no other attempt");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let late = sessions.of(Arc::clone(&shop.workspace), author.clone(), None);
+    assert_eq!(sessions.len(), 1, "only the one of the other engineer is left");
+    drop(late);
+    author.of.attempt += 1;
+    let next = sessions.of(Arc::clone(&shop.workspace), author, None);
+    assert_eq!(sessions.len(), 2);
+    let told = next.lock().await.call(look).await;
+    assert!(told.text.starts_with("What you have read before"), "{}", told.text);
+}
+
+#[tokio::test]
+async fn intents_of_several_do_not_pile_up_above_a_line_and_one_is_not_cut() {
+    let shop = Workshop::open(4, &json!({}), &[("a.py", "x = 0\n")]).await;
+    for engineer in 0..4 {
+        let mut session = shop.session(engineer);
+        does(&mut session, json!({"command": "view", "path": "a.py"})).await;
+        let mut edit = replace("a.py", &format!("x = {engineer}"), &format!("x = {}", engineer + 1));
+        edit["intent"] = format!("count to {}", engineer + 1).into();
+        does(&mut session, edit).await;
+    }
+    let expected = "# engineer_2: count to 2\n# engineer_3: count to 3\n# engineer_4: count to 4\nx = 4\n";
+    assert_eq!(shop.text("a.py").as_deref(), Some(expected));
+    let mut ada = shop.session(0);
+    does(&mut ada, json!({"command": "view", "path": "a.py"})).await;
+    // The whole of what stands above goes with what it is about.
+    let mut edit = replace("a.py", expected, "y = 0\n");
+    edit["intent"] = "x".repeat(201).into();
+    let told = refused(&mut ada, "intent_too_long", edit.clone()).await;
+    assert!(told.text.contains("200"), "{}", told.text);
+    edit["intent"] = "x".repeat(200).into();
+    does(&mut ada, edit).await;
+    assert_eq!(shop.entry("a.py").expect("known").intent.len(), 200, "the state has all of it");
+    let text = shop.text("a.py").expect("a file");
+    assert!(text.lines().next().is_some_and(|line| line.ends_with('…')), "the comment says that there is more: {text}");
+}
+
+#[tokio::test]
+async fn what_others_say_of_a_block_is_kept_where_edits_are_checked_and_left_to_authors_where_not() {
+    for (isolation, code) in [("storm", Some("annotation_lost")), ("soft", None)] {
+        let shop = Workshop::open(2, &json!({"isolation": isolation}), &[("a.py", "x = 0\n\n\ny = old(0)\n")]).await;
+        let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+        does(&mut ada, json!({"command": "view", "path": "a.py"})).await;
+        let mut edit = replace("a.py", "y = old(0)", "y = old(1)");
+        edit["intent"] = "ask old for one".into();
+        does(&mut ada, edit).await;
+        does(&mut bob, json!({"command": "view", "path": "a.py"})).await;
+        let told = bob.call(replace("a.py", "# engineer_1: ask old for one", "# engineer_1: ask new for one")).await;
+        assert_eq!(told.code.as_deref(), code, "{isolation}: {}", told.text);
+        assert!(code.is_none() || told.text.contains("other words"), "{}", told.text);
+    }
+}
