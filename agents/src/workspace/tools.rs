@@ -180,7 +180,7 @@ async fn told_by(
                 return Told::wrong("bad_arguments", "The arguments cannot be used: they are no object.");
             };
             match (editor::arguments(command, arguments), tree) {
-                (Some(arguments), Some(tree)) => tree.run(arguments).await,
+                (Some(arguments), Some(tree)) => tree.run(arguments, room).await,
                 (Some(arguments), None) => session.call_within(arguments, room).await,
                 (None, _) => no_such_tool(command),
             }

@@ -5,29 +5,26 @@
 //! and merges the trees into it, one after the other.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use patchboard_kernel::blueprint::Isolation;
 use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
 use super::disk::locks::PathSet;
 use super::disk::{Disk, DiskError};
 use super::git::repository::Repository;
-use super::git::{self, GIT, GitCode, GitError};
+use super::git::{self, GitCode, GitError};
+use super::look;
 use super::service::{Workspace, WorkspaceError};
 use super::session::{Author, Told};
 use super::text::command::Command;
 use super::text::edit::{EditCommand, EditError, apply};
-use super::text::excerpt::{excerpt, whole};
+use super::text::excerpt::excerpt;
 use super::text::hunks::blocks;
-use super::text::search::{Pattern, Search, SearchLimits};
+use super::text::search::{Pattern, Search};
 
-/// Characters of a file that are shown at once.
-const VIEW_CHARS_MAX: usize = 64_000;
 /// Lines that are shown on either side of what an edit wrote, and characters of that.
 const AROUND: u32 = 4;
 const SNIPPET_CHARS_MAX: usize = 8_000;
@@ -68,9 +65,7 @@ impl From<Trouble> for Told {
 impl Worktree {
     /// Whether an author works in a tree of its own.
     pub fn is_for(author: &Author, workspace: &Workspace) -> bool {
-        let access = author.access.spec();
-        let merges = access.run.iter().any(|name| name == GIT);
-        workspace.spec().isolation == Isolation::Worktree && !access.edit.is_empty() && !merges
+        author.has_tree(workspace.spec())
     }
 
     /// The tree of an author: the one from before, or a new one of what is committed.
@@ -98,8 +93,8 @@ impl Worktree {
         self.disk.path()
     }
 
-    /// Does what a command says.
-    pub async fn run(&self, arguments: Value) -> Told {
+    /// Does what a command says, and tells it in so much room.
+    pub async fn run(&self, arguments: Value, room: usize) -> Told {
         let command = match Command::parse(arguments) {
             Ok(command) => command,
             Err(error) => return Trouble::from(error).into(),
@@ -110,7 +105,7 @@ impl Worktree {
                 true => access.may_edit(path),
                 false => access.may_view(path),
             };
-            done(&disk, &may, command)
+            done(&disk, &may, command, room)
         })
         .await;
         match done {
@@ -210,7 +205,7 @@ fn broken(error: &dyn std::fmt::Display) -> GitError {
     GitError::Program(WorkspaceError::Broken(error.to_string()).into())
 }
 
-fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command) -> Result<Told, Trouble> {
+fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, room: usize) -> Result<Told, Trouble> {
     let readable = |path: &FilePath| match may(path, false) {
         true => Ok(()),
         false => Err(Trouble::Other("not_readable", format!("You may not read {path}."))),
@@ -221,32 +216,23 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command) ->
         Ok(disk.read(path)?.ok_or_else(no_file)?.text)
     };
     let below = |prefix: Option<&FilePath>| -> Result<Vec<FilePath>, Trouble> {
-        let is_below = |path: &FilePath| {
-            prefix.is_none_or(|prefix| path == prefix || path.as_str().starts_with(&format!("{prefix}/")))
-        };
-        Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && is_below(path)).collect())
+        Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && look::is_below(path, prefix)).collect())
     };
     match command {
-        Command::View { path, range, .. } => {
+        Command::View { path, range, columns } => {
             let text = there(&path)?;
-            let shown = match range {
-                None => whole(&text, VIEW_CHARS_MAX),
-                Some((first, last)) => excerpt(&text, &[(first, last.unwrap_or(u32::MAX))], 0, VIEW_CHARS_MAX),
-            };
-            let told = format!("{path}, {} lines\n{}", count(&text), shown.text);
-            Ok(Told::done(told, json!({"path": path, "content": shown.text})))
+            let head = format!("{path}, {} lines\n", count(&text));
+            let shown = look::view(&text, range, columns, room.saturating_sub(head.chars().count()));
+            Ok(Told::done(format!("{head}{}", shown.text), json!({"path": path, "content": shown.text})))
         }
         Command::List { path } => {
-            let files = below(path.as_ref())?;
-            let text = files.iter().fold(String::new(), |mut text, path| {
-                let _ = writeln!(text, "{path}");
-                text
-            });
-            Ok(Told::done(text, json!({ "files": files })))
+            let files: Vec<String> = below(path.as_ref())?.iter().map(ToString::to_string).collect();
+            let (text, listed) = look::list(&files, room);
+            Ok(Told::done(text, json!({"files": files[..listed], "left_out": files.len() - listed})))
         }
         Command::Search { path, pattern, is_regex } => {
             let pattern = Pattern::new(&pattern, is_regex)?;
-            let mut search = Search::new(&pattern, SearchLimits::default());
+            let mut search = Search::new(&pattern, look::found_in(room));
             let mut paths = below(path.as_ref())?.into_iter();
             while !search.is_over()
                 && let Some(path) = paths.next()
