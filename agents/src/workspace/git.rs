@@ -96,7 +96,7 @@ impl From<WorkspaceError> for GitError {
 /// [`GitError`].
 pub async fn diff(workspace: &Arc<Workspace>, who: &Author, paths: &[FilePath]) -> Result<String, GitError> {
     let _turn = workspace.git().lock().await;
-    let _files = quiet(workspace).await?;
+    let _files = quiet(workspace, who.label()).await?;
     let repository = Repository::open(workspace.disk().path(), who.label())?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
@@ -136,7 +136,7 @@ pub async fn commit(
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
     let _turn = workspace.git().lock().await;
-    let _files = quiet(workspace).await?;
+    let _files = quiet(workspace, who.label()).await?;
     let repository = Repository::open(workspace.disk().path(), who.label())?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
@@ -203,9 +203,10 @@ async fn conclude(
 }
 
 /// Waits until nobody changes anything through the workspace, and tells the board of what others have changed.
-pub(super) async fn quiet(workspace: &Workspace) -> Result<Turn, GitError> {
+pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Turn, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
-    let turn = workspace.locks().acquire(all, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
+    let by = format!("{runner}, at work with git,");
+    let turn = workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
     workspace.rescan().await?;
     Ok(turn)
 }

@@ -130,7 +130,7 @@ pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Re
     let message = format!("work of {author}");
     let disk = opened(workspace, &mut trees, author, root).await?;
     let work = git::commit_tree(&disk, author, &message).await?;
-    let _files = git::quiet(workspace).await?;
+    let _files = git::quiet(workspace, who.label()).await?;
     let repository = Repository::open(workspace.disk().path(), who.label())?;
     let Some(head) = repository.head().await? else {
         let message = format!("nothing was merged: {branch} exists, and the directory has no commit");

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use patchboard_agents::config::Program;
+use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::git;
 use patchboard_agents::workspace::session::{Author, Session, Told};
 use patchboard_agents::workspace::tools::call;
@@ -209,7 +210,7 @@ impl Engineer {
     }
 
     async fn does(&mut self, tool: &str, arguments: Value) -> Told {
-        let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments).await;
+        let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments, ROOM_MAX).await;
         assert!(!told.is_error(), "{}", told.text);
         told
     }
@@ -230,7 +231,7 @@ async fn programs_run_in_the_tree_of_who_runs_them_and_a_tree_serves_what_the_di
     let told = ada.does("run", json!({"program": "where"})).await;
     assert!(told.text.contains("worktrees/engineer_1\n") && told.text.contains("a = 2"), "{}", told.text);
     assert!(!root.join("made.txt").exists());
-    let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"})).await;
+    let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"}), ROOM_MAX).await;
     assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
     // The next attempt sits down while the one before is not gone.
     let again = Engineer::sit_down(&shop, 0).await;
