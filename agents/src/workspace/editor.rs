@@ -75,7 +75,7 @@ pub const ALL: [EditorTool; 8] = [
     EditorTool {
         name: "view",
         title: "Show a file",
-        description: "Show a file with its line numbers, or a part of it; of a directory, what is in it.",
+        description: "Show a file with its line numbers, or a part of it; of a directory, the files in it and below.",
         needs: &["path"],
         takes: &["view_range", "view_columns"],
         is_edit: false,
@@ -91,7 +91,8 @@ pub const ALL: [EditorTool; 8] = [
     EditorTool {
         name: "search",
         title: "Find lines",
-        description: "Find lines in the files of a directory and below, or in all of them.",
+        description: "Find lines in the files of a directory and below, or in all of them; view a file to see what is around \
+             them.",
         needs: &["pattern"],
         takes: &["path", "regex"],
         is_edit: false,

@@ -266,7 +266,8 @@ impl Session {
         }
         let done = match command {
             Command::View { path, range, columns } => self.view(&path, range, columns).await,
-            Command::List { path } => Ok(self.list(path.as_ref())),
+            Command::List { path: Some(path) } => self.list_in(&path).await,
+            Command::List { path: None } => Ok(self.list(None)),
             Command::Search { path, pattern, is_regex } => self.search(path.as_ref(), &pattern, is_regex).await,
             Command::Edit { path, edit, basis } => self.edit(path, edit, basis).await,
             Command::Rename { path, to, basis } => self.rename(path, to, basis).await,

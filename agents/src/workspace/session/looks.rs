@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::disk::{DiskError, Reason};
 use super::super::look;
 use super::super::service::{Standing, WorkspaceError};
+use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
 use super::{Session, SessionCode, Told, Trouble};
 
@@ -29,7 +30,8 @@ impl Session {
             self.reads.renew(path, standing.version(), &[None], None);
             return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
         };
-        let headline = headline(path, entry);
+        let ends = if has_crlf(text) { ", lines end in CRLF" } else { "" };
+        let headline = format!("{}{ends}", headline(path, entry));
         let room = self.room.saturating_sub(headline.chars().count() + 1);
         let shown = look::view(text, range, columns, room);
         if headline.chars().count() + 1 + shown.text.chars().count() <= self.room {
@@ -61,6 +63,24 @@ impl Session {
             self.reads.note(path, entry.version, None, Some(text));
         } else {
             shown.iter().for_each(|lines| self.reads.note(path, entry.version, Some(*lines), Some(text)));
+        }
+    }
+
+    /// The files of a directory. Where there is none an empty list would be taken for one.
+    pub(super) async fn list_in(&self, path: &FilePath) -> Result<Told, Trouble> {
+        let told = self.list(Some(path));
+        if told.data["files"] != json!([]) {
+            return Ok(told);
+        }
+        let none =
+            |what: &str| Trouble::Session(SessionCode::NoSuchFile, format!("There is no directory {path}{what}."));
+        if !self.author.access.may_view(path) {
+            return Err(none(" with files that you may read"));
+        }
+        match self.workspace.look(path).await {
+            Err(WorkspaceError::Disk(error)) if error.reason() == Some(Reason::NotRegular) => Ok(told),
+            Ok(_) => Err(none("")),
+            Err(error) => Err(error.into()),
         }
     }
 

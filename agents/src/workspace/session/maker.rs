@@ -8,7 +8,7 @@ use patchboard_kernel::files::{self, Entry, FilePath, FileRead, Hunk, Lines, Mov
 
 use super::super::service::{Standing, Wanted};
 use super::super::text::command::EditBasis;
-use super::super::text::edit::{self, EditCommand};
+use super::super::text::edit::{self, EditCommand, EditError};
 use super::super::text::hunks::carry_insertion;
 use super::super::text::intent::{Signature, apply_signed, broken_annotations};
 use super::super::text::language::Language;
@@ -69,6 +69,10 @@ impl Maker {
         }
         let command = self.renumbered(&path, command, entry);
         let Applied { text: after, hunks, plain, plain_text, signed } = self.apply(&path, &command, text)?;
+        // Nobody is to read again what has stayed as it was.
+        if plain.is_empty() {
+            return Err(EditError::no_change().into());
+        }
         // Only who may make the edit may sign it where it has not looked.
         let plain: Vec<Move> = plain.iter().map(Move::from).collect();
         let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {

@@ -1,7 +1,8 @@
-//! What an editor can ask: one tool with a `command`, shaped like the editors that coding agents know.
+//! What an editor can ask: a `command` and its arguments, shaped like the editors that coding agents know.
 //!
-//! Arguments are flat, because that is how those editors describe them; [`Command::parse`] makes of them what can be
-//! done and says in one sentence what is wrong with them.
+//! Arguments are flat, because that is how those editors describe them, and are understood under the names of other editors,
+//! too; the schema has one name of each. [`Command::parse`] makes of them what can be done and says in one sentence what is
+//! wrong with them.
 
 use patchboard_kernel::files::{FilePath, INTENT_MAX};
 use schemars::JsonSchema;
@@ -15,6 +16,9 @@ use crate::one_line;
 /// Bytes of a text in an argument.
 pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
 
+/// Arguments that name a file or a directory, under all their names.
+pub const PATH_ARGUMENTS: &[&str] = &["path", "file_path", "file", "directory", "new_path", "new_file_path"];
+
 /// Lists, shows, searches and edits the files of a shared directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,13 +30,17 @@ struct Arguments {
     command: Option<Name>,
     /// The file, or for `list` and `search` the directory, relative to the workspace, like `src/main.py`. `list` and
     /// `search` take everything without it.
+    #[serde(alias = "file_path", alias = "file", alias = "directory")]
     path: Option<String>,
     /// `create`: all that the file is to hold.
+    #[serde(alias = "content", alias = "contents")]
     file_text: Option<String>,
     /// `str_replace`: the piece to replace, exactly as it is in the file, white space included, without line numbers. It
     /// must be there exactly once: take as many lines around it as that needs.
+    #[serde(alias = "old_string")]
     old_str: Option<String>,
     /// `str_replace`: what comes in its place; nothing, if absent.
+    #[serde(alias = "new_string")]
     new_str: Option<String>,
     /// `insert`: the number of the line behind which to insert; 0 is the beginning of the file.
     insert_line: Option<u32>,
@@ -44,11 +52,20 @@ struct Arguments {
     /// `view`: the first and the last character to show, where `view_range` is one long line; -1 as the last one is its end.
     #[schemars(length(equal = 2))]
     view_columns: Option<Vec<i64>>,
+    /// The first line and how many, in place of a range.
+    #[schemars(skip)]
+    offset: Option<i64>,
+    #[schemars(skip)]
+    limit: Option<i64>,
+    /// Whether every place is meant; none of the commands does that.
+    #[schemars(skip)]
+    replace_all: Option<bool>,
     /// `search`: the text to look for in each line.
     pattern: Option<String>,
     /// `search`: whether the pattern is a regular expression.
     regex: Option<bool>,
     /// `rename`: the new name.
+    #[serde(alias = "new_file_path")]
     new_path: Option<String>,
     /// Edits: what the changed block does and what for, in one short sentence. Every edit needs it.
     intent: Option<String>,
@@ -167,6 +184,7 @@ impl Command {
         let given = &mut arguments;
         let Some(name) = given.command else { return Err(bad("there is no `command`")) };
         given.within_limits()?;
+        given.as_usual()?;
         let command = match name {
             Name::View => match directory(given.path.take())? {
                 Some(path) => {
@@ -229,6 +247,21 @@ impl Command {
 }
 
 impl Arguments {
+    /// What other editors have and this one has in another way.
+    fn as_usual(&mut self) -> Result<(), EditError> {
+        if self.replace_all.take() == Some(true) {
+            return Err(bad(
+                "there is no `replace_all`: each place is replaced by itself, or the whole file is written with `create`",
+            ));
+        }
+        if self.view_range.is_none() && (self.offset.is_some() || self.limit.is_some()) {
+            let first = self.offset.take().unwrap_or(1).max(1);
+            let last = self.limit.take().map_or(-1, |lines| first.saturating_add(lines).saturating_sub(1));
+            self.view_range = Some(vec![first, last]);
+        }
+        Ok(())
+    }
+
     fn basis(&mut self) -> EditBasis {
         EditBasis { intent: self.intent.take(), version: self.version.take() }
     }
@@ -267,6 +300,8 @@ impl Arguments {
             ("insert_text", self.insert_text.is_some()),
             ("view_range", self.view_range.is_some()),
             ("view_columns", self.view_columns.is_some()),
+            ("offset", self.offset.is_some()),
+            ("limit", self.limit.is_some()),
             ("pattern", self.pattern.is_some()),
             ("regex", self.regex.is_some()),
             ("new_path", self.new_path.is_some()),
@@ -351,6 +386,24 @@ mod tests {
                 Command::View { path: path("a.py"), range: Some((3, Some(3))), columns: Some((2001, None)) },
             ),
             (json!({"command": "view", "path": "."}), Command::List { path: None }),
+            (
+                json!({"command": "view", "file_path": "a.py", "offset": 3, "limit": 7}),
+                Command::View { path: path("a.py"), range: Some((3, Some(9))), columns: None },
+            ),
+            (
+                json!({"command": "view", "file_path": "a.py", "offset": 3}),
+                Command::View { path: path("a.py"), range: Some((3, None)), columns: None },
+            ),
+            (
+                json!({"command": "create", "file_path": "a.py", "content": "x\n", "intent": "why"}),
+                edit(EditCommand::Create { file_text: "x\n".to_owned() }, Some("why")),
+            ),
+            (
+                json!({
+                    "command": "str_replace", "file_path": "a.py", "old_string": "x", "new_string": "y", "replace_all": false,
+                }),
+                edit(EditCommand::StrReplace { old_str: "x".to_owned(), new_str: "y".to_owned() }, None),
+            ),
             (json!({"command": "list", "path": "src/"}), Command::List { path: Some(path("src")) }),
             (
                 json!({"command": "search", "pattern": "def ", "regex": true}),
@@ -390,7 +443,7 @@ mod tests {
             (json!("view"), "invalid type"),
             (json!({"path": "a"}), "there is no `command`"),
             (json!({"command": "undo_edit", "path": "a"}), "unknown variant `undo_edit`"),
-            (json!({"command": "view", "path": "a", "file": 1}), "unknown field `file`"),
+            (json!({"command": "view", "path": "a", "folder": 1}), "unknown field `folder`"),
             (json!({"command": "create", "path": "a"}), "`create` needs `file_text`"),
             (json!({"command": "create", "file_text": "a"}), "`create` needs `path`"),
             (json!({"command": "delete", "path": "../a"}), "no `.` and no `..`"),
@@ -408,6 +461,11 @@ mod tests {
                 json!({"command": "view", "path": "a", "view_range": [1, 2], "view_columns": [1, 2]}),
                 "those of one line",
             ),
+            (json!({"command": "str_replace", "path": "a", "old_str": "x", "replace_all": true}), "no `replace_all`"),
+            (json!({"command": "view", "path": "a", "offset": 3, "limit": 0}), "`view_range`"),
+            (json!({"command": "view", "path": "a", "view_range": [1, 2], "limit": 3}), "does not take `limit`"),
+            (json!({"command": "view", "path": "a", "file_path": "b"}), "duplicate field"),
+            (json!({"command": "delete", "path": "a", "intent": "x".repeat(1_001)}), "may have 1000"),
         ];
         for (arguments, expected) in cases {
             let message = parsed(arguments.clone()).expect_err("refused");

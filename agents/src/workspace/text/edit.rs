@@ -61,6 +61,11 @@ impl EditError {
     pub(super) fn new(code: EditCode, message: impl fmt::Display) -> Self {
         Self { code, message: message.to_string(), lines: Vec::new() }
     }
+
+    /// That a file would hold what it holds.
+    pub(in crate::workspace) fn no_change() -> Self {
+        Self::new(EditCode::NoChange, "The edit would leave the file as it is.")
+    }
 }
 
 /// What to do with a text.
@@ -68,12 +73,12 @@ impl EditError {
 pub enum EditCommand {
     /// This is the whole text now.
     Create {
-        /// All of it.
+        /// All of it. Takes the `\r\n` of the text in whose place it comes, if it has none itself.
         file_text: String,
     },
     /// One piece of it becomes another.
     StrReplace {
-        /// Must be in the text exactly once. Its `\n` matches `\r\n`.
+        /// Must be in the text exactly once. `\n` and `\r\n` match each other.
         old_str: String,
         /// Takes the line ends of the text.
         new_str: String,
@@ -105,7 +110,8 @@ pub struct Edited {
 /// Why it cannot be done.
 pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
     let after = match command {
-        EditCommand::Create { file_text } => file_text.clone(),
+        EditCommand::Create { file_text } if file_text.contains("\r\n") => file_text.clone(),
+        EditCommand::Create { file_text } => with_ends_of(file_text, text).into_owned(),
         EditCommand::StrReplace { old_str, new_str } => replace(text, old_str, new_str)?,
         EditCommand::Insert { insert_line, insert_text } => insert(text, *insert_line, insert_text)?,
         EditCommand::Delete => String::new(),
@@ -122,7 +128,7 @@ pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
     };
     // An empty file may be made, and one may be deleted: neither changes a line.
     if hunks.is_empty() && matches!(command, EditCommand::StrReplace { .. } | EditCommand::Insert { .. }) {
-        return Err(EditError::new(EditCode::NoChange, "The edit would leave the file as it is."));
+        return Err(EditError::no_change());
     }
     Ok(Edited { text: after, hunks })
 }
@@ -158,7 +164,7 @@ fn replace(text: &str, old: &str, new: &str) -> Result<String, EditError> {
 /// Where the piece is, overlapping ones too, as byte ranges; not more than [`NAMED_MAX`].
 fn matches(text: &str, piece: &str) -> Vec<Range<usize>> {
     // Nothing may begin or end inside a `\r\n`, so both are compared with plain ends.
-    if !(piece.contains('\n') && text.contains("\r\n")) {
+    if !(piece.contains('\n') && (text.contains("\r\n") || piece.contains("\r\n"))) {
         return find(text, piece);
     }
     let (plain, piece) = (text.replace("\r\n", "\n"), piece.replace("\r\n", "\n"));

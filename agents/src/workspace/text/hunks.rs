@@ -150,16 +150,20 @@ pub fn carry_insertion<'a>(line: u32, edits: impl IntoIterator<Item = &'a [Move]
     edits.into_iter().try_fold(line, |line, edit| carry((line, line), edit).map(|(line, _)| line))
 }
 
-/// The text with `\r\n` for each `\n` where that is how most lines of `model` end.
+/// The text with the line ends that most lines of `model` have; as it is, where that has no lines to go by.
 pub(super) fn with_ends_of<'a>(text: &'a str, model: &str) -> Cow<'a, str> {
-    if !text.contains('\n') || !has_crlf(model) {
-        return Cow::Borrowed(text);
+    let plain = || text.replace("\r\n", "\n");
+    if text.contains('\n') && has_crlf(model) {
+        return Cow::Owned(plain().replace('\n', "\r\n"));
     }
-    Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n"))
+    match text.contains("\r\n") && model.contains('\n') {
+        true => Cow::Owned(plain()),
+        false => Cow::Borrowed(text),
+    }
 }
 
 /// Whether most of its lines end in `\r\n`.
-pub(super) fn has_crlf(text: &str) -> bool {
+pub fn has_crlf(text: &str) -> bool {
     let both = text.matches("\r\n").count();
     both > 0 && both * 2 >= text.bytes().filter(|byte| *byte == b'\n').count()
 }

@@ -34,6 +34,11 @@ fn a_piece_is_replaced_if_it_is_there_exactly_once_and_line_ends_stay() {
         ("a\r\nb\r\nc", "b", "x\ny", ok("a\r\nx\r\ny\r\nc")),
         ("a\r\nb\r\n", "\nb", "\nc", ok("a\r\nc\r\n")),
         ("a\r\nb\r\n", "a\r\nb\r\n", "", ok("")),
+        ("a\nb\nc\n", "a\r\nb", "x\r\ny", ok("x\ny\nc\n")),
+        ("a\nb\n", "a", "x\r\ny", ok("x\ny\nb\n")),
+        ("a\na\na\n", "a\r\na\r\n", "x", Err(EditCode::SeveralMatches)),
+        // Nothing to go by.
+        ("a", "a", "x\r\ny", ok("x\r\ny")),
         ("é\r\nü\r\nü", "é\nü\n", "x\n", ok("x\r\nü")),
         ("a\nb\n", "c", "x", Err(EditCode::NoMatch)),
         ("a\na\n", "a", "x", Err(EditCode::SeveralMatches)),
@@ -48,6 +53,23 @@ fn a_piece_is_replaced_if_it_is_there_exactly_once_and_line_ends_stay() {
 }
 
 #[test]
+fn a_text_that_comes_in_the_place_of_another_keeps_its_line_ends() {
+    let cases = [
+        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n"),
+        ("a\r\nb\r\n", "x\r\ny\r\n", "x\r\ny\r\n"),
+        ("a\nb\n", "x\ny\n", "x\ny\n"),
+        // Said by who writes it, and nothing that was there speaks against it.
+        ("a\nb\n", "x\r\ny\n", "x\r\ny\n"),
+        ("", "x\r\n", "x\r\n"),
+        ("", "x\n", "x\n"),
+    ];
+    for (text, new, expected) in cases {
+        let edited = apply(&EditCommand::Create { file_text: new.to_owned() }, text).expect("an edit");
+        assert_eq!(edited.text, expected, "{text:?} {new:?}");
+    }
+}
+
+#[test]
 fn lines_are_inserted_behind_a_line_and_a_missing_end_stays_missing() {
     let ok = |text: &str| Ok(text.to_owned());
     let cases = [
@@ -57,6 +79,7 @@ fn lines_are_inserted_behind_a_line_and_a_missing_end_stays_missing() {
         ("a\nb", 2, "x\n", ok("a\nb\nx")),
         ("a\nb", 2, "x", ok("a\nb\nx")),
         ("a\r\nb\r\n", 1, "x\ny", ok("a\r\nx\r\ny\r\nb\r\n")),
+        ("a\nb\n", 1, "x\r\ny\r\n", ok("a\nx\ny\nb\n")),
         ("", 0, "x", ok("x\n")),
         ("a\n", 2, "x\n", Err(EditCode::NoSuchLine)),
         ("a\n", 1, "", Err(EditCode::NoChange)),
