@@ -89,6 +89,10 @@ impl Workspace {
             Ok::<_, WorkspaceError>((recovery, alone.rescan().await?))
         });
         let (recovery, found) = looked.await?;
+        // Whoever may have said something in a file, also where nobody has edited it for long.
+        let blueprint = workspace.board.snapshot().blueprint.clone();
+        let seats = blueprint.workers.iter().filter(|(_, seat)| seat.files.is_some());
+        seats.for_each(|(name, _)| workspace.meet(name.as_str()));
         for entry in workspace.files().into_values() {
             entry.edits.values().for_each(|edit| workspace.meet(&edit.by));
             workspace.meet(&entry.writer);

@@ -7,9 +7,10 @@
 //! * [`edit`]: one edit done.
 //! * [`hunks`]: from two texts to what became of which lines, and back.
 //! * [`excerpt`], [`diff`], [`search`]: lines, differences and matches, with which lines were really shown.
-//! * [`language`], [`intent`]: comments that say who made a block and what for.
+//! * [`language`], [`intent`]: comments that say who made a block and what for; [`author`]: what that one may be called.
 //! * [`payload`]: what a refused edit brings back.
 
+pub mod author;
 pub mod command;
 pub mod diff;
 pub mod edit;
