@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::session::{Answer, Asked, Author, Told};
-use patchboard_agents::workspace::text::intent::author_name;
+use patchboard_agents::workspace::text::author::{NAMED_SO, is_author_name};
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_runtime::runtime::RuntimeError;
@@ -47,10 +47,9 @@ pub(crate) fn room(wanted: Option<usize>) -> Answered<usize> {
 /// Does what is wanted; what is told, and whether it was told before.
 pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) -> Answered<(Told, bool)> {
     let Wanted { worker, of, name, is_anew, asked } = wanted;
-    if let Some(name) = name.as_ref().filter(|name| author_name(name) != **name || name.is_empty()) {
+    if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
         let name = crate::output::short(name, 80);
-        let detail = format!("{name} is no name: it has letters, digits, `.`, `_` and `-`, at most 64");
-        return Err(Problem::of(Code::BadBody, detail));
+        return Err(Problem::of(Code::BadBody, format!("{name} is no name: {NAMED_SO}")));
     }
     let handle = leases::remote(daemon, board, &worker).await?;
     let access = handle.snapshot().blueprint.workers.get(&worker).and_then(|seat| seat.files.clone());
@@ -76,16 +75,52 @@ pub(crate) fn problem(told: &Told) -> Option<Problem> {
     Some(problem.detail("told", told.data.clone()))
 }
 
-/// What was wrong with the moment is a conflict, what was wrong with the command is not.
+/// What was wrong with the moment is a conflict, what was wrong with the command is not; what is wrong here is no fault of
+/// who asked.
 fn status_of(code: &str) -> StatusCode {
     match code {
         "stale_target" | "stale_read" | "unseen_target" | "reserved" | "reads_lost" | "invocation_closed"
-        | "board_not_running" | "token_conflict" => StatusCode::CONFLICT,
+        | "board_not_running" | "board_over" | "token_conflict" | "already_running" => StatusCode::CONFLICT,
         "no_such_file" => StatusCode::NOT_FOUND,
         "not_readable" | "path_not_granted" | "wrong_worker" | "not_served" => StatusCode::FORBIDDEN,
-        "workspace_failed" | "file_busy" | "lock_timeout" | "too_many_waiting" => StatusCode::SERVICE_UNAVAILABLE,
-        "disk_error" | "bad_directory" | "write_forbidden" => StatusCode::INTERNAL_SERVER_ERROR,
+        // It may be done when it is asked for again.
+        "workspace_failed" | "workspace_refused" | "not_configured" | "file_busy" | "lock_timeout"
+        | "too_many_waiting" | "directory_locked" | "interrupted" | "board_closed" | "crashed" | "start"
+        | "board_owned" | "journal_fenced" | "journal_locked" => StatusCode::SERVICE_UNAVAILABLE,
+        "disk_error" | "bad_directory" | "write_forbidden" | "too_many_files" | "internal" | "bad_record"
+        | "bad_batch" | "missing_part" | "not_a_journal" => StatusCode::INTERNAL_SERVER_ERROR,
         "disk_full" => StatusCode::INSUFFICIENT_STORAGE,
+        code if code.starts_with("journal_") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::id::BoardId;
+    use patchboard_runtime::journal::JournalError;
+    use patchboard_runtime::runtime::RuntimeError;
+
+    use super::status_of;
+
+    #[test]
+    fn a_fault_of_the_daemon_is_no_fault_of_the_request() {
+        let board = BoardId::from("b");
+        let faults = [
+            RuntimeError::Interrupted(board.clone()),
+            RuntimeError::Closed(board),
+            RuntimeError::Journal(JournalError::Locked),
+            RuntimeError::Journal(JournalError::ReadOnly),
+            RuntimeError::Journal(JournalError::DiskFull),
+        ];
+        for fault in faults {
+            assert!(status_of(fault.code()).is_server_error(), "{fault}");
+        }
+        for code in ["internal", "workspace_refused", "not_configured", "file_busy", "disk_error", "journal_io"] {
+            assert!(status_of(code).is_server_error(), "{code}");
+        }
+        for code in ["no_match", "bad_arguments", "intent_missing", "no_change", "stale_read", "no_such_file"] {
+            assert!(status_of(code).is_client_error(), "{code}");
+        }
     }
 }
