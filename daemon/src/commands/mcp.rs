@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::client::{Client, DaemonArgument};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::serve::mcp;
+use crate::serve::{host, mcp};
 use crate::workspace::desk::Desk;
 use crate::workspace::editor::Editor;
 use crate::workspace::place::Place;
@@ -58,9 +58,9 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// With --workspace the client finds an editor for the files of a directory: view, list, search, create, str_replace,
 /// insert, delete, rename, and changes. Any number of clients start this command on the same directory at the same time. An
 /// edit is made only if nothing of what its author has read has changed since; otherwise it is refused, with what is there
-/// now. Nothing has to be set up and no daemon runs: the processes find each other by .patchboard in the directory, and
-/// when one goes, the others go on. What was done is in the journal there, for `patchboard log last --data-dir
-/// DIR/.patchboard/workspace`, and for why, replay and verify.
+/// now. Nothing has to be set up or ended: the processes find each other by .patchboard in the directory, the first starts
+/// another that all of them speak to, and that ends by itself when the last has gone. What was done is in the journal there,
+/// for `patchboard log last --data-dir DIR/.patchboard/workspace`, and for why, replay and verify.
 ///
 /// With --url the client finds the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and the
 /// editor where the worker has files. The token in PATCHBOARD_TOKEN must open the seat; one for seat:BOARD/WORKER names it
@@ -79,13 +79,17 @@ pub(crate) struct Arguments {
     /// The directory that is edited
     #[arg(long, value_name = "DIR", conflicts_with_all = ["board", "worker"])]
     workspace: Option<PathBuf>,
-    /// What the agent is called in comments and in the log; the name of its client and a number if absent
+    /// What the agent is called in comments and in the log, with a number if another one is called so now; the name of its
+    /// client and a number if absent
     #[arg(long, value_name = "NAME", requires = "workspace")]
     name: Option<String>,
     /// Characters that the client shows of a result of the editor; no result has more, so that all of it was read [default:
     /// 64000]
     #[arg(long, value_name = "CHARACTERS", value_parser = clap::value_parser!(u32).range(1_000..=64_000))]
     room: Option<u32>,
+    /// Be the host of the directory, to whom others come; they start it themselves, with its lock as stdin
+    #[arg(long, hide = true, requires = "workspace", conflicts_with = "name")]
+    host: bool,
     #[command(flatten)]
     daemon: DaemonArgument,
     /// The board, by its whole id; that of the token if absent
@@ -100,6 +104,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let Some(directory) = &arguments.workspace else { return passes_on(arguments).await };
     if arguments.daemon.is_given() {
         return Err(Failure::refused("usage", "--workspace needs no daemon, so it does not go with --url"));
+    }
+    if arguments.host {
+        return host::run(directory).await;
     }
     let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref(), arguments.room)?);
     let editor = Editor::new(Arc::clone(&desk));

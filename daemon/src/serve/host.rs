@@ -1,20 +1,26 @@
-//! A daemon in the process of an agent, for all who edit one directory: on this machine only, for who may read a file of its
-//! owner's, with a board that there always is.
+//! A daemon for all who edit one directory: on this machine only, for who may read a file of its owner's, with a board that
+//! there always is, for as long as somebody is at it.
+//!
+//! It is a process of its own that the first who needs it starts (`workspace::launch`). The lock that makes it the host comes as
+//! its stdin, so there is no moment at which nobody or two have it.
 
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Config, Directory, Environment};
 use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::workspace::text::author::is_author_name;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{End, Ended};
 use patchboard_kernel::source::Source;
 use serde_json::json;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::alone::ALREADY_SERVED;
@@ -22,7 +28,7 @@ use super::problem::Problem;
 use super::service::Daemon;
 use super::settings::Settings;
 use super::{Listening, listen, tokens};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::workspace::place::{Address, Place};
 
 /// What the boards are made of.
@@ -31,8 +37,11 @@ const BLUEPRINT: &str = include_str!("../../../blueprints/workspace.yaml");
 /// What its workspace calls the directory.
 const DIRECTORY: &str = "workspace";
 
-/// How often it is looked whether the board can go on.
+/// How often it is looked whether the host is needed, and whether the board can go on.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How long it stays when nobody is there: who comes back at once, or has just started it, finds it.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// How often a daemon is started again where another process has just let its data go, and after what time.
 const OPENED_AT_MOST: u32 = 20;
@@ -43,13 +52,12 @@ const DRAIN: Duration = Duration::from_secs(1);
 const STOP: Duration = Duration::from_secs(5);
 
 /// A host; there is one for a directory.
-pub(crate) struct Host {
+struct Host {
     daemon: Arc<Daemon>,
     listening: Listening,
-    following: JoinHandle<()>,
-    place: Arc<Place>,
-    /// Held until all is stopped.
-    _lock: std::fs::File,
+    address: Address,
+    place: Place,
+    lock: File,
 }
 
 /// What the boards of a host are made of.
@@ -58,10 +66,33 @@ pub(crate) fn blueprint() -> Blueprint {
     lint::check(&source).blueprint.expect("the blueprint is sound")
 }
 
+/// Runs the host of a directory for as long as it is needed. What comes of the beginning is said in one line on stdout.
+pub(crate) async fn run(directory: &Path) -> Outcome {
+    // What is done to the client's terminal and group (a key, an end) is not done to the host. It fails for who leads a group
+    // already, and then there is none to leave.
+    let _ = rustix::process::setsid();
+    let started = Host::start(directory).await;
+    let said = match &started {
+        Err(Failure::Told(told)) => json!({
+            "code": told.code, "message": told.message, "help": told.help, "is_refused": told.exit == Exit::Refused,
+        }),
+        Ok(_) | Err(Failure::StdoutClosed) => json!({}),
+    };
+    // Who has started it may be gone; others come.
+    let _ = writeln!(io::stdout(), "{said}");
+    started?.stay().await;
+    Ok(Exit::Done)
+}
+
 impl Host {
-    /// Becomes the host of a directory; none if somebody is.
-    pub(crate) async fn start(place: &Arc<Place>) -> Result<Option<Self>, Failure> {
-        let Some(lock) = place.host()? else { return Ok(None) };
+    async fn start(directory: &Path) -> Result<Self, Failure> {
+        let place = Place::open(directory)?;
+        let no_lock = |why: &str| Failure::failed("no_host", format!("the lock of the host {why}"));
+        let lock = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(|error| no_lock(&error.to_string()))?);
+        if !place.is_host(&lock) {
+            return Err(no_lock("is not that of the directory"));
+        }
+        lock.try_lock().map_err(|_| no_lock("is another process's"))?;
         // It led to one who is gone.
         place.withdraw();
         let mut config = Config::default();
@@ -70,29 +101,69 @@ impl Host {
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;
         let begun = async {
-            let board = board(&daemon).await?;
+            let board = board(&daemon, &place).await?;
             let listening = listen(&daemon, &settings)?;
             let (port, pid) = (listening.address.port(), std::process::id());
             let address = Address { port, token, board: board.to_string(), pid };
             place.announce(&address)?;
             Ok((listening, address))
         };
-        let (listening, address) = match begun.await {
-            Ok(begun) => begun,
+        match begun.await {
+            Ok((listening, address)) => {
+                tracing::info!(board = address.board, port = address.port, "this process is the host of the directory");
+                Ok(Self { daemon, listening, address, place, lock })
+            }
             Err(failure) => {
                 daemon.stop().await;
-                return Err(failure);
+                Err(failure)
             }
-        };
-        tracing::info!(board = address.board, port = address.port, "this process is the host of the directory");
-        let following = tokio::spawn(follow(Arc::clone(&daemon), Arc::clone(place), address));
-        Ok(Some(Self { daemon, listening, following, place: Arc::clone(place), _lock: lock }))
+        }
+    }
+
+    /// Stays until nobody has been there for a while, or there is nothing to be the host of.
+    async fn stay(mut self) {
+        let mut needed = Instant::now();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if !self.place.is_host(&self.lock) {
+                tracing::warn!("what the directory has of the host was taken away: another one takes over");
+                break;
+            }
+            let board = BoardId::from(self.address.board.as_str());
+            // Whoever is there renews a lease.
+            if self.daemon.leases.of(&board).iter().any(|call| call.lasts.is_some()) {
+                needed = Instant::now();
+            } else if needed.elapsed() > LINGER {
+                break;
+            }
+            if let Err(Failure::Told(told)) = self.follow(&board).await {
+                tracing::error!(code = told.code, "there is no board: {}", told.message);
+                break;
+            }
+        }
+        self.stop().await;
+    }
+
+    /// Sees to it that there is a board that can go on.
+    async fn follow(&mut self, board: &BoardId) -> Result<(), Failure> {
+        let ended = self.daemon.running(board).map(|running| running.snapshot().ended);
+        if matches!(ended, Some(None | Some(Ended { end: End::Quiescent, .. }))) {
+            return Ok(());
+        }
+        // One directory serves one board at a time.
+        self.daemon.let_go(board).await;
+        let next = self::board(&self.daemon, &self.place).await?;
+        self.address.board = next.to_string();
+        self.place.announce(&self.address)?;
+        tracing::info!(board = %next, "the board before has ended: this one goes on");
+        Ok(())
     }
 
     /// Ends it: what is decided is durable, and the next host goes on with it.
-    pub(crate) async fn stop(self) {
-        self.following.abort();
-        self.place.withdraw();
+    async fn stop(self) {
+        if self.place.is_host(&self.lock) {
+            self.place.withdraw();
+        }
         self.daemon.stops();
         self.listening.handle.graceful_shutdown(Some(DRAIN));
         let all = async {
@@ -119,55 +190,35 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
 }
 
 /// The newest board that can go on, or a new one.
-async fn board(daemon: &Arc<Daemon>) -> Result<BoardId, Failure> {
+async fn board(daemon: &Arc<Daemon>, place: &Place) -> Result<BoardId, Failure> {
     let blueprint = blueprint();
     let boards = daemon.boards().map_err(told)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
         let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| *known == blueprint);
         if is_ours {
-            opened(daemon, &summary.id).await?;
+            opened(daemon, place, &summary.id).await?;
             return Ok(summary.id.clone());
         }
     }
-    new_board(daemon).await
-}
-
-async fn new_board(daemon: &Arc<Daemon>) -> Result<BoardId, Failure> {
-    let (board, _) = daemon.create(blueprint(), json!({}), None).await.map_err(told)?;
-    opened(daemon, &board).await?;
+    let (board, _) = daemon.create(blueprint, json!({}), None).await.map_err(told)?;
+    opened(daemon, place, &board).await?;
     Ok(board)
 }
 
 /// Waits until the directory of a board is open.
-async fn opened(daemon: &Arc<Daemon>, board: &BoardId) -> Result<(), Failure> {
+async fn opened(daemon: &Arc<Daemon>, place: &Place, board: &BoardId) -> Result<(), Failure> {
     daemon.open(board).await.map_err(told)?;
-    let Err(error) = daemon.workspaces().of(board).await else { return Ok(()) };
-    // Who tries again takes it up again.
-    daemon.let_go(board).await;
-    Err(Failure::failed("workspace_failed", error)
-        .help("does a daemon or a run have the directory open as a workspace?"))
-}
-
-/// Sees to it that there is a board that can go on.
-async fn follow(daemon: Arc<Daemon>, place: Arc<Place>, mut address: Address) {
-    let mut board = BoardId::from(address.board.as_str());
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let ended = daemon.running(&board).map(|running| running.snapshot().ended);
-        if matches!(ended, Some(None | Some(Ended { end: End::Quiescent, .. }))) {
-            continue;
+    match daemon.workspaces().of(board).await {
+        Ok(workspace) => {
+            // What they have said in files is theirs, also where nobody has edited it for long.
+            place.names().iter().filter(|name| is_author_name(name)).for_each(|name| workspace.meet(name));
+            Ok(())
         }
-        // One directory serves one board at a time.
-        daemon.let_go(&board).await;
-        let announced = async {
-            board = self::board(&daemon).await?;
-            address.board = board.to_string();
-            place.announce(&address)
-        };
-        match announced.await {
-            Ok(()) => tracing::info!(%board, "the board before has ended: this one goes on"),
-            Err(Failure::Told(told)) => tracing::error!(code = told.code, "there is no board: {}", told.message),
-            Err(Failure::StdoutClosed) => {}
+        Err(error) => {
+            // Who tries again takes it up again.
+            daemon.let_go(board).await;
+            Err(Failure::failed("workspace_failed", error)
+                .help("does a daemon or a run have the directory open as a workspace?"))
         }
     }
 }

@@ -1,26 +1,31 @@
 //! One agent's way to the host of the directory, whoever that is: a call of the board's worker that it has leased for as long
 //! as it is there.
 //!
-//! A host may go at any time. Then another process becomes it, perhaps this one, and what the agent asked for is asked again
-//! there. Nothing is done twice by that: it is looked first whether the journal has the edit. If not, it is refused, as under
-//! the lease that comes then it is not known what was read.
+//! A host may go at any time. Then another one is started, and what the agent asked for is asked again there. Nothing is done
+//! twice by that: it is looked first whether the journal has the edit. If not, it is refused, as under the lease that comes then
+//! it is not known what was read. The same goes if `.patchboard` was taken away, with everything in it.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use patchboard_agents::workspace::session::Told;
+use patchboard_agents::workspace::text::author::{NAMED_SO, is_author_name};
+use patchboard_agents::workspace::text::command::PATH_ARGUMENTS;
 use patchboard_agents::workspace::text::intent::author_name;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::changes::changes;
+use super::launch::launch;
 use super::place::{Address, Place};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::serve::host::Host;
+use crate::output::short;
 use crate::serve::tokens;
 
 /// The worker whose calls the agents lease, and what has one made.
@@ -35,33 +40,44 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 const WAIT_SECONDS: u64 = 3;
 const ASKED_FOR_MAX: u32 = 4;
 
+/// The code of a name that leads elsewhere.
+const OUTSIDE: &str = "bad_arguments";
+
 /// How long there may be no host, and how often it is looked for one.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
-/// How long an answer may take, and a good-bye.
+/// How long an answer may take, which may have to wait for others, and a good-bye.
 const ANSWER: Duration = Duration::from_secs(60);
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// Characters of a client's name; a number comes behind it.
+/// How long there may be no answer before the host is asked whether it is alive, and how long it has to say so. That needs
+/// nothing of the board, so who does not say it stands still.
+const QUIET: Duration = Duration::from_secs(2);
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
+/// Characters of a client's name, and bytes of one that is given; a number may come behind it.
 const NAME_CHARS_MAX: usize = 48;
+const NAME_BYTES_MAX: usize = 60;
+
+/// Characters of a path that is told back.
+const PATH_CHARS_MAX: usize = 200;
 
 /// What an agent is called whose client does not say.
 const NAMELESS: &str = "agent";
 
-/// Records that are looked at for what has changed, and changes that are told.
+/// Records that are looked at for what has changed.
 const LOOKED_AT: u64 = 200;
 
 /// Records that are looked at for an edit that was made a moment ago, before all agents came to another host.
 const LOOKED_FOR: u64 = 1000;
-const CHANGES_MAX: usize = 20;
-
-/// Names of files of one change that are told.
-const PATHS_MAX: usize = 8;
 
 /// What is told of an edit whose answer was lost.
 const MADE: &str = "The edit was made. What it made of the file was not heard: view the file before you go on.";
+
+/// The code of what was broken off: the same host does it, or has done it, when it is asked once more.
+const INTERRUPTED: &str = "interrupted";
 
 /// Codes that say that the lease, the board or the host is another by now.
 const GONE: &[&str] = &[
@@ -73,28 +89,35 @@ const GONE: &[&str] = &[
     "no_such_board",
     "no_workspace",
     "unauthorized",
-    "interrupted",
 ];
 
 /// One agent at the directory.
 pub(crate) struct Desk {
-    place: Arc<Place>,
-    /// What it is called, once that is known, and what keeps others from being called so.
-    name: Mutex<Option<(String, Option<File>)>>,
+    here: Mutex<Here>,
+    /// What it wants to be called.
+    wanted: Option<String>,
     /// What its leases are found by when an answer was lost.
     key: String,
     /// Characters that it is shown of a result, if it says so.
     room: Option<u32>,
-    /// This process, if it is the host.
-    host: Arc<AsyncMutex<Option<Host>>>,
     /// Whether it has read or changed something so far.
     has_worked: AtomicBool,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
 }
 
+/// What the agent has of the directory.
+struct Here {
+    place: Arc<Place>,
+    /// What it is called, once that is known, and what keeps others from being called so.
+    name: Option<(String, File)>,
+}
+
 /// A lease, and where it was given.
 struct Sitting {
+    place: Arc<Place>,
     client: Client,
+    /// The host's process.
+    pid: u32,
     board: String,
     lease: String,
     /// Whether it has worked before under another lease.
@@ -113,47 +136,74 @@ enum Asked {
 enum Missed {
     /// There is another host, board or lease by now, or will be.
     Gone(Failure),
+    /// It was broken off, and can be asked for again where it was.
+    Broken(Failure),
     /// That is the answer.
     Refused(Value),
-    /// There can be no host here before something is mended.
+    /// There can be no answer before something is mended.
     Never(Failure),
 }
 
 impl Desk {
     /// An agent that is called `name`, or as its client says, and is shown so many characters of a result.
     pub(crate) fn new(place: Place, name: Option<&str>, room: Option<u32>) -> Result<Self, Failure> {
-        if let Some(name) = name.filter(|name| name.is_empty() || author_name(name) != **name || *name == "external") {
+        if let Some(name) = name.filter(|name| !is_author_name(name) || name.len() > NAME_BYTES_MAX) {
             return Err(Failure::refused("bad_name", format!("{name} is no name for an agent"))
-                .help("a name has letters, digits, `.`, `_` and `-`, at most 64"));
+                .help(format!("{NAMED_SO}, and is at most {NAME_BYTES_MAX} bytes long")));
         }
         Ok(Self {
-            place: Arc::new(place),
-            name: Mutex::new(name.map(|name| (name.to_owned(), None))),
+            here: Mutex::new(Here { place: Arc::new(place), name: None }),
+            wanted: name.map(str::to_owned),
             key: new_key()?,
             room,
-            host: Arc::default(),
             has_worked: AtomicBool::new(false),
             sitting: AsyncMutex::default(),
         })
     }
 
-    /// Hears what its client calls itself. The first word counts.
+    /// Hears what its client calls itself, and says what it is called here. The first word counts.
     pub(crate) fn meet(&self, client: Option<&str>) -> Result<String, Failure> {
-        let mut known = self.name.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((name, _)) = &*known {
+        let mut here = self.here()?;
+        if let Some((name, _)) = &here.name {
             return Ok(name.clone());
         }
         let client: String = author_name(client.unwrap_or_default()).chars().take(NAME_CHARS_MAX).collect();
         let client = if client.is_empty() { NAMELESS } else { &client };
-        let (number, lock) = self.place.number()?;
-        let name = format!("{client}-{number}");
-        *known = Some((name.clone(), Some(lock)));
-        Ok(name)
+        let base = self.wanted.as_deref().unwrap_or(client);
+        let name = here.place.name(base, self.wanted.is_some())?;
+        Ok(here.name.insert(name).0.clone())
+    }
+
+    /// What is to be said of where it is and what it is called.
+    pub(crate) fn introduction(&self) -> String {
+        let name = self.meet(None).unwrap_or_default();
+        let root = self.here().map(|here| here.place.directory().display().to_string()).unwrap_or_default();
+        let taken = self.wanted.as_ref().filter(|wanted| **wanted != name);
+        let taken = taken.map_or(String::new(), |wanted| format!(", as another agent is called {wanted} now"));
+        format!(
+            "The directory is {root}: files are named from there, like src/main.py, and {root}/src/main.py is understood as \
+             well. Here you are called {name}{taken}."
+        )
+    }
+
+    /// What it has of the directory, anew if that was taken away.
+    fn here(&self) -> Result<MutexGuard<'_, Here>, Failure> {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_called = here.name.as_ref().is_none_or(|(name, lock)| here.place.is_called(name, lock));
+        if !is_called || !here.place.is_there() {
+            let place = Place::open(here.place.directory())?;
+            let name = here.name.as_ref().map(|(name, _)| place.name(name, true)).transpose()?;
+            *here = Here { place: Arc::new(place), name };
+        }
+        Ok(here)
     }
 
     /// Does what the arguments of an editor say; an error is one that the agent can do nothing about.
-    pub(crate) async fn call(&self, arguments: Value) -> Result<Told, Failure> {
+    pub(crate) async fn call(&self, mut arguments: Value) -> Result<Told, Failure> {
         let name = self.meet(None)?;
+        if let Err(told) = relative(&self.here()?.place, &mut arguments) {
+            return Ok(told);
+        }
         // Which files there are is no reading of them.
         let is_work = arguments["command"] != "list";
         let body = json!({"worker": WORKER, "name": name, "room": self.room, "arguments": arguments});
@@ -185,10 +235,21 @@ impl Desk {
             let sitting = self.sit(until).await?;
             match once(&sitting, asked, &mut tried).await {
                 Ok(answer) => return Ok(Ok(answer)),
-                Err(Missed::Refused(problem)) => return Ok(Err(problem)),
-                Err(Missed::Never(failure)) => return Err(failure),
-                Err(Missed::Gone(failure)) => {
-                    self.rise(&sitting).await;
+                // What is said by one who is the host of nothing any more does not count.
+                Err(Missed::Refused(problem)) if sitting.place.is_there() => return Ok(Err(problem)),
+                Err(missed) => {
+                    let failure = match missed {
+                        Missed::Never(failure) => return Err(failure),
+                        Missed::Broken(failure) => failure,
+                        Missed::Gone(failure) => {
+                            self.rise(&sitting).await;
+                            failure
+                        }
+                        Missed::Refused(_) => {
+                            self.rise(&sitting).await;
+                            gone("what the directory has of the host was taken away")
+                        }
+                    };
                     if Instant::now() > until {
                         return Err(failure);
                     }
@@ -202,14 +263,15 @@ impl Desk {
     /// The lease that it has, or another one.
     async fn sit(&self, until: Instant) -> Result<Arc<Sitting>, Failure> {
         let mut kept = self.sitting.lock().await;
-        if let Some(sitting) = &*kept {
-            return Ok(Arc::clone(sitting));
-        }
         let mut pause = LOOK_MIN;
         loop {
-            let failure = match self.lease().await {
+            let place = Arc::clone(&self.here()?.place);
+            if let Some(sitting) = kept.as_ref().filter(|sitting| Arc::ptr_eq(&sitting.place, &place)) {
+                return Ok(Arc::clone(sitting));
+            }
+            let failure = match self.lease(place).await {
                 Ok(sitting) => return Ok(Arc::clone(kept.insert(Arc::new(sitting)))),
-                Err(Missed::Gone(failure)) => failure,
+                Err(Missed::Gone(failure) | Missed::Broken(failure)) => failure,
                 Err(Missed::Never(failure)) => return Err(failure),
                 Err(Missed::Refused(problem)) => {
                     let detail = problem["detail"].as_str().unwrap_or("the host does not say why").to_owned();
@@ -232,11 +294,11 @@ impl Desk {
     }
 
     /// Leases the oldest call that waits, which may be that of an agent that is gone; if there is none, has one made.
-    async fn lease(&self) -> Result<Sitting, Missed> {
-        let Address { port, token, board, .. } = self.host().await?;
+    async fn lease(&self, place: Arc<Place>) -> Result<Sitting, Missed> {
+        let Address { port, token, board, pid } = host(&place).await?;
         let client = Client::at(&format!("http://127.0.0.1:{port}"), token).map_err(Missed::Gone)?;
         let is_anew = self.has_worked.load(Ordering::Relaxed);
-        let mut sitting = Sitting { client, board, lease: String::new(), is_anew };
+        let mut sitting = Sitting { place, client, pid, board, lease: String::new(), is_anew };
         let path = format!("/v1/boards/{}/leases", sitting.board);
         for asked in 0..=ASKED_FOR_MAX {
             let wait = if asked == 0 { 0 } else { WAIT_SECONDS };
@@ -250,27 +312,6 @@ impl Desk {
             sitting.ask(&signals, Some(&json!({"name": JOIN})), None).await?;
         }
         Err(Missed::Gone(Failure::failed("no_seat", "there are as many agents at the directory as can be")))
-    }
-
-    /// How the host is reached. If there is none, this process becomes it.
-    async fn host(&self) -> Result<Address, Missed> {
-        let (own, place) = (Arc::clone(&self.host), Arc::clone(&self.place));
-        // To its end, also if the request that needs it is given up.
-        let started = tokio::spawn(async move {
-            let mut own = own.lock().await;
-            if own.is_none() {
-                *own = Host::start(&place).await?;
-            }
-            Ok(())
-        });
-        let started = started.await.unwrap_or_else(|error| Err(Failure::failed("internal", error)));
-        started.map_err(|failure| match failure {
-            Failure::Told(told) if told.exit == Exit::Refused => Missed::Never(Failure::Told(told)),
-            failure => Missed::Gone(failure),
-        })?;
-        let missing =
-            || Missed::Gone(Failure::failed("no_host", "the host of the directory does not say how it is reached"));
-        self.place.address().ok_or_else(missing)
     }
 
     /// Keeps the lease for as long as it is polled.
@@ -296,10 +337,45 @@ impl Desk {
             let answer = json!({"worker": WORKER, "patch": []});
             drop(timeout(LEAVE, sitting.ask(&path, Some(&answer), None)).await);
         }
-        if let Some(host) = self.host.lock().await.take() {
-            host.stop().await;
-        }
     }
+}
+
+/// How the host is reached, which is started if there is none.
+async fn host(place: &Arc<Place>) -> Result<Address, Missed> {
+    let own = Arc::clone(place);
+    // To its end, also if the request that needs it is given up.
+    let launched = tokio::spawn(async move { launch(&own).await }).await;
+    match launched.unwrap_or_else(|error| Err(Failure::failed("internal", error))) {
+        Err(Failure::Told(told)) if told.exit == Exit::Refused => return Err(Missed::Never(Failure::Told(told))),
+        Err(failure) => return Err(Missed::Gone(failure)),
+        Ok(()) => {}
+    }
+    let missing =
+        || Missed::Gone(Failure::failed("no_host", "the host of the directory does not say how it is reached"));
+    place.address().ok_or_else(missing)
+}
+
+fn gone(why: &str) -> Failure {
+    Failure::failed("host_gone", why).help("try again; what the host complained of is in .patchboard/host.log")
+}
+
+/// Names in arguments from the directory, where they were given from the root of the file system.
+fn relative(place: &Place, arguments: &mut Value) -> Result<(), Told> {
+    for name in PATH_ARGUMENTS {
+        let Some(path) = arguments[name].as_str().filter(|path| path.starts_with('/')) else { continue };
+        let within = place.within(Path::new(path));
+        let Some(within) = within.as_deref().and_then(Path::to_str) else {
+            let root = place.directory().display();
+            let path = short(path, PATH_CHARS_MAX);
+            let text =
+                format!("The arguments cannot be used: {path} is not in {root}, which is the directory that you edit.");
+            let data = json!({"code": OUTSIDE, "message": text});
+            return Err(Told { text, data, code: Some(OUTSIDE.to_owned()) });
+        };
+        let within = if within.is_empty() { "." } else { within };
+        arguments[*name] = within.into();
+    }
+    Ok(())
 }
 
 /// Asks once more, or for the first time. What was `tried` before under another lease may have been done without an answer;
@@ -360,23 +436,54 @@ impl Sitting {
         if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let response = match body {
-            Some(body) => self.client.send(path, headers, body.to_string(), ANSWER).await,
-            None => self.client.fetch(path, ANSWER).await,
+        let asked = async {
+            let response = match body {
+                Some(body) => self.client.send(path, headers, body.to_string(), ANSWER).await?,
+                None => self.client.fetch(path, ANSWER).await?,
+            };
+            let status = response.status();
+            let bytes = response.bytes().await.map_err(|error| self.client.unreachable(path, error))?;
+            Ok((status, bytes))
         };
-        let response = response.map_err(Missed::Gone)?;
-        let status = response.status();
-        let bytes = response.bytes().await.map_err(|error| Missed::Gone(self.client.unreachable(path, error)))?;
+        let (status, bytes) = tokio::select! {
+            answered = asked => answered.map_err(|_: Failure| {
+                Missed::Gone(gone(&format!("the host of the directory, process {}, gave no answer", self.pid)))
+            })?,
+            () = self.falls_silent() => return Err(Missed::Never(self.stands_still())),
+        };
         let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let code = answer["code"].as_str().unwrap_or_default();
         if status.is_success() {
             return Ok(answer);
         }
-        if GONE.contains(&code) || code.is_empty() {
-            let detail = answer["detail"].as_str().unwrap_or("what answers there is no host").to_owned();
-            return Err(Missed::Gone(Failure::failed("host_gone", detail)));
+        let detail = answer["detail"].as_str().unwrap_or("what answers there is no host");
+        match code {
+            INTERRUPTED => Err(Missed::Broken(Failure::failed(INTERRUPTED, detail))),
+            code if GONE.contains(&code) || code.is_empty() => Err(Missed::Gone(gone(detail))),
+            _ => Err(Missed::Refused(answer)),
         }
-        Err(Missed::Refused(answer))
+    }
+
+    /// Ends once the host says nothing at all.
+    async fn falls_silent(&self) {
+        loop {
+            sleep(QUIET).await;
+            if !matches!(timeout(SIGN_OF_LIFE, self.client.fetch("/healthz", SIGN_OF_LIFE)).await, Ok(Ok(_))) {
+                return;
+            }
+        }
+    }
+
+    fn stands_still(&self) -> Failure {
+        let pid = self.pid;
+        let what = format!(
+            "the host of the directory, process {pid}, does not answer; whether an edit that was under way is made is not \
+             known before it does"
+        );
+        Failure::failed("host_unresponsive", what).help(format!(
+            "have somebody continue the process (kill -CONT {pid}) or end it (kill -KILL {pid}), then another comes in its \
+             place; view a file again before you go on"
+        ))
     }
 }
 
@@ -388,28 +495,4 @@ fn told(problem: Value) -> Told {
         Some(data) => Told { text: text("detail"), data: data.clone(), code },
         None => Told { text: format!("{} {}", text("detail"), text("help")).trim().to_owned(), data: problem, code },
     }
-}
-
-/// The last edits of a page of the journal, in words.
-fn changes(page: &Value, own: &str) -> Told {
-    let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let edits = records.iter().rev().filter_map(|record| {
-        let written: Value = serde_json::from_str(record["written"].as_str()?).ok()?;
-        let by = written["name"].as_str().or(record["by"]["worker"].as_str())?;
-        let whose = if by == own { " (you)" } else { "" };
-        let changes = written["changes"].as_array()?;
-        let named = changes.iter().take(PATHS_MAX).filter_map(|change| change["path"].as_str());
-        let mut paths = named.collect::<Vec<_>>().join(", ");
-        if changes.len() > PATHS_MAX {
-            paths.push_str(&format!(" and {} more", changes.len() - PATHS_MAX));
-        }
-        let intent = written["intent"].as_str().map_or(String::new(), |intent| format!(": {intent}"));
-        Some(format!("{by}{whose} changed {paths}{intent}"))
-    });
-    let lines: Vec<String> = edits.take(CHANGES_MAX).collect();
-    let text = match lines.is_empty() {
-        true => "Nobody has changed anything lately.".to_owned(),
-        false => lines.join("\n"),
-    };
-    Told { text, data: Value::Null, code: None }
 }

@@ -66,10 +66,9 @@ fn changes() -> Tool {
 
 impl ServerHandler for Editor {
     fn get_info(&self) -> ServerConfig {
-        let name = self.desk.meet(None).unwrap_or_default();
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("patchboard", env!("CARGO_PKG_VERSION")))
-            .with_instructions(format!("{} Here you are called {name}.", editor::instructions(&self.spec)))
+            .with_instructions(format!("{} {}", editor::instructions(&self.spec), self.desk.introduction()))
     }
 
     async fn list_tools(

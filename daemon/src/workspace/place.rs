@@ -1,5 +1,7 @@
-//! The directory `.patchboard` of a directory that agents share: who is the host, how it is reached, and who has which
-//! number.
+//! The directory `.patchboard` of a directory that agents share: who is the host, how it is reached, and who is called what.
+//!
+//! It may be taken away at any time, by `git clean -fdx` for one. What was opened is then nobody's any more, and is not used
+//! on: [`Place::is_there`], [`Place::has`].
 //!
 //! A file in a directory may have come from anywhere. So nothing here follows a symbolic link, what belongs to another user is
 //! not used, and what is written can be read by its owner alone.
@@ -10,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,11 +34,20 @@ const LOCK: &str = "host.lock";
 /// How the host is reached.
 const ADDRESS: &str = "host.json";
 
+/// What the host complains of. The next one begins it anew.
+const LOG: &str = "host.log";
+
+/// What the files are called that are locked by who has a name.
+const AGENT: (&str, &str) = ("agent-", ".lock");
+
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: u64 = 4096;
 
-/// Agents that are told apart by a number.
+/// Agents of one name that are told apart by a number.
 const NUMBERS_MAX: usize = 256;
+
+/// Names of agents that are looked for.
+const NAMES_MAX: usize = 10_000;
 
 /// A directory that agents share.
 #[derive(Debug)]
@@ -55,7 +66,7 @@ pub(crate) struct Address {
     pub(crate) token: String,
     /// The board that is worked on.
     pub(crate) board: String,
-    /// Its process, for people.
+    /// Its process.
     pub(crate) pid: u32,
 }
 
@@ -96,17 +107,65 @@ impl Place {
         self.lock(LOCK)
     }
 
-    /// A number that no other process has for as long as what is returned lives.
-    pub(crate) fn number(&self) -> Result<(usize, File), Failure> {
+    /// Whether this is still what the directory has of its own.
+    pub(crate) fn is_there(&self) -> bool {
+        let there = rustix::fs::lstat(self.directory.join(OWN));
+        there.is_ok_and(|there| same(&there, rustix::fs::fstat(&self.own)))
+    }
+
+    /// Whether whoever locks this file is still the host.
+    pub(crate) fn is_host(&self, lock: impl AsFd) -> bool {
+        self.is_there() && self.has(LOCK, lock)
+    }
+
+    /// Whether whoever locks this file still has the name.
+    pub(crate) fn is_called(&self, name: &str, lock: impl AsFd) -> bool {
+        self.is_there() && self.has(&file_of(name), lock)
+    }
+
+    fn has(&self, name: &str, file: impl AsFd) -> bool {
+        let there = rustix::fs::statat(&self.own, name, AtFlags::SYMLINK_NOFOLLOW);
+        there.is_ok_and(|there| same(&there, rustix::fs::fstat(file)))
+    }
+
+    /// A name that no other process has for as long as what is returned lives: this one if it `may_be_bare` and is free, or
+    /// else with a number.
+    pub(crate) fn name(&self, base: &str, may_be_bare: bool) -> Result<(String, File), Failure> {
         for number in 1..=NUMBERS_MAX {
-            if let Some(lock) = self.lock(&format!("agent-{number}.lock"))? {
-                return Ok((number, lock));
+            let is_bare = may_be_bare && number == 1;
+            let name = if is_bare { base.to_owned() } else { format!("{base}-{number}") };
+            if let Some(lock) = self.lock(&file_of(&name))? {
+                return Ok((name, lock));
             }
         }
         Err(Failure::refused(
             "too_many_agents",
-            format!("{NUMBERS_MAX} agents are at {} already", self.directory.display()),
+            format!("{NUMBERS_MAX} agents at {} are called {base} already", self.directory.display()),
         ))
+    }
+
+    /// The names that agents have had here.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let Ok(entries) = Dir::read_from(&self.own) else { return Vec::new() };
+        let name = |entry: DirEntry| {
+            let name = entry.file_name().to_str().ok()?.strip_prefix(AGENT.0)?.strip_suffix(AGENT.1)?.to_owned();
+            Some(name)
+        };
+        entries.flatten().filter_map(name).take(NAMES_MAX).collect()
+    }
+
+    /// Whether a path leads into the directory: the rest of it then, from there. The directory may be called by any of its
+    /// names, also through links.
+    pub(crate) fn within(&self, path: &Path) -> Option<PathBuf> {
+        let own = rustix::fs::stat(&self.directory);
+        let root = path.ancestors().find(|above| rustix::fs::stat(*above).is_ok_and(|there| same(&there, own)))?;
+        path.strip_prefix(root).ok().map(Path::to_owned)
+    }
+
+    /// What the host complains to.
+    pub(crate) fn log(&self) -> Result<File, Failure> {
+        let file = rustix::fs::openat(&self.own, LOG, writing() | OFlags::TRUNC, Mode::from_raw_mode(0o600));
+        file.map(File::from).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
     }
 
     fn lock(&self, name: &str) -> Result<Option<File>, Failure> {
@@ -157,6 +216,16 @@ impl Place {
 
 const fn writing() -> OFlags {
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
+}
+
+/// The file that is locked by who is called so.
+fn file_of(name: &str) -> String {
+    format!("{}{name}{}", AGENT.0, AGENT.1)
+}
+
+/// Whether it is the same file.
+fn same(there: &Stat, own: Result<Stat, Errno>) -> bool {
+    own.is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
 
 fn user() -> u32 {
@@ -232,17 +301,53 @@ mod tests {
     }
 
     #[test]
-    fn one_is_the_host_and_each_has_a_number() {
+    fn one_is_the_host_and_each_has_a_name() {
         let directory = tempfile::tempdir().expect("a directory");
         let (one, other) =
             (Place::open(directory.path()).expect("opened"), Place::open(directory.path()).expect("opened"));
         let host = one.host().expect("it can be locked").expect("nobody is");
         assert!(other.host().expect("it can be locked").is_none());
-        let (first, kept) = one.number().expect("a number");
-        assert_eq!((first, other.number().expect("a number").0), (1, 2));
+        let (first, kept) = one.name("ada", true).expect("a name");
+        let called = |bare: bool| other.name("ada", bare).expect("a name").0;
+        assert_eq!((first.as_str(), called(true), called(false)), ("ada", "ada-2".to_owned(), "ada-1".to_owned()));
         drop((host, kept));
         assert!(other.host().expect("it can be locked").is_some());
-        assert_eq!(other.number().expect("a number").0, 1);
+        assert_eq!(called(true), "ada");
+        let mut names = one.names();
+        names.sort();
+        assert_eq!(names, ["ada", "ada-1", "ada-2"]);
+    }
+
+    #[test]
+    fn what_was_taken_away_is_not_used_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let own = directory.path().join(".patchboard");
+        let place = Place::open(directory.path()).expect("opened");
+        let lock = place.host().expect("it can be locked").expect("nobody is");
+        let (name, called) = place.name("ada", true).expect("a name");
+        assert!(place.is_there() && place.is_host(&lock) && place.is_called(&name, &called));
+        for file in ["host.lock", "agent-ada.lock"] {
+            std::fs::remove_file(own.join(file)).expect("removed");
+        }
+        assert!(place.is_there() && !place.is_host(&lock) && !place.is_called(&name, &called));
+        std::fs::rename(&own, directory.path().join("elsewhere")).expect("moved");
+        let other = Place::open(directory.path()).expect("opened");
+        assert!(!place.is_there() && other.is_there());
+        assert!(other.host().expect("it can be locked").is_some());
+    }
+
+    #[test]
+    fn a_path_into_the_directory_is_known_by_any_of_its_names() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        std::fs::create_dir_all(root.join("src")).expect("directories");
+        symlink(&root, directory.path().join("link")).expect("a link");
+        let place = Place::open(&directory.path().join("link")).expect("opened");
+        let within = |path: &str| place.within(&directory.path().join(path)).map(|rest| rest.display().to_string());
+        for (path, rest) in [("root/src/a.py", "src/a.py"), ("link/no/b.py", "no/b.py"), ("root", ""), ("link/", "")] {
+            assert_eq!(within(path).as_deref(), Some(rest), "{path}");
+        }
+        assert_eq!((within("roots/a.py"), within("a.py")), (None, None));
     }
 
     #[test]
@@ -282,11 +387,12 @@ mod tests {
         let data = place.data().expect("a directory");
         symlink(elsewhere.path().join("stolen.db"), data.join("patchboard.db")).expect("a link");
         refused(place.data(), "is a symbolic link");
-        for name in ["host.lock", "agent-1.lock"] {
+        for name in ["host.lock", "host.log", "agent-ada.lock"] {
             symlink(elsewhere.path().join(name), own.join(name)).expect("a link");
         }
         refused(place.host(), "cannot be opened");
-        refused(place.number(), "cannot be opened");
+        refused(place.log(), "cannot be opened");
+        refused(place.name("ada", true), "cannot be opened");
         std::fs::write(elsewhere.path().join("host.json"), serde_json::json!(address(1)).to_string()).expect("written");
         symlink(elsewhere.path().join("host.json"), own.join("host.json")).expect("a link");
         assert_eq!(place.address(), None);

@@ -1,12 +1,11 @@
 //! `patchboard mcp --workspace`: processes that edit one directory, without a daemon, through kills and departures.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+mod hosts;
+
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,11 +13,38 @@ use tempfile::TempDir;
 
 const CODE: &str = "def one():\n    return 1\n";
 
-/// A directory with a file.
-fn directory() -> TempDir {
+/// What a host may take to notice that it is not needed.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A directory with a file, whose host does not outlive it.
+struct Directory(TempDir);
+
+impl Directory {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Some(address) = try_address(self.path()) {
+            drop(Command::new("kill").args(["-KILL", &address["pid"].to_string()]).status());
+        }
+    }
+}
+
+fn directory() -> Directory {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("a.py"), CODE).expect("a file");
-    directory
+    Directory(directory)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < SOON, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn command(directory: &Path, arguments: &[&str]) -> Command {
@@ -134,9 +160,28 @@ impl Drop for Agent {
     }
 }
 
+fn try_address(directory: &Path) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(directory.join(".patchboard/host.json")).ok()?).ok()
+}
+
 fn address(directory: &Path) -> Value {
-    let text = std::fs::read(directory.join(".patchboard/host.json")).expect("there is a host");
-    serde_json::from_slice(&text).expect("JSON")
+    try_address(directory).expect("there is a host")
+}
+
+/// The host's process.
+fn host(directory: &Path) -> u32 {
+    address(directory)["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a process")
+}
+
+/// What a process does, as `ps` says it; nothing if there is none.
+fn state(pid: u32) -> String {
+    let told = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().expect("ps can be run");
+    String::from_utf8_lossy(&told.stdout).trim().to_owned()
+}
+
+/// Whether a process is there, and not only its end that nobody has heard of.
+fn lives(pid: u32) -> bool {
+    !matches!(state(pid).chars().next(), None | Some('Z'))
 }
 
 #[test]
@@ -157,6 +202,8 @@ fn agents_share_a_directory_and_hear_of_each_other() {
     let view = json!({"path": "a.py"});
     assert!(one.does("view", &view).contains("return 1"));
     two.does("view", &view);
+    let pid = host(directory.path());
+    assert!(pid != one.child.id() && pid != two.child.id());
     two.does("str_replace", &Agent::replaces("return 1", "return 2"));
     let text = one.refuses("stale_target", "str_replace", &Agent::replaces("return 1", "return 3"));
     assert!(text.contains("+    return 2") && text.contains("ada"), "{text}");
@@ -180,7 +227,8 @@ fn agents_share_a_directory_and_hear_of_each_other() {
     assert!(journal(directory.path(), &["why", "last", "/files/a.py"]).contains("Some_Editor-1"));
     journal(directory.path(), &["verify", "last"]);
     journal(directory.path(), &["replay", "last"]);
-    assert!(!directory.path().join(".patchboard/host.json").exists());
+    // Nobody has to end what nobody has started.
+    until("the host stays", || try_address(directory.path()).is_none() && !lives(pid));
 }
 
 #[test]
@@ -219,151 +267,58 @@ fn many_that_come_at_once_are_at_one_board() {
 }
 
 #[test]
-fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
+fn names_are_told_apart_and_what_is_said_in_one_is_kept_by_the_next_host() {
     let directory = directory();
-    let view = json!({"path": "a.py"});
-    for is_killed in [true, false] {
-        std::fs::write(directory.path().join("a.py"), CODE).expect("a file");
-        let mut first = Agent::new(directory.path(), "t", &[]);
-        first.does("view", &view);
-        let mut second = Agent::new(directory.path(), "t", &[]);
-        second.does("view", &view);
-        second.does("str_replace", &Agent::replaces("return 1", "return 2"));
-        let host = address(directory.path())["pid"].clone();
-        assert_eq!(host, first.child.id());
-        if is_killed {
-            first.killed()
-        } else {
-            first.leaves()
-        }
-        // It has lost what it had read and is told so, and what it needs comes with the next refusal.
-        second.refuses("reads_lost", "str_replace", &Agent::replaces("return 2", "return 3"));
-        let text = second.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
-        assert!(text.contains("return 2"), "{text}");
-        assert_eq!(address(directory.path())["pid"], second.child.id());
-        second.does("str_replace", &Agent::replaces("return 2", "return 3"));
-        let mut third = Agent::new(directory.path(), "t", &[]);
-        assert!(third.does("view", &view).contains("return 3"));
-        third.leaves();
-        second.leaves();
-        journal(directory.path(), &["verify", "last"]);
-        journal(directory.path(), &["replay", "last"]);
-    }
-    let boards = journal(directory.path(), &["boards"]);
-    assert_eq!(boards.matches("workspace").count(), 1, "{boards}");
+    let path = directory.path();
+    let named = ["--name", "ada"];
+    // As with a configuration that is checked in.
+    let (mut ada, mut other) = (Agent::new(path, "t", &named), Agent::new(path, "t", &named));
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let told = other.ask("initialize", &hello)["result"]["instructions"].as_str().expect("instructions").to_owned();
+    let root = path.canonicalize().expect("it is there").display().to_string();
+    assert!(told.contains("you are called ada-2, as another agent is called ada") && told.contains(&root), "{told}");
+    ada.does("view", &json!({"path": "a.py"}));
+    ada.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    other.does("view", &json!({"path": "a.py"}));
+    // From here on no edit of ada's is known of any file that is there.
+    other.does("rename", &json!({"path": "a.py", "new_path": "b.py", "intent": "another name"}));
+    crate::daemon::send("-KILL", host(path));
+    other.does("view", &json!({"path": "b.py"}));
+    let comment = "    # ada: from return-1 to return-2\n";
+    let takes = json!({"path": "b.py", "old_str": comment, "new_str": "", "intent": "to be rid of it"});
+    other.refuses("annotation_lost", "str_replace", &takes);
+    ada.leaves();
+    other.leaves();
 }
 
 #[test]
-fn a_call_that_is_under_way_when_the_host_is_killed_is_answered_by_the_next() {
+fn what_other_editors_would_do_is_understood() {
     let directory = directory();
-    let mut first = Agent::new(directory.path(), "t", &[]);
-    first.does("list", &json!({}));
-    let mut second = Agent::new(directory.path(), "t", &[]);
-    second.does("list", &json!({}));
-    // The host stands still, so that the call is under way for certain.
-    crate::daemon::send("-STOP", first.child.id());
-    let file = json!({"name": "create", "arguments": {"path": "new.txt", "file_text": "x\n", "intent": "to be there"}});
-    second.send("tools/call", &file);
-    std::thread::sleep(Duration::from_millis(300));
-    first.killed();
-    let told = second.hear();
-    assert_eq!(told["result"]["isError"], false, "{told}");
-    assert_eq!(std::fs::read_to_string(directory.path().join("new.txt")).expect("a file"), "x\n");
-    second.leaves();
-}
-
-/// Lets agents that come from now on reach the host through a way on which the answer to the first `insert` is lost; what is
-/// done at that moment.
-fn loses_an_answer(directory: &Path, then: impl Fn() + Send + Sync + 'static) {
-    let mut address = address(directory);
-    let host = u16::try_from(address["port"].as_u64().expect("a port")).expect("a port");
-    let way = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    address["port"] = json!(way.local_addr().expect("it listens").port());
-    std::fs::write(directory.join(".patchboard/host.json"), address.to_string()).expect("written");
-    let (then, is_lost) = (Arc::new(then), Arc::new(AtomicBool::new(false)));
-    std::thread::spawn(move || {
-        for from in way.incoming() {
-            let Ok(mut from) = from else { return };
-            let Ok(mut to) = TcpStream::connect(("127.0.0.1", host)) else { continue };
-            let (mut back_from, mut back_to) = (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
-            let is_edit = Arc::new(AtomicBool::new(false));
-            let (asked, then, is_lost) = (Arc::clone(&is_edit), Arc::clone(&then), Arc::clone(&is_lost));
-            std::thread::spawn(move || {
-                let mut bytes = [0; 65536];
-                while let Ok(read @ 1..) = from.read(&mut bytes) {
-                    let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
-                    is_edit.fetch_or(text.contains("insert_text"), Ordering::SeqCst);
-                    if to.write_all(&bytes[..read]).is_err() {
-                        break;
-                    }
-                }
-                drop(to.shutdown(Shutdown::Both));
-            });
-            std::thread::spawn(move || {
-                let mut bytes = [0; 65536];
-                while let Ok(read @ 1..) = back_from.read(&mut bytes) {
-                    if asked.load(Ordering::SeqCst) && !is_lost.swap(true, Ordering::SeqCst) {
-                        then();
-                        break;
-                    }
-                    if back_to.write_all(&bytes[..read]).is_err() {
-                        break;
-                    }
-                }
-                drop((back_to.shutdown(Shutdown::Both), back_from.shutdown(Shutdown::Both)));
-            });
-        }
-    });
-}
-
-#[test]
-fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
-    for is_killed in [false, true] {
-        let directory = directory();
-        let mut first = Agent::new(directory.path(), "t", &[]);
-        first.does("list", &json!({}));
-        let host = first.child.id();
-        loses_an_answer(directory.path(), move || {
-            if is_killed {
-                crate::daemon::send("-KILL", host);
-            }
-        });
-        let mut second = Agent::new(directory.path(), "t", &[]);
-        second.does("view", &json!({"path": "a.py"}));
-        let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
-        let told = second.does("insert", &insert);
-        let expected = if is_killed { "The edit was made." } else { "a.py was changed; it has version 2" };
-        assert!(told.starts_with(expected), "{told}");
-        let text = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
-        assert_eq!(text.matches("x = 1").count(), 1, "{text}");
-        second.leaves();
-        drop(first);
-        journal(directory.path(), &["verify", "last"]);
-    }
-}
-
-#[tokio::test]
-async fn when_the_board_has_ended_there_is_another() {
-    let directory = directory();
-    let mut agent = Agent::new(directory.path(), "t", &[]);
-    agent.does("view", &json!({"path": "a.py"}));
-    let before = address(directory.path());
-    let (port, board) = (before["port"].as_u64().expect("a port"), before["board"].as_str().expect("a board"));
-    let url = format!("http://127.0.0.1:{port}/v1/boards/{board}");
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    // Nobody comes in without the token.
-    assert_eq!(client.get(&url).send().await.expect("an answer").status(), 401);
-    let token = before["token"].as_str().expect("a token");
-    let cancelled = client.post(format!("{url}/cancel")).bearer_auth(token).json(&json!({})).send().await;
-    assert_eq!(cancelled.expect("an answer").status(), 200);
-    agent.refuses("reads_lost", "str_replace", &Agent::replaces("return 1", "return 2"));
-    assert!(agent.does("view", &json!({"path": "a.py"})).contains("return 1"));
-    agent.does("str_replace", &Agent::replaces("return 1", "return 2"));
-    assert_ne!(address(directory.path())["board"], before["board"]);
+    let path = directory.path();
+    std::fs::write(path.join("dos.txt"), "one\r\ntwo\r\n").expect("a file");
+    let mut agent = Agent::new(path, "t", &[]);
+    let root = path.display();
+    // By any name of the directory.
+    assert!(agent.does("view", &json!({"path": format!("{root}/a.py")})).contains("return 1"));
+    let replaces =
+        json!({"file_path": format!("{root}/a.py"), "old_string": "return 1", "new_string": "return 2", "intent": "x"});
+    agent.does("str_replace", &replaces);
+    assert!(agent.does("view", &json!({"path": root.to_string()})).contains("a.py  ("));
+    let text = agent.refuses("bad_arguments", "view", &json!({"path": "/etc/passwd"}));
+    assert!(text.contains("which is the directory that you edit"), "{text}");
+    agent.refuses("bad_arguments", "view", &json!({"path": format!("{root}/../a.py")}));
+    // What is not there is no empty directory.
+    std::fs::create_dir(path.join("empty")).expect("a directory");
+    agent.refuses("no_such_file", "list", &json!({"path": "none"}));
+    assert!(agent.does("list", &json!({"path": "empty"})).contains("There are no files here"));
+    // Lines end as they did.
+    let shown = agent.does("view", &json!({"path": "dos.txt"}));
+    assert!(shown.lines().next().is_some_and(|head| head.ends_with("lines end in CRLF")), "{shown}");
+    agent.does("create", &json!({"path": "dos.txt", "file_text": "one\nzwei\n", "intent": "in German"}));
+    assert_eq!(std::fs::read_to_string(path.join("dos.txt")).expect("a file"), "one\r\nzwei\r\n");
+    agent.refuses("no_change", "create", &json!({"path": "dos.txt", "file_text": "one\nzwei\n", "intent": "again"}));
     agent.leaves();
-    let boards = journal(directory.path(), &["boards"]);
-    assert!(boards.contains("cancelled") && boards.matches("workspace").count() == 2, "{boards}");
 }
 
 #[test]
@@ -377,7 +332,12 @@ fn what_it_cannot_begin_with_is_said_and_links_are_not_followed() {
     let run = |mut command: Command| command.stdin(Stdio::null()).output().expect("the binary can be run");
     refused(run(command(&directory.path().join("none"), &[])), "bad_directory");
     refused(run(command(directory.path(), &["--name", "a b"])), "bad_name");
-    refused(run(command(directory.path(), &["--name", "external"])), "bad_name");
+    for name in ["external", "TODO", "note"] {
+        refused(run(command(directory.path(), &["--name", name])), "bad_name");
+    }
+    // The lock of a host is nothing that anybody has at hand.
+    let told = run(command(directory.path(), &["--host"]));
+    assert!(told.status.code() == Some(1) && String::from_utf8_lossy(&told.stderr).contains("no_host"), "{told:?}");
     refused(run(command(directory.path(), &["--url", "http://127.0.0.1:1"])), "--url");
     refused(run(command(directory.path(), &["--board", "b", "--worker", "w"])), "cannot be used with");
     // A daemon that the environment names is not meant.

@@ -1,0 +1,34 @@
+//! Who changed what lately, out of the records of the journal.
+
+use patchboard_agents::workspace::session::Told;
+use serde_json::Value;
+
+/// Changes that are told.
+const CHANGES_MAX: usize = 20;
+
+/// Names of files of one change that are told.
+const PATHS_MAX: usize = 8;
+
+/// The last edits of a page of the journal, in words.
+pub(super) fn changes(page: &Value, own: &str) -> Told {
+    let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let edits = records.iter().rev().filter_map(|record| {
+        let written: Value = serde_json::from_str(record["written"].as_str()?).ok()?;
+        let by = written["name"].as_str().or(record["by"]["worker"].as_str())?;
+        let whose = if by == own { " (you)" } else { "" };
+        let changes = written["changes"].as_array()?;
+        let named = changes.iter().take(PATHS_MAX).filter_map(|change| change["path"].as_str());
+        let mut paths = named.collect::<Vec<_>>().join(", ");
+        if changes.len() > PATHS_MAX {
+            paths.push_str(&format!(" and {} more", changes.len() - PATHS_MAX));
+        }
+        let intent = written["intent"].as_str().map_or(String::new(), |intent| format!(": {intent}"));
+        Some(format!("{by}{whose} changed {paths}{intent}"))
+    });
+    let lines: Vec<String> = edits.take(CHANGES_MAX).collect();
+    let text = match lines.is_empty() {
+        true => "Nobody has changed anything lately.".to_owned(),
+        false => lines.join("\n"),
+    };
+    Told { text, data: Value::Null, code: None }
+}

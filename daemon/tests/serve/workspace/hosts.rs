@@ -1,0 +1,234 @@
+//! What becomes of agents at a directory when its host is killed, stands still, or loses what is its own there.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Agent, address, directory, host, journal, lives, state, until};
+
+/// Stops a process as Ctrl-Z does.
+fn stops(pid: u32) {
+    crate::daemon::send("-STOP", pid);
+    until("it goes on", || state(pid).starts_with('T'));
+}
+
+#[test]
+fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
+    let directory = directory();
+    let view = json!({"path": "a.py"});
+    let mut first = Agent::new(directory.path(), "t", &[]);
+    first.does("view", &view);
+    let mut second = Agent::new(directory.path(), "t", &[]);
+    second.does("view", &view);
+    second.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    let before = host(directory.path());
+    crate::daemon::send("-KILL", before);
+    // It has lost what it had read and is told so, and what it needs comes with the next refusal.
+    second.refuses("reads_lost", "str_replace", &Agent::replaces("return 2", "return 3"));
+    let text = second.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
+    assert!(text.contains("return 2"), "{text}");
+    assert_ne!(host(directory.path()), before);
+    second.does("str_replace", &Agent::replaces("return 2", "return 3"));
+    let mut third = Agent::new(directory.path(), "t", &[]);
+    assert!(third.does("view", &view).contains("return 3"));
+    for agent in [first, second, third] {
+        agent.leaves();
+    }
+    journal(directory.path(), &["verify", "last"]);
+    journal(directory.path(), &["replay", "last"]);
+    let boards = journal(directory.path(), &["boards"]);
+    assert_eq!(boards.matches("workspace").count(), 1, "{boards}");
+}
+
+#[test]
+fn what_becomes_of_who_came_first_is_nothing_to_the_others() {
+    let directory = directory();
+    let view = json!({"path": "a.py"});
+    let mut first = Agent::new(directory.path(), "t", &[]);
+    first.does("view", &view);
+    let host = host(directory.path());
+    let mut second = Agent::new(directory.path(), "t", &[]);
+    second.does("view", &view);
+    stops(first.child.id());
+    let begun = Instant::now();
+    second.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    first.killed();
+    // What it had read is still known.
+    second.does("str_replace", &Agent::replaces("return 2", "return 3"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(self::host(directory.path()), host);
+    second.leaves();
+}
+
+#[test]
+fn a_host_that_stands_still_is_named_soon() {
+    let directory = directory();
+    let mut agent = Agent::new(directory.path(), "t", &[]);
+    agent.does("view", &json!({"path": "a.py"}));
+    let host = host(directory.path());
+    stops(host);
+    let begun = Instant::now();
+    let heard = agent.ask("tools/call", &json!({"name": "list", "arguments": {}}));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let told = &heard["result"]["structuredContent"];
+    assert_eq!(told["code"], "host_unresponsive", "{heard}");
+    assert!(told["help"].as_str().is_some_and(|help| help.contains(&format!("kill -CONT {host}"))), "{told}");
+    crate::daemon::send("-CONT", host);
+    agent.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    agent.leaves();
+}
+
+#[test]
+fn a_call_that_is_under_way_when_the_host_is_killed_is_answered_by_the_next() {
+    let directory = directory();
+    let mut agent = Agent::new(directory.path(), "t", &[]);
+    agent.does("list", &json!({}));
+    // The host stands still, so that the call is under way for certain.
+    let host = host(directory.path());
+    stops(host);
+    let file = json!({"name": "create", "arguments": {"path": "new.txt", "file_text": "x\n", "intent": "to be there"}});
+    agent.send("tools/call", &file);
+    std::thread::sleep(Duration::from_millis(300));
+    crate::daemon::send("-KILL", host);
+    let told = agent.hear();
+    assert_eq!(told["result"]["isError"], false, "{told}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("new.txt")).expect("a file"), "x\n");
+    agent.leaves();
+}
+
+#[test]
+fn when_what_is_theirs_is_taken_away_all_meet_again_at_one_host() {
+    for is_emptied in [false, true] {
+        let directory = directory();
+        let view = json!({"path": "a.py"});
+        let mut first = Agent::new(directory.path(), "t", &["--name", "ada"]);
+        first.does("view", &view);
+        let before = host(directory.path());
+        let own = directory.path().join(".patchboard");
+        match is_emptied {
+            true => {
+                for entry in std::fs::read_dir(&own).expect("a directory") {
+                    let path = entry.expect("an entry").path();
+                    if path.is_dir() {
+                        std::fs::remove_dir_all(path).expect("removed");
+                    } else {
+                        std::fs::remove_file(path).expect("removed");
+                    }
+                }
+            }
+            // As `git clean -fdx` does.
+            false => std::fs::remove_dir_all(&own).expect("removed"),
+        }
+        let mut second = Agent::new(directory.path(), "t", &["--name", "bob"]);
+        second.does("view", &view);
+        second.does("str_replace", &Agent::replaces("return 1", "return 2"));
+        first.refuses("reads_lost", "str_replace", &Agent::replaces("return 2", "return 3"));
+        first.refuses("unseen_target", "str_replace", &Agent::replaces("return 2", "return 3"));
+        first.does("str_replace", &Agent::replaces("return 2", "return 3"));
+        let text = second.refuses("stale_target", "str_replace", &Agent::replaces("return 2", "return 4"));
+        assert!(text.contains("return 3") && text.contains("ada"), "{text}");
+        until("the host before stays", || !lives(before));
+        first.leaves();
+        second.leaves();
+        journal(directory.path(), &["verify", "last"]);
+    }
+}
+
+/// Lets agents that come from now on reach the host through a way on which the answer to the first `insert` is lost; what is
+/// done at that moment.
+fn loses_an_answer(directory: &Path, then: impl Fn() + Send + Sync + 'static) {
+    let mut address = address(directory);
+    let host = u16::try_from(address["port"].as_u64().expect("a port")).expect("a port");
+    let way = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    address["port"] = json!(way.local_addr().expect("it listens").port());
+    std::fs::write(directory.join(".patchboard/host.json"), address.to_string()).expect("written");
+    let (then, is_lost) = (Arc::new(then), Arc::new(AtomicBool::new(false)));
+    std::thread::spawn(move || {
+        for from in way.incoming() {
+            let Ok(mut from) = from else { return };
+            let Ok(mut to) = TcpStream::connect(("127.0.0.1", host)) else { continue };
+            let (mut back_from, mut back_to) = (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
+            let is_edit = Arc::new(AtomicBool::new(false));
+            let (asked, then, is_lost) = (Arc::clone(&is_edit), Arc::clone(&then), Arc::clone(&is_lost));
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65536];
+                while let Ok(read @ 1..) = from.read(&mut bytes) {
+                    let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
+                    is_edit.fetch_or(text.contains("insert_text"), Ordering::SeqCst);
+                    if to.write_all(&bytes[..read]).is_err() {
+                        break;
+                    }
+                }
+                drop(to.shutdown(Shutdown::Both));
+            });
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65536];
+                while let Ok(read @ 1..) = back_from.read(&mut bytes) {
+                    if asked.load(Ordering::SeqCst) && !is_lost.swap(true, Ordering::SeqCst) {
+                        then();
+                        break;
+                    }
+                    if back_to.write_all(&bytes[..read]).is_err() {
+                        break;
+                    }
+                }
+                drop((back_to.shutdown(Shutdown::Both), back_from.shutdown(Shutdown::Both)));
+            });
+        }
+    });
+}
+
+#[test]
+fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
+    for is_killed in [false, true] {
+        let directory = directory();
+        let mut first = Agent::new(directory.path(), "t", &[]);
+        first.does("list", &json!({}));
+        let host = host(directory.path());
+        loses_an_answer(directory.path(), move || {
+            if is_killed {
+                crate::daemon::send("-KILL", host);
+            }
+        });
+        let mut second = Agent::new(directory.path(), "t", &[]);
+        second.does("view", &json!({"path": "a.py"}));
+        let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
+        let told = second.does("insert", &insert);
+        let expected = if is_killed { "The edit was made." } else { "a.py was changed; it has version 2" };
+        assert!(told.starts_with(expected), "{told}");
+        let text = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
+        assert_eq!(text.matches("x = 1").count(), 1, "{text}");
+        second.leaves();
+        drop(first);
+        journal(directory.path(), &["verify", "last"]);
+    }
+}
+
+#[tokio::test]
+async fn when_the_board_has_ended_there_is_another() {
+    let directory = directory();
+    let mut agent = Agent::new(directory.path(), "t", &[]);
+    agent.does("view", &json!({"path": "a.py"}));
+    let before = address(directory.path());
+    let (port, board) = (before["port"].as_u64().expect("a port"), before["board"].as_str().expect("a board"));
+    let url = format!("http://127.0.0.1:{port}/v1/boards/{board}");
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    // Nobody comes in without the token.
+    assert_eq!(client.get(&url).send().await.expect("an answer").status(), 401);
+    let token = before["token"].as_str().expect("a token");
+    let cancelled = client.post(format!("{url}/cancel")).bearer_auth(token).json(&json!({})).send().await;
+    assert_eq!(cancelled.expect("an answer").status(), 200);
+    agent.refuses("reads_lost", "str_replace", &Agent::replaces("return 1", "return 2"));
+    assert!(agent.does("view", &json!({"path": "a.py"})).contains("return 1"));
+    agent.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    assert_ne!(address(directory.path())["board"], before["board"]);
+    agent.leaves();
+    let boards = journal(directory.path(), &["boards"]);
+    assert!(boards.contains("cancelled") && boards.matches("workspace").count() == 2, "{boards}");
+}
