@@ -151,6 +151,36 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
 }
 
 #[tokio::test]
+async fn what_a_worker_has_said_is_its_own_before_it_edits_here_again() {
+    let shop = Workshop::open(2, &json!({}), &[("a.py", "# engineer_2: one of one\na = 1\n")]).await;
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "a.py"})).await;
+    let takes =
+        json!({"command": "str_replace", "path": "a.py", "old_str": "# engineer_2: one of one\n", "intent": "tidy"});
+    let told = ada.call(takes).await;
+    assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_no_empty_directory_and_what_stays_as_it_is_no_edit() {
+    let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a = 1\r\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let told = ada.call(json!({"command": "list", "path": "lib"})).await;
+    assert_eq!(told.code.as_deref(), Some("no_such_file"), "{}", told.text);
+    assert!(ada.call(json!({"command": "list", "path": "src"})).await.text.contains("src/a.py"));
+    let told = ada.call(json!({"command": "view", "path": "src/a.py"})).await;
+    assert!(told.text.contains("lines end in CRLF"), "{}", told.text);
+    bob.call(json!({"command": "view", "path": "src/a.py"})).await;
+    let told =
+        ada.call(json!({"command": "create", "path": "src/a.py", "file_text": "a = 1\n", "intent": "the same"})).await;
+    assert_eq!(told.code.as_deref(), Some("no_change"), "{}", told.text);
+    let told =
+        bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "a = 2\n", "intent": "two"})).await;
+    assert!(!told.is_error(), "nobody has to read again: {}", told.text);
+    assert!(shop.text("src/a.py").expect("a file").ends_with("a = 2\r\n"));
+}
+
+#[tokio::test]
 async fn what_was_not_shown_of_a_change_has_to_be_viewed_before_anything_is_written() {
     let lines: Vec<String> = (0..200).map(|n| format!("{}\n", "x".repeat(60 + n % 7))).collect();
     let text = lines.concat();
