@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", requires = "workspace")]
     name: Option<String>,
     /// Characters that the client shows of a result of the editor; no result has more, so that all of it was read [default:
-    /// 64000]
+    /// 30000]
     #[arg(long, value_name = "CHARACTERS", value_parser = clap::value_parser!(u32).range(1_000..=64_000))]
     room: Option<u32>,
     /// Be the host of the directory, to whom others come; they start it themselves, with its lock as stdin

@@ -26,6 +26,7 @@ use super::place::{Address, Place};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::short;
+use crate::serve::mcp::editor::USUAL_ROOM;
 use crate::serve::tokens;
 
 /// The worker whose calls the agents lease, and what has one made.
@@ -98,8 +99,8 @@ pub(crate) struct Desk {
     wanted: Option<String>,
     /// What its leases are found by when an answer was lost.
     key: String,
-    /// Characters that it is shown of a result, if it says so.
-    room: Option<u32>,
+    /// Characters that it is shown of a result.
+    room: usize,
     /// Whether it has read or changed something so far.
     has_worked: AtomicBool,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
@@ -155,7 +156,7 @@ impl Desk {
             here: Mutex::new(Here { place: Arc::new(place), name: None }),
             wanted: name.map(str::to_owned),
             key: new_key()?,
-            room,
+            room: room.and_then(|room| usize::try_from(room).ok()).unwrap_or(USUAL_ROOM),
             has_worked: AtomicBool::new(false),
             sitting: AsyncMutex::default(),
         })

@@ -242,6 +242,13 @@ fn a_client_that_shows_less_of_a_result_is_told_less_and_has_read_no_more() {
     agent.refuses("unseen_target", "str_replace", &Agent::replaces("line 399\n", "399\n"));
     agent.does("str_replace", &Agent::replaces("line 9\n", "9\n"));
     agent.leaves();
+    // Nobody has to say what most clients show.
+    let text: String = (1..=4_000).map(|at| format!("line {at} of many\n")).collect();
+    std::fs::write(directory.path().join("b.txt"), text).expect("a file");
+    let mut agent = Agent::new(directory.path(), "t", &[]);
+    let text = agent.does("view", &json!({"path": "b.txt"}));
+    assert!((29_000..=30_000).contains(&text.chars().count()) && text.contains("shows what follows"), "{text}");
+    agent.leaves();
 }
 
 #[test]

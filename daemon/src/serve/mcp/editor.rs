@@ -9,6 +9,10 @@ use patchboard_kernel::blueprint::WorkspaceSpec;
 use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use serde_json::Map;
 
+/// Characters of a result where nobody says how many a client shows to its model. Many show about so much; what they cut off
+/// would count as read.
+pub(crate) const USUAL_ROOM: usize = 30_000;
+
 /// What a model is told of them before anything else.
 pub(crate) fn instructions(spec: &WorkspaceSpec) -> String {
     format!(

@@ -64,6 +64,7 @@ async fn speak(
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     daemon.summary(&board)?;
     let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
-    let seat = Seat::find(daemon, board, worker, caller.counted, files::room(room)?).await?;
+    let seat =
+        Seat::find(daemon, board, worker, caller.counted, files::room(room.or(Some(mcp::editor::USUAL_ROOM)))?).await?;
     Ok(mcp::answer(seat, headers, &message).await)
 }
