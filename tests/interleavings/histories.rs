@@ -1,5 +1,6 @@
 //! Histories that people really wrote, edit by edit through sessions: the writers alternate as it is recorded, each edits
-//! upon what it has read, and whoever was slower is refused and tries again on the file as it is by then.
+//! upon what it has read, and whoever was slower is refused and tries again. What the file holds by then it knows from the
+//! refusal alone.
 //!
 //! What the file must hold is worked out apart: from the recorded versions where one followed the other, and where two
 //! wrote at once by rebasing every edit, character by character. `HISTORIES=all` plays the long one to its end.
@@ -46,12 +47,15 @@ impl Desk {
         self.shop.text(FILE).unwrap_or_default()
     }
 
-    /// Tries until it is made; what a refusal tells is all that is read in between.
-    async fn make(&mut self, writer: usize, arguments: &Value) {
+    /// Tries until it is made of a text. Each further try is made of the text that the refusal before it showed, and of
+    /// nothing else.
+    async fn make(&mut self, writer: usize, text: &str, wish: impl Fn(&str) -> Value) {
+        let mut text = text.to_owned();
         let mut is_slower = false;
         for _ in 0..TRIES_MAX {
+            let arguments = wish(&text);
             let told: Told = self.sessions[writer].call(arguments.clone()).await;
-            let Some(code) = told.code else {
+            let Some(code) = &told.code else {
                 self.edits += 1;
                 self.conflicts += u64::from(is_slower);
                 return;
@@ -59,20 +63,65 @@ impl Desk {
             let is_due = matches!(code.as_str(), "stale_target" | "unseen_target");
             assert!(is_due, "{arguments}: {}", told.text);
             is_slower |= code == "stale_target";
-            *self.refusals.entry(code).or_default() += 1;
+            *self.refusals.entry(code.clone()).or_default() += 1;
+            text = shown(&told.data["target"]).unwrap_or_else(|| panic!("it does not show the file: {}", told.text));
         }
-        panic!("{arguments} was refused {TRIES_MAX} times");
+        panic!("{} was refused {TRIES_MAX} times", wish(&text));
     }
 
     /// Makes of one text the next, in one piece that is there once.
     async fn replace(&mut self, writer: usize, old: &str, new: &str, looks: bool) {
-        if old.is_empty() {
-            return self
-                .make(writer, &json!({"command": "create", "path": FILE, "file_text": new, "intent": "begin"}))
-                .await;
+        if looks && let Some(piece) = Piece::of(old, new) {
+            let arguments = json!({"command": "view", "path": FILE, "view_range": [piece.first + 1, piece.behind]});
+            self.sessions[writer].call(arguments).await;
         }
+        let wish = |text: &str| match Piece::of(text, new) {
+            None => json!({"command": "create", "path": FILE, "file_text": new, "intent": "begin"}),
+            Some(Piece { old, new, .. }) => {
+                json!({"command": "str_replace", "path": FILE, "old_str": old, "new_str": new, "intent": "next"})
+            }
+        };
+        self.make(writer, old, wish).await;
+    }
+}
+
+/// The whole text of a file as a refusal shows it; none if it does not.
+fn shown(part: &Value) -> Option<String> {
+    if part["is_deleted"] == true {
+        return Some(String::new());
+    }
+    if part["view_again"] == true {
+        return None;
+    }
+    let mut text = String::new();
+    for (nth, line) in part["content"].as_str()?.lines().enumerate() {
+        match line.trim_start().split_once('\t') {
+            Some((number, line)) if number.parse() == Ok(nth + 1) => text.extend([line, "\n"]),
+            _ if line == "[no newline at the end of the file]" => drop(text.pop()),
+            _ if line == "(the file is empty)" => {}
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
+/// Lines of one text that become lines of the next.
+struct Piece {
+    /// The first of them, counted from 0, and the one behind them.
+    first: usize,
+    behind: usize,
+    old: String,
+    new: String,
+}
+
+impl Piece {
+    /// What is different, with so many lines around that it is there once; none if there is nothing yet.
+    fn of(old: &str, new: &str) -> Option<Self> {
         let (was, now): (Vec<&str>, Vec<&str>) =
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
+        if was.is_empty() {
+            return None;
+        }
         let start = was.iter().zip(&now).take_while(|(was, now)| was == now).count();
         let least = was.len().min(now.len()) - start;
         let end = was.iter().rev().zip(now.iter().rev()).take(least).take_while(|(was, now)| was == now).count();
@@ -84,14 +133,7 @@ impl Desk {
         }
         // As many lines from the end of the one as of the other are the same.
         let last = now.len() - (was.len() - behind);
-        let (old_str, new_str) = (was[first..behind].concat(), now[first..last].concat());
-        if looks {
-            let arguments = json!({"command": "view", "path": FILE, "view_range": [first + 1, behind]});
-            self.sessions[writer].call(arguments).await;
-        }
-        let arguments =
-            json!({"command": "str_replace", "path": FILE, "old_str": old_str, "new_str": new_str, "intent": "next"});
-        self.make(writer, &arguments).await;
+        Some(Self { first, behind, old: was[first..behind].concat(), new: now[first..last].concat() })
     }
 }
 
@@ -289,9 +331,9 @@ async fn what_authors_wrote_one_after_the_other_becomes_what_is_recorded() {
             handed += u64::from(last.is_some_and(|last| last != writer));
             last = Some(writer);
             if number % 2 == 0 {
-                let arguments =
+                let whole =
                     json!({"command": "create", "path": FILE, "file_text": after, "intent": "the next version"});
-                desk.make(writer, &arguments).await;
+                desk.make(writer, &before, |_| whole.clone()).await;
             } else {
                 let mut text = before.clone();
                 for next in steps(&before, &after) {
