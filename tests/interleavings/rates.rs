@@ -1,4 +1,5 @@
-//! How often an edit is refused although nothing that its author read has changed: whole files against lines.
+//! How often an edit is refused although nothing that its author read has changed: whole files against lines; and how often
+//! at all, by whether agents begin each task anew or remember all they have ever read, as one session does.
 
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Granularity;
@@ -21,6 +22,15 @@ enum Reader {
     Mixed,
 }
 
+/// How long what was read is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Memory {
+    /// Of one task.
+    Task,
+    /// From the first to the last.
+    Attempt,
+}
+
 #[derive(Debug, Default)]
 struct Rates {
     tries: u64,
@@ -41,7 +51,7 @@ struct Agent {
     looks: usize,
 }
 
-fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
+fn run(reader: Reader, memory: Memory, granularity: Granularity, seed: u64) -> Rates {
     let mut random = Random::new(seed);
     let mut shop = Shop::new(granularity, AGENTS);
     let made: Vec<_> = (0..FILES).map(|at| creation(&mut shop, &file(at), FUNCTIONS * LINES)).collect();
@@ -65,7 +75,9 @@ fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
         }
         shop.now += 200;
         if agent.target.is_none() {
-            agent.reads.clear();
+            if memory == Memory::Task {
+                agent.reads.clear();
+            }
             agent.target = Some(random.pick(&functions).clone());
             agent.looks = 3;
         }
@@ -75,7 +87,10 @@ fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
             agent.looks -= 1;
             let what = if agent.looks == 0 { target } else { random.pick(&functions).clone() };
             let is_whole = reader == Reader::Files || (reader == Reader::Mixed && random.percent(50));
-            agent.reads.push(look(&shop, &what, &functions, is_whole));
+            let read = look(&shop, &what, &functions, is_whole);
+            // Who sees it again knows it anew; who sees the whole file knows all of it.
+            agent.reads.retain(|known| !is_same(known, &read));
+            agent.reads.push(read);
             continue;
         }
         let lines = shop.oracle.history.lines(&target.0).expect("a file");
@@ -91,6 +106,9 @@ fn run(reader: Reader, granularity: Granularity, seed: u64) -> Rates {
             Due::Made => {
                 agent.left -= 1;
                 agent.target = None;
+                for read in agent.reads.iter_mut().filter(|read| read.path == target.0) {
+                    *read = again(&shop, read, &functions);
+                }
             }
             Due::Conflict(codes) if codes.iter().all(|(code, _)| *code == "reserved") => rates.kept += 1,
             Due::Conflict(codes) => {
@@ -122,6 +140,16 @@ fn look(shop: &Shop, (path, first): &(String, u64), functions: &[(String, u64)],
     part(path, version, begin, &lines[begin..begin + length])
 }
 
+/// Whether what was known is in what is known now.
+fn is_same(known: &Read, now: &Read) -> bool {
+    let is_covered = match (&known.what, &now.what) {
+        (_, What::Whole) => true,
+        (What::Part { lines: known, .. }, What::Part { lines, .. }) => known[0] == lines[0],
+        (What::Whole, What::Part { .. }) => false,
+    };
+    known.path == now.path && is_covered
+}
+
 /// The same piece as it is now.
 fn again(shop: &Shop, read: &Read, functions: &[(String, u64)]) -> Read {
     match &read.what {
@@ -130,41 +158,56 @@ fn again(shop: &Shop, read: &Read, functions: &[(String, u64)]) -> Read {
     }
 }
 
-#[test]
-fn lines_refuse_nothing_falsely_and_files_do() {
+fn measured(reader: Reader, memory: Memory, granularity: Granularity) -> Rates {
+    // Who remembers all it has read is refused so often that one run says enough.
+    let runs = if memory == Memory::Task { 4 } else { 1 };
+    let sum = (0..runs).map(|seed| run(reader, memory, granularity, seed)).reduce(|a, b| Rates {
+        tries: a.tries + b.tries,
+        refused: a.refused + b.refused,
+        falsely: a.falsely + b.falsely,
+        unmoved: a.unmoved + b.unmoved,
+        kept: a.kept + b.kept,
+    });
+    let sum = sum.expect("some runs");
+    let permille = |part: u64, whole: u64| 1000 * part / whole.max(1);
     eprintln!(
-        "rates: 8 agents, 20 files of {FUNCTIONS} functions of {LINES} lines, {TASKS} edits each, 3 looks before each"
+        "rates: {reader:?} by {granularity}, known for one {memory:?}: {} tries, {} stale ({}‰), of these {} falsely ({}‰ \
+         of them), {} kept for others",
+        sum.tries,
+        sum.refused,
+        permille(sum.refused, sum.tries),
+        sum.falsely,
+        permille(sum.falsely, sum.refused),
+        sum.kept
+    );
+    sum
+}
+
+fn lines_refuse_nothing_falsely_and_files_do(memory: Memory) {
+    eprintln!(
+        "rates: 8 agents, 20 files of {FUNCTIONS} functions of {LINES} lines, {TASKS} edits each, 3 looks before each, {memory:?}"
     );
     for reader in [Reader::Files, Reader::Functions, Reader::Mixed] {
-        let mut rates = Vec::new();
-        for granularity in [Granularity::File, Granularity::Lines] {
-            let sum = (0..4).map(|seed| run(reader, granularity, seed)).reduce(|a, b| Rates {
-                tries: a.tries + b.tries,
-                refused: a.refused + b.refused,
-                falsely: a.falsely + b.falsely,
-                unmoved: a.unmoved + b.unmoved,
-                kept: a.kept + b.kept,
-            });
-            let sum = sum.expect("some runs");
-            let percent = |part: u64, whole: u64| 1000 * part / whole.max(1);
-            eprintln!(
-                "rates: {reader:?} by {granularity}: {} tries, {} stale ({}‰), of these {} falsely ({}‰ of tries), {} kept for others",
-                sum.tries,
-                sum.refused,
-                percent(sum.refused, sum.tries),
-                sum.falsely,
-                percent(sum.falsely, sum.tries),
-                sum.kept
-            );
-            assert_eq!(sum.unmoved, 0, "nothing is refused of which not even a version moved");
-            rates.push(sum);
+        let [files, lines] = [Granularity::File, Granularity::Lines].map(|by| measured(reader, memory, by));
+        for rates in [&files, &lines] {
+            assert_eq!(rates.unmoved, 0, "nothing is refused of which not even a version moved");
         }
-        assert_eq!(rates[1].falsely, 0, "by lines nothing is refused falsely");
         match reader {
-            Reader::Files => assert_eq!(rates[0].falsely, 0, "who reads whole files reads what changes"),
+            Reader::Files => assert_eq!(files.falsely, 0, "who reads whole files reads what changes"),
             Reader::Functions | Reader::Mixed => {
-                assert!(rates[0].falsely > 0 && rates[1].refused < rates[0].refused, "{rates:?}");
+                assert!(files.falsely > 0 && lines.refused < files.refused, "{files:?} {lines:?}");
             }
         }
+        assert_eq!(lines.falsely, 0, "by lines nothing is refused falsely");
     }
+}
+
+#[test]
+fn who_begins_each_task_anew_is_refused_nothing_falsely_by_lines() {
+    lines_refuse_nothing_falsely_and_files_do(Memory::Task);
+}
+
+#[test]
+fn who_remembers_all_it_has_read_is_refused_nothing_falsely_by_lines() {
+    lines_refuse_nothing_falsely_and_files_do(Memory::Attempt);
 }
