@@ -47,39 +47,62 @@ fn a_daemon_under_load_that_is_killed_loses_nothing() {
     assert!(figures["proposal to event, p99"].as_f64() > Some(0.0), "{figures}");
 }
 
-/// A library from the package registry, with two engineers in every mode, and with eight, so that they really meet: what is
-/// checked passes, and what is not loses something.
+/// What becomes of libraries from the package registry; none, said visibly, where they cannot be fetched.
+fn restored(arguments: &[&str]) -> Option<Vec<Value>> {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("storm_commit0");
+    let mut restore = Command::new(env!("CARGO_BIN_EXE_storm_commit0"));
+    let output = restore.args(["--json", "--cache"]).arg(&cache).args(arguments).output();
+    let output = output.expect("the example was built");
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(75) {
+        assert!(std::env::var_os("PATCHBOARD_REQUIRE_CLIENTS").is_none(), "{error}");
+        let _ = writeln!(std::io::stderr(), "{error}");
+        return None;
+    }
+    assert!(output.status.success(), "{text}{error}");
+    Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+/// With two engineers in every mode, and with eight, so that they really meet: what is checked passes, and what is not loses
+/// something.
 #[test]
 fn engineers_who_are_checked_restore_a_real_library_and_those_who_are_not_do_not() {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("storm_commit0");
-    let restored = |more: &[&str]| {
-        let mut restore = Command::new(env!("CARGO_BIN_EXE_storm_commit0"));
-        let output = restore.args(["--library", "deprecated", "--json", "--cache"]).arg(&cache).args(more).output();
-        let output = output.expect("the example was built");
-        let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if output.status.code() == Some(75) {
-            assert!(std::env::var_os("PATCHBOARD_REQUIRE_CLIENTS").is_none(), "{error}");
-            let _ = writeln!(std::io::stderr(), "{error}");
-            return None;
-        }
-        assert!(output.status.success(), "{text}{error}");
-        let rows: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        Some(rows)
-    };
-    let Some(rows) = restored(&["--engineers", "2"]) else { return };
+    let Some(rows) = restored(&["--library", "deprecated", "--engineers", "2"]) else { return };
     let modes: Vec<_> = rows.iter().filter_map(|row| row["mode"].as_str()).collect();
     assert_eq!(modes, ["storm", "storm-file", "soft", "worktree"]);
     for row in &rows {
         assert_eq!(row["tests"], 185, "{row}");
         assert!(row["accepted"].as_u64() > Some(5) && row["left"] == 0, "{row}");
     }
-    let Some(rows) = restored(&["--engineers", "8", "--mode", "storm,soft"]) else { return };
+    let eight = ["--library", "deprecated", "--engineers", "8", "--mode", "storm,soft"];
+    let Some(rows) = restored(&eight) else { return };
     let (storm, soft) = (&rows[0], &rows[1]);
     assert_eq!((&storm["passed"], &storm["left"]), (&json!(185), &json!(0)), "{storm}");
     assert!(storm["refused"]["stale_target"].as_u64() > Some(0) && storm["rework"].as_u64() > Some(0), "{storm}");
     assert!(soft["passed"].as_u64() < Some(185), "{soft}");
     assert!(soft["causes"].as_array().is_some_and(|causes| !causes.is_empty()), "{soft}");
     assert_eq!(soft["acceptance"], 1.0, "{soft}");
+}
+
+/// With four engineers a library is lost in both ways that are not checked: without a word where all is written, and by
+/// merges without a conflict.
+#[test]
+fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() {
+    let modes = "storm,soft,worktree";
+    let Some(rows) = restored(&["--library", "tinydb", "--engineers", "4", "--mode", modes]) else { return };
+    let [storm, soft, worktree] = rows.as_slice() else { panic!("{rows:?}") };
+    for row in &rows {
+        assert_eq!(row["tests"], 219, "{row}");
+    }
+    assert_eq!((&storm["passed"], &storm["left"]), (&json!(219), &json!(0)), "{storm}");
+    assert!(storm["refused"]["stale_read"].as_u64() > Some(0), "{storm}");
+    let failed = |row: &Value| row["failed"].as_object().map_or(0, serde_json::Map::len);
+    assert!(soft["passed"].as_u64() < Some(219) && failed(soft) > 0, "{soft}");
+    assert!(soft["left"].as_u64() > Some(0), "what one wrote another wrote over: {soft}");
+    assert!(worktree["passed"].as_u64() < Some(219) && failed(worktree) > 0, "{worktree}");
+    let merges = &worktree["merges"];
+    assert_eq!((&merges["tried"], &merges["conflicts"]), (&json!(4), &json!(0)), "git saw nothing of it: {worktree}");
+    assert_eq!(worktree["left"], 0, "all was done, and it does not fit: {worktree}");
 }
 
 #[test]

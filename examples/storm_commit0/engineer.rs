@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::worktree::Worktree;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -98,10 +100,27 @@ struct Memory {
     variants: BTreeMap<usize, usize>,
 }
 
+/// Where an engineer works.
+pub(crate) enum Place {
+    /// At the directory that all share.
+    Shared(Box<Session>),
+    /// In a working tree of its own.
+    Own(Box<Worktree>),
+}
+
+impl Place {
+    async fn call(&mut self, arguments: Value) -> Told {
+        match self {
+            Self::Shared(session) => session.call(arguments).await,
+            Self::Own(tree) => tree.run(arguments, ROOM_MAX).await,
+        }
+    }
+}
+
 /// An engineer at work.
 pub(crate) struct Engineer {
     exercise: Arc<Exercise>,
-    session: Session,
+    place: Place,
     /// Which variant of a helper it would write.
     taste: usize,
     batches: VecDeque<Batch>,
@@ -116,10 +135,10 @@ pub(crate) struct Engineer {
 }
 
 impl Engineer {
-    pub(crate) fn new(exercise: &Arc<Exercise>, session: Session, number: usize, batches: Vec<Batch>) -> Self {
+    pub(crate) fn new(exercise: &Arc<Exercise>, place: Place, number: usize, batches: Vec<Batch>) -> Self {
         Self {
             exercise: Arc::clone(exercise),
-            session,
+            place,
             taste: number % 2,
             batches: batches.into(),
             renames: number == 0,
@@ -358,7 +377,7 @@ impl Engineer {
         if let Some(now) = arguments["path"].as_str().and_then(|path| self.memory.moved.get(path)) {
             arguments["path"] = json!(now);
         }
-        let told = self.session.call(arguments).await;
+        let told = self.place.call(arguments).await;
         if told.code.as_deref() == Some("no_such_file") {
             self.look_around().await;
         }
@@ -367,7 +386,7 @@ impl Engineer {
 
     /// A file is not there: it may have another name.
     async fn look_around(&mut self) {
-        let listed = self.session.call(json!({"command": "list"})).await;
+        let listed = self.place.call(json!({"command": "list"})).await;
         let files = self.exercise.renames.iter().filter_map(|rename| rename.file.as_ref());
         let moved = files.filter(|(_, new)| listed.text.contains(new.as_str())).cloned();
         self.memory.moved.extend(moved);
@@ -401,7 +420,11 @@ impl Engineer {
         }
         self.deeds.views += 1;
         let told = self.call(arguments).await;
-        self.learn_shown(path, told.data["content"].as_str().unwrap_or_default(), told.data["is_whole"] == true);
+        let content = told.data["content"].as_str().unwrap_or_default();
+        // In a working tree nothing is noted as read, and so it is not said either.
+        let is_whole = told.data["is_whole"].as_bool();
+        let is_whole = is_whole.unwrap_or_else(|| lines.is_none() && !content.contains(" are not shown]\n"));
+        self.learn_shown(path, content, is_whole);
     }
 
     async fn find(&mut self, helper: usize) {

@@ -4,13 +4,16 @@ use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 
+use patchboard_agents::workspace::git::GitCode;
 use patchboard_agents::workspace::metrics::{Metrics, metrics};
+use patchboard_agents::workspace::session::Author;
+use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_workshop::{Workshop, name};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::engineer::{Deeds, Engineer};
+use crate::engineer::{Deeds, Engineer, Place};
 use crate::library::Library;
 use crate::plan::plan;
 
@@ -27,7 +30,7 @@ pub(crate) enum Mode {
     StormFile,
     /// Told to take care, and never refused
     Soft,
-    /// Each in a git worktree of its own, merged one after the other
+    /// Each in a working tree of its own, as the workspace gives it, merged one after the other
     Worktree,
 }
 
@@ -35,7 +38,7 @@ pub(crate) enum Mode {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Merges {
     pub(crate) tried: u64,
-    /// Those that conflicted; the branch was dropped, and its work done again on what was merged.
+    /// Those that conflicted; the tree was dropped, and its work done again on what was merged.
     pub(crate) conflicts: u64,
     /// Edits that were made again for that.
     pub(crate) again: u64,
@@ -81,7 +84,9 @@ async fn shared(library: &Library, engineers: usize, seed: u64, spec: &Value) ->
     let shop = Workshop::at(engineers, spec, directory).await;
     let batches = plan(&library.exercise, engineers).into_iter().enumerate();
     let mut team: Vec<Engineer> = batches
-        .map(|(number, batches)| Engineer::new(&library.exercise, shop.session(number), number, batches))
+        .map(|(number, batches)| {
+            Engineer::new(&library.exercise, Place::Shared(Box::new(shop.session(number))), number, batches)
+        })
         .collect();
     let is_over = work(&mut team, seed).await;
     let deeds = together(&team);
@@ -91,65 +96,62 @@ async fn shared(library: &Library, engineers: usize, seed: u64, spec: &Value) ->
     Ok(Outcome { directory: shop.closed(), deeds, metrics, merges: None, is_whole })
 }
 
-/// Each works as if alone; then the branches are merged in the order of the engineers. A branch that conflicts is dropped,
-/// and its engineer does its work once more on what is merged by then: a failed task is assigned a second time.
+/// Each works as if alone, in a working tree of its own; then the trees are merged in the order of the engineers. Whose
+/// tree conflicts does its work once more in a new one, of what is merged by then: a failed task is assigned a second time.
 async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Outcome, Box<dyn Error>> {
-    let main = tempfile::tempdir()?;
-    library.lay_out(main.path())?;
-    git(main.path(), &["init", "--quiet", "--initial-branch=main"])?;
-    std::fs::write(main.path().join(".git/info/exclude"), ".patchboard/\n__pycache__/\n")?;
-    commit(main.path(), "manager", "the library, blanked")?;
+    let directory = tempfile::tempdir()?;
+    library.lay_out(directory.path())?;
+    git(directory.path(), &["init", "--quiet", "--initial-branch=main"])?;
+    git(directory.path(), &["add", "--all"])?;
+    git(directory.path(), &["commit", "--quiet", "-m", "the library, blanked"])?;
+    let shop = Workshop::at(engineers, &json!({"isolation": "worktree"}), directory).await;
     let plan = plan(&library.exercise, engineers);
-    let mut shops = Vec::with_capacity(engineers);
     let mut team = Vec::with_capacity(engineers);
     for (number, batches) in plan.iter().enumerate() {
-        let shop = branch(main.path(), &name(number), engineers).await?;
-        team.push(Engineer::new(&library.exercise, shop.session(number), number, batches.clone()));
-        shops.push(shop);
+        team.push(Engineer::new(&library.exercise, tree(&shop, number).await?, number, batches.clone()));
     }
     let mut is_whole = work(&mut team, seed).await;
     let mut deeds = together(&team);
     drop(team);
     let mut merges = Merges::default();
-    for (number, shop) in shops.into_iter().enumerate() {
-        let author = name(number);
-        commit(shop.directory.path(), &author, "restore functions")?;
-        drop(shop);
-        merges.tried += 1;
-        if git(main.path(), &["merge", "--quiet", "--no-edit", &author]).is_ok() {
+    for (number, batches) in plan.into_iter().enumerate() {
+        if merged(&shop, number, &mut merges).await? {
             continue;
         }
-        git(main.path(), &["merge", "--abort"])?;
-        merges.conflicts += 1;
-        let again = format!("{author}-again");
-        let shop = branch(main.path(), &again, engineers).await?;
-        let batches = plan[number].clone();
-        let mut alone = vec![Engineer::new(&library.exercise, shop.session(number), number, batches)];
+        // What is in the old tree conflicts for ever.
+        std::fs::remove_dir_all(shop.directory.path().join(".patchboard/worktrees").join(name(number)))?;
+        let mut alone = vec![Engineer::new(&library.exercise, tree(&shop, number).await?, number, batches)];
         is_whole &= work(&mut alone, seed).await;
         let more = together(&alone);
         merges.again += more.accepted;
         deeds.add(&more);
         drop(alone);
-        commit(shop.directory.path(), &author, "restore functions, on what is merged")?;
-        merges.tried += 1;
-        git(main.path(), &["merge", "--quiet", "--no-edit", &again])?;
+        if !merged(&shop, number, &mut merges).await? {
+            return Err(format!("the work of {} does not merge on what it was made of", name(number)).into());
+        }
     }
     is_whole &= deeds.given_up == 0;
-    Ok(Outcome { directory: main, deeds, metrics: None, merges: Some(merges), is_whole })
+    Ok(Outcome { directory: shop.closed(), deeds, metrics: None, merges: Some(merges), is_whole })
 }
 
-/// A worktree on a branch of its own, and a board for it.
-async fn branch(main: &Path, branch: &str, engineers: usize) -> Result<Workshop, Box<dyn Error>> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().to_str().ok_or("the name of a directory is UTF-8")?;
-    git(main, &["worktree", "add", "--quiet", "-b", branch, path])?;
-    Ok(Workshop::at(engineers, &json!({}), directory).await)
+/// A working tree as the workspace gives it to an author.
+async fn tree(shop: &Workshop, number: usize) -> Result<Place, Box<dyn Error>> {
+    let author = shop.session(number).author().clone();
+    Ok(Place::Own(Box::new(Worktree::open(&shop.workspace, author).await?)))
 }
 
-fn commit(directory: &Path, author: &str, message: &str) -> Result<(), Box<dyn Error>> {
-    git(directory, &["add", "--all"])?;
-    let author = format!("--author={author} <{author}@example.invalid>");
-    git(directory, &["commit", "--quiet", "--allow-empty", &author, "-m", message])
+/// Merges what an engineer has done; whether nothing was in the way.
+async fn merged(shop: &Workshop, number: usize, merges: &mut Merges) -> Result<bool, Box<dyn Error>> {
+    merges.tried += 1;
+    let manager = Author { name: Some("manager".to_owned()), ..shop.session(number).author().clone() };
+    match merge(&shop.workspace, &manager, &name(number)).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == GitCode::MergeConflict.as_str() => {
+            merges.conflicts += 1;
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whatever the user's own configuration says.
