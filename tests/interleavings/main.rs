@@ -15,10 +15,12 @@ mod agents;
 mod histories;
 mod history;
 mod oracle;
+mod page;
 mod planted;
 mod rates;
 mod sessions;
 mod shop;
+mod shown;
 
 use std::time::Instant;
 

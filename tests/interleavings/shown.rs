@@ -1,0 +1,270 @@
+//! What an agent knows of files, by what it was shown and by nothing else: neither what a session counts as read nor what
+//! it forgets comes in here.
+//!
+//! Each line that was shown, and each pair of lines that were shown one behind the other, is known from then on. What is
+//! not so any more is out of date until its place is shown as it is now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{History, Line};
+
+/// What stands before the first line of a file, and behind the last.
+const BEGIN: Line = 0;
+const END: Line = Line::MAX;
+
+/// That a line is there (twice the same), or that one follows another.
+type Fact = (Line, Line);
+
+/// How pieces of a file are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// They are all of it.
+    Whole,
+    /// They are what was asked for.
+    Part,
+    /// They came up in a search. Who finds lines has not looked at their place again.
+    Found,
+}
+
+/// What is known of a fact.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The version at which it was shown last.
+    at: u64,
+    /// It is not so any more, and something that stands in its place was shown since.
+    is_made_up_for: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    facts: BTreeMap<Fact, Known>,
+    /// The pieces that were shown because they were asked for, each with the version it was of.
+    pieces: Vec<(u64, Vec<Line>)>,
+    /// The last version at which it was shown that there is none.
+    absent_at: Option<u64>,
+    /// The last version of which anything was shown.
+    shown_at: Option<u64>,
+}
+
+/// What one agent was shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    files: BTreeMap<String, File>,
+}
+
+/// The lines of a version with what is before and behind them; none if there is no file.
+fn bounded(history: &History, path: &str, version: u64) -> Option<Vec<Line>> {
+    let lines = history.at(path, version)?.lines.as_ref()?;
+    Some([&[BEGIN], lines.as_slice(), &[END]].concat())
+}
+
+fn is_so((first, second): Fact, lines: &[Line]) -> bool {
+    let Some(at) = lines.iter().position(|line| *line == first) else { return false };
+    first == second || lines.get(at + 1) == Some(&second)
+}
+
+/// All that lines in one piece say.
+fn facts(lines: &[Line]) -> impl Iterator<Item = Fact> + '_ {
+    let alone = lines.iter().map(|line| (*line, *line));
+    alone.chain(lines.windows(2).map(|pair| (pair[0], pair[1])))
+}
+
+/// What stands now between two lines of a version, they or the nearest before and behind them that are still there
+/// included.
+fn place<'a>((first, second): Fact, then: &[Line], now: &'a [Line]) -> Option<&'a [Line]> {
+    let (at, behind) = (then.iter().position(|line| *line == first)?, then.iter().position(|line| *line == second)?);
+    let find = |line: &Line| now.iter().position(|there| there == line);
+    let from = then[..=at].iter().rev().find_map(find)?;
+    let to = then[behind..].iter().find_map(find)?;
+    now.get(from..=to)
+}
+
+impl Shown {
+    /// Pieces of a file as it is were shown.
+    pub(crate) fn tell(&mut self, history: &History, path: &str, pieces: &[Vec<Line>], how: How) {
+        let version = history.version(path);
+        let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
+        let file = self.files.entry(path.to_owned()).or_default();
+        file.shown_at = Some(version);
+        file.absent_at = None;
+        let pieces: Vec<Vec<Line>> = if how == How::Whole { vec![now.clone()] } else { pieces.to_vec() };
+        let seen: BTreeSet<Line> = pieces.iter().flatten().copied().collect();
+        for (fact, known) in &mut file.facts {
+            if is_so(*fact, &now) {
+                continue;
+            }
+            let then = bounded(history, path, known.at).unwrap_or_default();
+            let Some(place) = place(*fact, &then, &now) else { continue };
+            // A place of which nothing is left is seen by whoever sees what is beside it.
+            let between = &place[1..place.len() - 1];
+            known.is_made_up_for |= match between {
+                [] => place.iter().any(|line| seen.contains(line)) || place == [BEGIN, END],
+                between => between.iter().all(|line| seen.contains(line)),
+            };
+        }
+        for fact in pieces.iter().flat_map(|piece| facts(piece)) {
+            file.facts.insert(fact, Known { at: version, is_made_up_for: false });
+        }
+        if how != How::Found {
+            file.pieces.extend(pieces.into_iter().map(|piece| (version, piece)));
+        }
+    }
+
+    /// It was shown that there is no such file.
+    pub(crate) fn tell_absent(&mut self, history: &History, path: &str) {
+        let version = history.version(path);
+        let absent = File { absent_at: Some(version), shown_at: Some(version), ..File::default() };
+        self.files.insert(path.to_owned(), absent);
+    }
+
+    /// It was said that what is different since a version is all shown: what is not in it stands as it did.
+    pub(crate) fn tell_same(&mut self, history: &History, path: &str) {
+        self.files.entry(path.to_owned()).or_default().shown_at = Some(history.version(path));
+    }
+
+    /// It has made the newest version of a file out of the one before: what it changed it knows, and what it wrote.
+    pub(crate) fn wrote(&mut self, history: &History, path: &str) {
+        let version = history.version(path);
+        let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
+        let before = version.checked_sub(1).and_then(|before| bounded(history, path, before));
+        let file = self.files.entry(path.to_owned()).or_default();
+        let Some(before) = before else { return self.tell(history, path, &[], How::Whole) };
+        let is_own = |fact: &Fact| is_so(*fact, &before) && !is_so(*fact, &now);
+        file.facts.retain(|fact, _| !is_own(fact));
+        // Where the others are it knows as well.
+        file.facts.iter_mut().filter(|(fact, _)| is_so(**fact, &now)).for_each(|(_, known)| known.at = version);
+        let is_known = |line: Line| file.facts.contains_key(&(line, line));
+        let mut pieces: Vec<Vec<Line>> = Vec::new();
+        let mut at = 0;
+        while at < now.len() {
+            let run = now[at..].iter().take_while(|line| !before.contains(line)).count();
+            if run > 0 {
+                let from = if is_known(now[at - 1]) { at - 1 } else { at };
+                let to = if is_known(now[at + run]) { at + run } else { at + run - 1 };
+                pieces.push(now[from..=to].to_vec());
+            }
+            at += run + 1;
+        }
+        self.tell(history, path, &pieces, How::Part);
+    }
+
+    /// Something that was shown, is not so any more, and in the place of which nothing was shown since.
+    pub(crate) fn out_of_date(&self, history: &History, by_files: bool) -> Option<String> {
+        self.files.iter().find_map(|(path, file)| {
+            let now = history.version(path);
+            if file.absent_at.is_some_and(|at| at < now) && history.lines(path).is_some() {
+                return Some(format!("that there is no {path}"));
+            }
+            if by_files && file.shown_at.is_some_and(|at| at < now) {
+                return Some(format!("{path} as of version {:?}, and nothing of version {now}", file.shown_at));
+            }
+            let lines = bounded(history, path, now).unwrap_or_default();
+            let wrong = file.facts.iter().find(|(fact, known)| !known.is_made_up_for && !is_so(**fact, &lines));
+            wrong.map(|((first, second), known)| format!("{path}, version {}: {first}, {second}", known.at))
+        })
+    }
+
+    /// Whether a read of these lines of a version (none: of all of it) may count as stale: something of it has changed, and
+    /// what stands in its place was not shown since in one piece.
+    pub(crate) fn may_count(&self, history: &History, path: &str, version: u64, lines: Option<&[Line]>) -> bool {
+        let Some(file) = self.files.get(path) else { return false };
+        let now = history.version(path);
+        let absent_at = file.absent_at.unwrap_or(0);
+        let Some(then) = bounded(history, path, version) else {
+            return version.max(absent_at) < now && file.pieces.iter().all(|(at, _)| *at <= version);
+        };
+        let lines = lines.map_or_else(|| then.clone(), <[Line]>::to_vec);
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return false };
+        let is_again = |(at, piece): &&(u64, Vec<Line>)| {
+            let there = bounded(history, path, *at).unwrap_or_default();
+            let place = place((*first, *last), &then, &there);
+            *at > version && place.is_some_and(|place| piece.windows(place.len()).any(|part| part == place))
+        };
+        let again = file.pieces.iter().filter(is_again).map(|(at, _)| *at).max();
+        again.unwrap_or(version).max(absent_at) < now
+    }
+
+    /// The lines of a file that it knows and that are there.
+    pub(crate) fn lines(&self, history: &History, path: &str) -> BTreeSet<Line> {
+        let there: BTreeSet<Line> = history.lines(path).unwrap_or_default().iter().copied().collect();
+        let Some(file) = self.files.get(path) else { return BTreeSet::new() };
+        there.into_iter().filter(|line| file.facts.contains_key(&(*line, *line))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Change;
+    use super::*;
+
+    const PATH: &str = "a.py";
+
+    fn made(history: &mut History, lines: Option<&[Line]>) {
+        let lines = lines.map(<[Line]>::to_vec);
+        history.edit(&[Change { path: PATH.to_owned(), from: None, lines, pieces: Some(Vec::new()) }], "somebody");
+    }
+
+    fn told(history: &History, pieces: &[&[Line]]) -> Shown {
+        let mut shown = Shown::default();
+        shown.tell(history, PATH, &pieces.iter().map(|piece| piece.to_vec()).collect::<Vec<_>>(), How::Part);
+        shown
+    }
+
+    #[test]
+    fn what_was_shown_is_out_of_date_until_its_place_is_shown() {
+        for (now, elsewhere, there) in [
+            // Changed, taken away, something put between.
+            (vec![1, 2, 9, 4, 5, 6], vec![1, 2], vec![2, 9, 4]),
+            (vec![1, 2, 4, 5, 6], vec![5, 6], vec![2, 4]),
+            (vec![1, 2, 3, 9, 4, 5, 6], vec![4, 5], vec![3, 9, 4]),
+        ] {
+            let mut history = History::new(usize::MAX);
+            made(&mut history, Some(&[1, 2, 3, 4, 5, 6]));
+            let mut shown = told(&history, &[&[1, 2, 3, 4, 5, 6]]);
+            assert_eq!(shown.out_of_date(&history, false), None);
+            made(&mut history, Some(&now));
+            assert!(shown.out_of_date(&history, false).is_some(), "{now:?}");
+            shown.tell(&history, PATH, std::slice::from_ref(&elsewhere), How::Part);
+            assert!(shown.out_of_date(&history, false).is_some(), "{now:?}: {elsewhere:?} is elsewhere");
+            assert!(shown.may_count(&history, PATH, 1, None));
+            shown.tell(&history, PATH, &[there], How::Part);
+            assert_eq!(shown.out_of_date(&history, false), None, "{now:?}");
+            assert!(shown.may_count(&history, PATH, 1, None), "{now:?}: not all was shown again");
+            assert!(!shown.may_count(&history, PATH, 1, Some(&[3])), "{now:?}: that was");
+        }
+    }
+
+    #[test]
+    fn who_sees_a_part_does_not_know_what_is_before_and_behind() {
+        let mut history = History::new(usize::MAX);
+        made(&mut history, Some(&[1, 2, 3]));
+        let mut part = told(&history, &[&[1, 2, 3]]);
+        let mut whole = Shown::default();
+        whole.tell(&history, PATH, &[], How::Whole);
+        made(&mut history, Some(&[1, 2, 3, 4]));
+        assert_eq!(part.out_of_date(&history, false), None);
+        assert!(part.out_of_date(&history, true).is_some(), "by files all of it has changed");
+        assert!(whole.out_of_date(&history, false).is_some());
+        whole.tell(&history, PATH, &[vec![4]], How::Part);
+        assert_eq!(whole.out_of_date(&history, false), None);
+        made(&mut history, None);
+        assert!(part.out_of_date(&history, false).is_some());
+        part.tell(&history, PATH, &[], How::Part);
+        assert_eq!(part.out_of_date(&history, false), None);
+        made(&mut history, Some(&[7]));
+        assert!(part.out_of_date(&history, false).is_some(), "it knew that there is none");
+    }
+
+    #[test]
+    fn what_an_agent_changed_itself_it_knows() {
+        let mut history = History::new(usize::MAX);
+        made(&mut history, Some(&[1, 2, 3, 4]));
+        let mut shown = told(&history, &[&[2, 3]]);
+        made(&mut history, Some(&[1, 2, 8, 4]));
+        shown.wrote(&history, PATH);
+        assert_eq!(shown.out_of_date(&history, false), None);
+        assert_eq!(shown.lines(&history, PATH), BTreeSet::from([2, 8]));
+        made(&mut history, Some(&[1, 2, 9, 8, 4]));
+        assert!(shown.out_of_date(&history, false).is_some(), "it put 8 behind 2");
+    }
+}
