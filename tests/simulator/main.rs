@@ -94,7 +94,8 @@ fn seeded_boards_keep_every_invariant() {
         for due in moves_there_are() {
             assert!(moves.contains_key(&due), "no breaker of a simulated board ever {} for {}", due.1, due.0);
         }
-        for cause in Cause::ALL {
+        // Boards that edit files are those of `tests/interleavings`.
+        for cause in Cause::ALL.iter().filter(|cause| **cause != Cause::Edits) {
             assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
         }
         let redactions::Tried { over, going, in_use } = redactions;
