@@ -1,34 +1,44 @@
 //! Commits of what was edited, in the names of those who edited it.
 //!
 //! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it: files that are served, that
-//! the board knows and that it may view, and nothing else. Each author's files become a commit of their own: the author of a
-//! file is whoever wrote its last version, as the board knows it. What the user has staged stays staged.
+//! the board knows and that it may view, and nothing else. What is committed has been shown to who commits it, as it is
+//! ([`review`]). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
+//! knows it ([`authors`]). What the user has staged stays staged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::coded;
-use patchboard_kernel::files::{EXTERNAL, Entry, FilePath};
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::files::{Entry, FilePath};
 use tokio::time::Instant;
 
+use self::authors::{Authors, Histories};
 use self::repository::{Change, Repository};
+use self::review::Reviews;
 use super::disk::Disk;
 use super::disk::locks::{PathSet, Turn};
 use super::programs::ProgramError;
 use super::service::{Workspace, WorkspaceError};
 use super::session::Author;
+use super::worktree::Trees;
 use crate::one_line;
 
+mod authors;
 pub(super) mod repository;
+mod review;
 
 /// Whoever may run this may commit.
 pub const GIT: &str = "git";
 
-/// Characters of a difference that are shown, and names of files that are told where there is more.
+/// Characters of a difference that are shown at once, and names of files that are told.
 const DIFF_CHARS_MAX: usize = 32_000;
 const NAMES_MAX: usize = 100;
+
+/// Of the room for a difference, the part that names have where it does not fit.
+const NAMES_PART: usize = 8;
 
 /// Characters of the first line of a message.
 const SUBJECT_MAX: usize = 200;
@@ -45,6 +55,8 @@ coded! {
         NothingToCommit = "nothing_to_commit",
         /// The message is empty.
         EmptyMessage = "empty_message",
+        /// Who would commit has not been shown all of it as it is now, and nothing was committed.
+        NotReviewed = "not_reviewed",
         /// Others' work is in the way of a merge, and nothing was merged.
         MergeConflict = "merge_conflict",
         /// git refused.
@@ -73,13 +85,39 @@ impl GitError {
     }
 }
 
+/// What is known to those who use git at one directory.
+#[derive(Default)]
+pub struct GitNotes {
+    /// The working trees that somebody has open.
+    pub(super) trees: Trees,
+    reviews: Reviews,
+    histories: Histories,
+}
+
+/// The part of a difference that is wanted, in characters.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Those before it.
+    pub skip: usize,
+    /// How many it may have.
+    pub room: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { skip: 0, room: DIFF_CHARS_MAX }
+    }
+}
+
 /// A commit that was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
     /// Its hash.
     pub hash: String,
-    /// Who wrote what is in it.
+    /// Who wrote the most of each file in it.
     pub author: String,
+    /// Who else wrote something in them.
+    pub others: BTreeSet<String>,
     /// The files.
     pub files: Vec<FilePath>,
 }
@@ -90,12 +128,18 @@ impl From<WorkspaceError> for GitError {
     }
 }
 
-/// What is not committed yet, in the unified form, new files included; of these files and what is below them, or of all.
+/// What is not committed yet, in the unified form, new files included; of these files and what is below them, or of all. What
+/// is shown of it is known as reviewed from then on.
 ///
 /// # Errors
 /// [`GitError`].
-pub async fn diff(workspace: &Arc<Workspace>, who: &Author, paths: &[FilePath]) -> Result<String, GitError> {
-    let _turn = workspace.git().lock().await;
+pub async fn diff(
+    workspace: &Arc<Workspace>,
+    who: &Author,
+    paths: &[FilePath],
+    window: Window,
+) -> Result<String, GitError> {
+    let mut notes = workspace.git().lock().await;
     let _files = quiet(workspace, who.label()).await?;
     let repository = Repository::open(workspace.disk().path(), who.label())?;
     let head = repository.head().await?;
@@ -103,23 +147,40 @@ pub async fn diff(workspace: &Arc<Workspace>, who: &Author, paths: &[FilePath]) 
     let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
     let files = served(workspace, &repository, &base, |path| who.access.may_view(path) && is_asked_for(path)).await?;
     let tree = files.stage(&repository).await?;
-    let (text, left_out) = repository.unified(&base, &tree, DIFF_CHARS_MAX * 4).await?;
-    let mut shown: String = text.chars().take(DIFF_CHARS_MAX).collect();
-    let cut = left_out + (text.len() - shown.len()) as u64;
-    if cut > 0 {
-        let changes = repository.changes(&base, &tree).await?;
+    let changes = repository.changes(&base, &tree).await?;
+    let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
+    let (text, left_out) = repository.unified(&base, &tree, &[], skip.saturating_add(room).saturating_mul(4)).await?;
+    let (from, mut to) = (byte_at(&text, skip), byte_at(&text, skip.saturating_add(room)));
+    let mut note = String::new();
+    if left_out > 0 || to < text.len() || (from == to && from > 0) {
         let names: Vec<&str> = changes.iter().take(NAMES_MAX).map(|change| change.path.as_str()).collect();
+        let names = one_line(&names.join(", "), room / NAMES_PART);
         let more = if changes.len() > NAMES_MAX { " and others" } else { "" };
-        shown.push_str(&format!(
-            "\n[{cut} bytes after this are not shown: name files in `paths`. {} files differ: {}{more}]\n",
-            changes.len(),
-            names.join(", ")
-        ));
+        let differ = format!("{} files differ: {names}{more}", changes.len());
+        // The number that follows is as long as this one at most.
+        let told = |next: usize, bytes: u64| {
+            format!(
+                "\n[{bytes} bytes after this are not shown: go on with `skip` {next}, or name files in `paths`. {differ}]\n"
+            )
+        };
+        let longest = told(skip.saturating_add(room), left_out.saturating_add(text.len() as u64)).chars().count();
+        let shown = room.saturating_sub(longest);
+        to = byte_at(&text, skip.saturating_add(shown)).max(from);
+        note = told(skip + text[from..to].chars().count(), left_out + (text.len() - to) as u64);
     }
+    let shown = format!("{}{note}", &text[from..to]);
+    notes.reviews.keep(&workspace.board().snapshot().attempts);
+    notes.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
 }
 
-/// Commits what is not committed yet: each author's files in a commit of their own, or only those of one author.
+/// Where a character begins, or the text ends.
+fn byte_at(text: &str, nth: usize) -> usize {
+    text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at)
+}
+
+/// Commits what is not committed yet: each author's files in a commit of their own, or only those of one author. What was
+/// begun is done to its end, also if nobody waits for it any more.
 ///
 /// # Errors
 /// [`GitError`]; commits that were made before stay.
@@ -135,33 +196,84 @@ pub async fn commit(
         return Err(GitError::Git(GitCode::EmptyMessage, "say in `message` what the commit does".to_owned()));
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
-    let _turn = workspace.git().lock().await;
-    let _files = quiet(workspace, who.label()).await?;
+    let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+    let files = quiet(workspace, who.label()).await?;
+    let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.map(str::to_owned));
+    to_its_end(async move {
+        let _files = files;
+        commit_quietly(&workspace, &mut notes, &who, &message, author.as_deref()).await
+    })
+    .await
+}
+
+/// Does what leaves things half done if it stops in between.
+pub(super) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, GitError>> + Send + 'static,
+) -> Result<T, GitError> {
+    tokio::spawn(work).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?
+}
+
+async fn commit_quietly(
+    workspace: &Arc<Workspace>,
+    notes: &mut GitNotes,
+    who: &Author,
+    message: &str,
+    author: Option<&str>,
+) -> Result<Vec<Commit>, GitError> {
     let repository = Repository::open(workspace.disk().path(), who.label())?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let files = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
     let tree = files.stage(&repository).await?;
-    let state = workspace.state();
-    let mut by_author: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+    notes.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
+    let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
-        let writer = Entry::of(&state, &change.path).map_or_else(|| EXTERNAL.to_owned(), |entry| entry.writer);
-        by_author.entry(writer).or_default().push(change);
+        let Authors { first, others } = authors(&notes.histories, &repository, &change).await?;
+        let (with, changes) = by_author.entry(first).or_default();
+        with.extend(others);
+        changes.push(change);
     }
-    by_author.retain(|writer, _| author.is_none_or(|author| author == writer));
+    by_author.retain(|first, _| author.is_none_or(|author| author == first));
     if by_author.is_empty() {
         let of_whom = author.map_or_else(String::new, |author| format!(" of {author}"));
         return Err(GitError::Git(GitCode::NothingToCommit, format!("there is nothing{of_whom} to commit")));
     }
+    let unseen = by_author.values().flat_map(|(_, changes)| changes).filter(|change| !notes.reviews.holds(who, change));
+    let unseen: Vec<&str> = unseen.map(|change| change.path.as_str()).collect();
+    if !unseen.is_empty() {
+        let names = unseen[..unseen.len().min(NAMES_MAX)].join(", ");
+        let more = if unseen.len() > NAMES_MAX { " and others" } else { "" };
+        let message = format!(
+            "nothing was committed: `diff` has not shown you these files, or not wholly, or they have changed since: {names}{more}"
+        );
+        return Err(GitError::Git(GitCode::NotReviewed, message));
+    }
     let mut commits = Vec::new();
-    for (author, changes) in by_author {
+    for (author, (mut others, changes)) in by_author {
+        others.remove(&author);
         repository.begin(head.as_deref()).await?;
         let tree = repository.take_up(&changes).await?;
+        let trailers: String =
+            others.iter().map(|other| format!("Co-authored-by: {other} <{other}@workspace>\n")).collect();
+        let message =
+            if trailers.is_empty() { message.to_owned() } else { format!("{}\n\n{trailers}", message.trim_end()) };
         let hash = conclude(&repository, head.as_deref(), &tree, &changes, &author, &message).await?;
         head = Some(hash.clone());
-        commits.push(Commit { hash, author, files: changes.into_iter().map(|change| change.path).collect() });
+        notes.reviews.forget(who, &changes);
+        let files = changes.into_iter().map(|change| change.path).collect();
+        commits.push(Commit { hash, author, others, files });
     }
     Ok(commits)
+}
+
+/// Whose a change is.
+async fn authors(histories: &Histories, repository: &Repository, change: &Change) -> Result<Authors, GitError> {
+    // What is committed of it matters only where there is somebody to tell apart.
+    let committed = match histories.has_several(&change.path) {
+        true => repository.content_before(change).await?.map(|bytes| sha256(&bytes)),
+        false => None,
+    };
+    Ok(histories.authors(&change.path, committed))
 }
 
 /// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit.

@@ -64,12 +64,23 @@ pub struct Metrics {
     pub external: u64,
     /// Who tried to edit each file.
     pub tried: BTreeMap<FilePath, BTreeSet<String>>,
-    /// Who edited each file.
-    pub edited: BTreeMap<FilePath, BTreeSet<String>>,
+    /// Who edited each file, and how often.
+    pub edited: BTreeMap<FilePath, BTreeMap<String, u64>>,
     /// Lines that accepted edits took away.
     pub taken: u64,
     /// Of these: lines that another author had put there.
     pub taken_of_others: u64,
+}
+
+/// Edits of a file that was not given to who made them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Drift {
+    /// Who.
+    pub author: String,
+    /// The file.
+    pub path: FilePath,
+    /// How many.
+    pub edits: u64,
 }
 
 /// Of each file, who put each of its lines there; nobody who is known.
@@ -87,14 +98,16 @@ impl Metrics {
         self.edited.iter().filter(|(_, authors)| authors.len() > 1).map(|(path, _)| path)
     }
 
-    /// Who edited which files outside of what was given to them; of authors to whom nothing was given it is not said.
-    pub fn drift(&self, scopes: &BTreeMap<String, BTreeSet<String>>) -> Vec<(String, FilePath)> {
-        let outside =
-            |author: &String, path: &FilePath| scopes.get(author).is_some_and(|files| !files.contains(path.as_str()));
-        let edited = self.edited.iter().flat_map(|(path, authors)| authors.iter().map(move |author| (author, path)));
+    /// Who edited which files outside of what was given to them, and how often; of authors to whom nothing was given it is
+    /// not said.
+    pub fn drift(&self, scopes: &BTreeMap<String, BTreeSet<String>>) -> Vec<Drift> {
+        let of = |path: &FilePath, author: &String, edits: u64| {
+            let is_outside = scopes.get(author).is_some_and(|files| !files.contains(path.as_str()));
+            is_outside.then(|| Drift { author: author.clone(), path: path.clone(), edits })
+        };
+        let edited = self.edited.iter();
         edited
-            .filter(|(author, path)| outside(author, path))
-            .map(|(author, path)| (author.clone(), path.clone()))
+            .flat_map(|(path, authors)| authors.iter().filter_map(move |(author, edits)| of(path, author, *edits)))
             .collect()
     }
 
@@ -166,7 +179,7 @@ impl Metrics {
         for pair in pairs() {
             self.tried.entry(pair.1.clone()).or_default().insert(author.clone());
             if refusal.is_none() {
-                self.edited.entry(pair.1.clone()).or_default().insert(author.clone());
+                *self.edited.entry(pair.1.clone()).or_default().entry(author.clone()).or_default() += 1;
                 refused.remove(&pair);
             } else {
                 refused.insert(pair);
@@ -176,12 +189,12 @@ impl Metrics {
 }
 
 /// In whose name an edit was made.
-fn author_of(by: &Author, edit: &Edit) -> String {
+pub(super) fn author_of(by: &Author, edit: &Edit) -> String {
     edit.name.clone().unwrap_or_else(|| by.worker.to_string())
 }
 
 /// The edit of a record, if it is of files and not erased.
-fn edit(by: &Author, written: Option<&str>) -> Option<Edit> {
+pub(super) fn edit(by: &Author, written: Option<&str>) -> Option<Edit> {
     by.edit.as_ref()?;
     serde_json::from_str(written?).ok()
 }
@@ -303,8 +316,8 @@ mod tests {
         assert_eq!((metrics.taken, metrics.taken_of_others), (4, 2));
         let scopes = BTreeMap::from([("bob".to_owned(), BTreeSet::from(["b.py".to_owned()]))]);
         let drift = metrics.drift(&scopes);
-        assert_eq!(drift.len(), 1);
-        assert_eq!((drift[0].0.as_str(), drift[0].1.as_str()), ("bob", "a.py"));
+        let path = FilePath::parse("a.py").expect("a name");
+        assert_eq!(drift, [Drift { author: "bob".to_owned(), path, edits: 1 }]);
     }
 
     #[test]

@@ -22,10 +22,10 @@ use tokio::time::Instant;
 
 use super::disk::locks::{Locks, PathSet, WAITS_MAX};
 use super::disk::{Contents, Disk, DiskError, Recovery};
+use super::git::GitNotes;
 use super::reads::Held;
 use super::running::{Running, RunningPrograms};
 use super::text::intent::author_name;
-use super::worktree::Trees;
 
 mod alone;
 mod edits;
@@ -50,8 +50,8 @@ pub struct Workspace {
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
-    /// Held by who uses git: what it does in several steps is one thing. The working trees of authors' own.
-    git: tokio::sync::Mutex<Trees>,
+    /// Held by who uses git: what it does in several steps is one thing.
+    git: Arc<tokio::sync::Mutex<GitNotes>>,
     held: Arc<Held>,
 }
 
@@ -81,7 +81,7 @@ impl Workspace {
             authors: Mutex::default(),
             locks: Locks::default(),
             running: RunningPrograms::default(),
-            git: tokio::sync::Mutex::default(),
+            git: Arc::default(),
             held: Arc::default(),
         });
         let looked = workspace.alone(move |mut alone| async move {
@@ -141,7 +141,7 @@ impl Workspace {
     }
 
     /// Held by who uses git.
-    pub const fn git(&self) -> &tokio::sync::Mutex<Trees> {
+    pub const fn git(&self) -> &Arc<tokio::sync::Mutex<GitNotes>> {
         &self.git
     }
 

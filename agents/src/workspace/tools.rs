@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::boards::Workspaces;
 use super::editor::{self, Manner};
-use super::git::{self, GIT};
+use super::git::{self, GIT, Window, diff};
 use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
@@ -72,12 +72,21 @@ pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
         tools.push(Definition {
             name: "diff".to_owned(),
             description: "Shows what is not committed to git yet, of the files that you may view.".to_owned(),
-            parameters: json!({"type": "object", "properties": {"paths": paths}, "additionalProperties": false}),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "paths": paths,
+                    "skip": {"type": "integer", "minimum": 0, "description": "Characters of it to leave out at the beginning: \
+                        where it is longer than one answer."},
+                },
+                "additionalProperties": false,
+            }),
         });
         tools.push(Definition {
             name: "commit".to_owned(),
             description: "Commits what is not committed to git yet: the files of each author in a commit of their own, or \
-                          only those of `author`."
+                          only those of `author`. Several may have written a file: it is of who wrote the most, and the \
+                          others are named. You can commit what `diff` has shown you as it is now."
                 .to_owned(),
             parameters: json!({
                 "type": "object",
@@ -105,6 +114,8 @@ struct Run {
 struct Diff {
     #[serde(default)]
     paths: Vec<FilePath>,
+    #[serde(default)]
+    skip: usize,
 }
 
 #[derive(Deserialize)]
@@ -154,14 +165,16 @@ async fn told_by(
             Err(told) => told,
         },
         "diff" => match read::<Diff>(arguments) {
-            Ok(Diff { paths }) => match git::diff(session.workspace(), session.author(), &paths).await {
-                Ok(text) if text.is_empty() => {
-                    let of = if paths.is_empty() { "" } else { " of these files" };
-                    Told::done(format!("There is nothing{of} that is not committed.\n"), json!({"diff": ""}))
+            Ok(Diff { paths, skip }) => {
+                match diff(session.workspace(), session.author(), &paths, Window { skip, room }).await {
+                    Ok(text) if text.is_empty() => {
+                        let of = if paths.is_empty() { "" } else { " of these files" };
+                        Told::done(format!("There is nothing{of} that is not committed.\n"), json!({"diff": ""}))
+                    }
+                    Ok(text) => Told::done(text.clone(), json!({ "diff": text })),
+                    Err(error) => Told::wrong(error.code(), error.to_string()),
                 }
-                Ok(text) => Told::done(text.clone(), json!({ "diff": text })),
-                Err(error) => Told::wrong(error.code(), error.to_string()),
-            },
+            }
             Err(told) => told,
         },
         "merge" => match read::<Merge>(arguments) {
@@ -236,16 +249,14 @@ async fn commit(session: &Session, wanted: &Commit) -> Told {
     match git::commit(session.workspace(), session.author(), &wanted.message, wanted.author.as_deref()).await {
         Ok(commits) => {
             let lines = commits.iter().map(|commit| {
-                format!(
-                    "{} by {}: {} files\n",
-                    &commit.hash[..commit.hash.len().min(12)],
-                    commit.author,
-                    commit.files.len()
-                )
+                let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
+                let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
+                let hash = &commit.hash[..commit.hash.len().min(12)];
+                format!("{hash} by {}{with}: {} files\n", commit.author, commit.files.len())
             });
             let each = commits
                 .iter()
-                .map(|commit| json!({"hash": commit.hash, "author": commit.author, "files": commit.files}));
+                .map(|commit| json!({"hash": commit.hash, "author": commit.author, "others": commit.others, "files": commit.files}));
             Told::done(lines.collect(), json!({"commits": each.collect::<Vec<_>>()}))
         }
         Err(error) => Told::wrong(error.code(), error.to_string()),

@@ -2,12 +2,12 @@
 //!
 //! For comparison with a shared directory. Each author who may not run `git` has a tree and a branch of its own, below
 //! `.patchboard` of the directory; the board knows of nothing there. Whoever may run `git` works in the directory itself,
-//! and merges the trees into it, one after the other.
+//! and merges the trees into it, one after the other. Who sits down at a tree finds in it what was merged meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::locks::PathSet;
 use super::disk::{Disk, DiskError};
 use super::git::repository::Repository;
-use super::git::{self, GitCode, GitError};
+use super::git::{self, GitCode, GitError, GitNotes, to_its_end};
 use super::look;
 use super::service::{Workspace, WorkspaceError};
 use super::session::{Author, Told};
@@ -24,10 +24,14 @@ use super::text::edit::{EditCommand, EditError, apply};
 use super::text::excerpt::excerpt;
 use super::text::hunks::blocks;
 use super::text::search::{Pattern, Search};
+use crate::tools::cut;
 
 /// Lines that are shown on either side of what an edit wrote, and characters of that.
 const AROUND: u32 = 4;
 const SNIPPET_CHARS_MAX: usize = 8_000;
+
+/// Characters of what an author had changed that conflicts with what was merged.
+const TAKEN_BACK_CHARS_MAX: usize = 8_000;
 
 /// What the branches of authors begin with.
 const BRANCH: &str = "workspace";
@@ -39,6 +43,8 @@ pub type Trees = BTreeMap<String, Weak<Disk>>;
 pub struct Worktree {
     author: Author,
     disk: Arc<Disk>,
+    /// What it is told first.
+    news: Mutex<Option<String>>,
 }
 
 /// Why nothing comes of a command.
@@ -68,24 +74,37 @@ impl Worktree {
         author.has_tree(workspace.spec())
     }
 
-    /// The tree of an author: the one from before, or a new one of what is committed.
+    /// The tree of an author: a new one of what is committed, or the one from before, brought up to that. What is in the
+    /// way of it in the tree is taken back, and the author is told so.
     ///
     /// # Errors
     /// The directory is no repository, or git refuses.
     pub async fn open(workspace: &Arc<Workspace>, author: Author) -> Result<Self, GitError> {
-        let mut trees = workspace.git().lock().await;
+        let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+        let workspace = Arc::clone(workspace);
+        to_its_end(async move { Self::sit_down(&workspace, &mut notes, author).await }).await
+    }
+
+    async fn sit_down(workspace: &Arc<Workspace>, notes: &mut GitNotes, author: Author) -> Result<Self, GitError> {
         let (root, branch) = place(workspace, author.label());
-        if !root.is_dir() {
+        let repository = Repository::open(workspace.disk().path(), author.label())?;
+        let is_new = !root.is_dir();
+        if is_new {
             if let Some(above) = root.parent() {
                 fs::create_dir_all(above).map_err(|error| broken(&error))?;
             }
-            let repository = Repository::open(workspace.disk().path(), author.label())?;
             let path = root.display().to_string();
             repository.git(["worktree", "prune"]).await?;
             repository.git(["worktree", "add", "--quiet", "-B", &branch, &path, "HEAD"]).await?;
         }
-        let disk = opened(workspace, &mut trees, author.label(), root).await?;
-        Ok(Self { author, disk })
+        let is_alone = notes.trees.get(author.label()).is_none_or(|tree| tree.strong_count() == 0);
+        let disk = opened(workspace, &mut notes.trees, author.label(), root).await?;
+        let news = match repository.head().await? {
+            // What somebody is still at work on is left alone.
+            Some(head) if !is_new && is_alone => bring_up(&disk, &author, &head).await?,
+            _ => None,
+        };
+        Ok(Self { author, disk, news: Mutex::new(news) })
     }
 
     /// Where it is.
@@ -93,8 +112,16 @@ impl Worktree {
         self.disk.path()
     }
 
-    /// Does what a command says, and tells it in so much room.
+    /// Does what a command says, and tells it in so much room, behind what the author has to know first.
     pub async fn run(&self, arguments: Value, room: usize) -> Told {
+        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(news) = news.map(|news| cut(news, room / 2)) else { return self.done(arguments, room).await };
+        let mut told = self.done(arguments, room.saturating_sub(news.chars().count() + 1)).await;
+        told.text = format!("{news}\n{}", told.text);
+        told
+    }
+
+    async fn done(&self, arguments: Value, room: usize) -> Told {
         let command = match Command::parse(arguments) {
             Ok(command) => command,
             Err(error) => return Trouble::from(error).into(),
@@ -121,14 +148,24 @@ impl Worktree {
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
 pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Result<String, GitError> {
-    let mut trees = workspace.git().lock().await;
+    let mut notes = Arc::clone(workspace.git()).lock_owned().await;
+    let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.to_owned());
+    to_its_end(async move { merge_alone(&workspace, &mut notes, &who, &author).await }).await
+}
+
+async fn merge_alone(
+    workspace: &Arc<Workspace>,
+    notes: &mut GitNotes,
+    who: &Author,
+    author: &str,
+) -> Result<String, GitError> {
     let (root, branch) = place(workspace, author);
     let is_name = !author.is_empty() && author.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     if !is_name || !root.is_dir() {
         return Err(GitError::Git(GitCode::NoRepository, format!("{author} has no working tree")));
     }
-    let message = format!("work of {author}");
-    let disk = opened(workspace, &mut trees, author, root).await?;
+    let message = message(author);
+    let disk = opened(workspace, &mut notes.trees, author, root).await?;
     let work = git::commit_tree(&disk, author, &message).await?;
     let _files = git::quiet(workspace, who.label()).await?;
     let repository = Repository::open(workspace.disk().path(), who.label())?;
@@ -139,13 +176,11 @@ pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Re
     if repository.is_in(&work, &head).await? {
         return Ok(format!("{author} has done nothing that is not merged already.\n"));
     }
-    let tree = match repository.merged(&head, &work).await? {
-        Ok(tree) => tree,
-        Err(names) => {
-            let message = format!("nothing was merged: conflicts in {}", names.join(", "));
-            return Err(GitError::Git(GitCode::MergeConflict, message));
-        }
-    };
+    let (tree, conflicts) = repository.merged(&head, &work).await?;
+    if !conflicts.is_empty() {
+        let message = format!("nothing was merged: conflicts in {}", conflicts.join(", "));
+        return Err(GitError::Git(GitCode::MergeConflict, message));
+    }
     let merged = repository.commit(&tree, &[&head, &work], who.label(), &message).await?;
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let running = workspace.runs(all, who.label(), &format!("merged the {message}"));
@@ -155,6 +190,57 @@ pub async fn merge(workspace: &Arc<Workspace>, who: &Author, author: &str) -> Re
     done?;
     let files = repository.changes(&head, &merged).await?.len();
     Ok(format!("{} merges the {message}: {files} files\n", &merged[..merged.len().min(12)]))
+}
+
+fn message(author: &str) -> String {
+    format!("work of {author}")
+}
+
+/// Brings the tree of an author up to a commit of the directory. Where both have changed the same, the tree has what the
+/// directory has from then on: otherwise the next merge would conflict there again, whatever is done in the tree. What the
+/// author has to know of it is returned.
+async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Option<String>, GitError> {
+    let label = author.label();
+    let work = git::commit_tree(disk, label, &message(label)).await?;
+    let repository = Repository::open(disk.path(), label)?;
+    if repository.is_in(head, &work).await? {
+        return Ok(None);
+    }
+    let why = "what was merged meanwhile";
+    let is_merged = repository.is_in(&work, head).await?;
+    let (to, conflicts) = if is_merged {
+        (head.to_owned(), Vec::new())
+    } else {
+        let (tree, conflicts) = repository.merged(head, &work).await?;
+        let mut of_head = repository.changes(&tree, head).await?;
+        of_head.retain(|change| conflicts.iter().any(|name| name == change.path.as_str()));
+        repository.begin(Some(&tree)).await?;
+        let tree = repository.take_up(&of_head).await?;
+        (repository.commit(&tree, &[&work, head], label, why).await?, conflicts)
+    };
+    match bring(&repository, &work, &to, why).await {
+        Ok(()) => {}
+        Err(GitError::Git(_, why)) => {
+            return Ok(Some(format!("Your working tree could not be brought up to what was merged meanwhile: {why}")));
+        }
+        Err(error) => return Err(error),
+    }
+    if conflicts.is_empty() {
+        return Ok(None);
+    }
+    let base = repository.git(["merge-base", &work, head]).await?;
+    let shown = conflicts.iter().filter(|name| FilePath::parse(name).is_ok_and(|path| author.access.may_view(&path)));
+    let shown: Vec<&str> = shown.map(String::as_str).collect();
+    let (had, _) = match shown.is_empty() {
+        true => (String::new(), 0),
+        false => repository.unified(&base, &work, &shown, TAKEN_BACK_CHARS_MAX * 4).await?,
+    };
+    Ok(Some(format!(
+        "What you had changed in {} conflicts with what was merged meanwhile. Your working tree has these files as they were \
+         merged now, so make there again what you need of this:\n{}",
+        conflicts.join(", "),
+        cut(had, TAKEN_BACK_CHARS_MAX)
+    )))
 }
 
 /// Brings directory and branch from one commit to another, or neither.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use patchboard_agents::config::Program;
 use patchboard_agents::tools::ROOM_MAX;
-use patchboard_agents::workspace::git;
+use patchboard_agents::workspace::git::{self, Window};
 use patchboard_agents::workspace::session::{Author, Session, Told};
 use patchboard_agents::workspace::tools::call;
 use patchboard_agents::workspace::worktree::{Worktree, merge};
@@ -49,6 +49,30 @@ async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
     assert!(!told.is_error(), "{}", told.text);
 }
 
+/// Looks at all that is not committed, one part after the other.
+async fn review(shop: &Workshop, who: &Author) {
+    let mut window = Window::default();
+    loop {
+        let diff = git::diff(&shop.workspace, who, &[], window).await.expect("a difference");
+        let note = diff.lines().last().and_then(|line| line.split_once("go on with `skip` "));
+        let Some((_, next)) = note else { return };
+        let next = next.split(',').next().expect("a number").parse().expect("a number");
+        assert!(next > window.skip, "{diff}");
+        window.skip = next;
+    }
+}
+
+/// Commits what was looked at.
+async fn commit(
+    shop: &Workshop,
+    who: &Author,
+    message: &str,
+    author: Option<&str>,
+) -> Result<Vec<git::Commit>, git::GitError> {
+    review(shop, who).await;
+    git::commit(&shop.workspace, who, message, author).await
+}
+
 #[tokio::test]
 async fn each_authors_files_are_committed_in_that_name_by_who_may() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
@@ -56,7 +80,8 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         let ran = std::process::Command::new("sh").args(["-c", script]).current_dir(shop.directory.path()).output();
         String::from_utf8(ran.expect("sh runs").stdout).expect("text")
     };
-    let error = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect_err("there is no repository");
+    let error =
+        git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect_err("there is no repository");
     assert_eq!(error.code(), "no_repository");
     sh(
         "git init -q && git -c user.name=me -c user.email=me@x add . && git -c user.name=me -c user.email=me@x commit -qm begin",
@@ -73,20 +98,20 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         "mkdir hooks && printf '#!/bin/sh\\ntouch ran\\n' | tee hooks/post-commit > hooks/pre-commit; chmod +x hooks/*; git config core.hooksPath hooks; git config diff.external 'touch ran'",
     );
     sh("echo hooks > .git/info/exclude");
-    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("+x = 2") && diff.contains("new/c.py"), "{diff}");
-    let only = git::diff(&shop.workspace, &manager(&shop), &[path("a.py")]).await.expect("a difference");
+    let only =
+        git::diff(&shop.workspace, &manager(&shop), &[path("a.py")], Window::default()).await.expect("a difference");
     assert!(only.contains("a.py") && !only.contains("b.py"), "{only}");
-    let commits = git::commit(&shop.workspace, &manager(&shop), "two\n\nEverywhere.", None).await.expect("commits");
+    let commits = commit(&shop, &manager(&shop), "two\n\nEverywhere.", None).await.expect("commits");
     let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
     assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
     assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
     assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
     assert!(!shop.directory.path().join("ran").exists());
-    let error =
-        git::commit(&shop.workspace, &manager(&shop), "again", None).await.expect_err("everything is committed");
+    let error = commit(&shop, &manager(&shop), "again", None).await.expect_err("everything is committed");
     assert_eq!(error.code(), "nothing_to_commit");
-    let error = git::commit(&shop.workspace, &manager(&shop), " \n", None).await.expect_err("no message");
+    let error = commit(&shop, &manager(&shop), " \n", None).await.expect_err("no message");
     assert_eq!(error.code(), "empty_message");
 }
 
@@ -100,19 +125,19 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
     sh(root, "echo TOKEN=hunter2 > .env; echo hunter2 > new.key; echo hunter2 > secret/k.py; rm gone.py");
     write(&shop, 0, "a.py", "a = 2\n").await;
     let blind = who(&shop, "manager", &json!({"view": ["*"], "run": ["git"]}));
-    let diff = git::diff(&shop.workspace, &blind, &[]).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &blind, &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("+a = 2") && diff.contains("deleted file") && !diff.contains("hunter2"), "{diff}");
     for hidden in [".env", "new.key", "secret/k.py", "secret"] {
-        let diff = git::diff(&shop.workspace, &blind, &[path(hidden)]).await.expect("a difference");
+        let diff = git::diff(&shop.workspace, &blind, &[path(hidden)], Window::default()).await.expect("a difference");
         assert_eq!(diff, "", "{hidden}");
     }
-    let commits = git::commit(&shop.workspace, &blind, "all of it", None).await.expect("commits");
+    let commits = commit(&shop, &blind, "all of it", None).await.expect("commits");
     let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), &*commit.files)).collect();
     assert_eq!(told, [("engineer_1", &[path("a.py")][..]), ("external", &[path("gone.py")][..])]);
     assert_eq!(sh(root, "git log -p --format=%an | grep -c hunter2 || true"), "0\n");
     assert_eq!(sh(root, "git status --porcelain"), " M .env\n M secret/k.py\n?? new.key\n");
     // Who may see it, may commit it; what the operator excludes is nobody's.
-    let commits = git::commit(&shop.workspace, &manager(&shop), "the rest", None).await.expect("commits");
+    let commits = commit(&shop, &manager(&shop), "the rest", None).await.expect("commits");
     assert_eq!(commits.len(), 1);
     assert_eq!(sh(root, "git status --porcelain"), " M .env\n?? new.key\n");
 }
@@ -126,9 +151,9 @@ async fn what_the_user_has_staged_stays_staged_and_nothing_else_is_committed() {
     let index = sh(root, "git ls-files -s");
     write(&shop, 0, "a.py", "a = 2\n").await;
     write(&shop, 0, "sub/new.py", "n = 1\n").await;
-    git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
     assert_eq!(sh(root, "git ls-files -s"), index, "looking changes nothing");
-    git::commit(&shop.workspace, &manager(&shop), "two", Some("engineer_1")).await.expect("a commit");
+    commit(&shop, &manager(&shop), "two", Some("engineer_1")).await.expect("a commit");
     assert_eq!(sh(root, "git show --format= --name-only HEAD"), "a.py\nsub/new.py\n");
     assert_eq!(sh(root, "git status --porcelain"), "MM b.py\nA  mine.txt\n");
     assert_eq!(sh(root, "git show :b.py"), "b = 2\n", "what was staged");
@@ -149,21 +174,21 @@ async fn every_file_is_committed_however_many_there_are() {
     let root = shop.directory.path();
     // Without a commit there is a difference, too.
     sh(root, "git init -qb main");
-    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("new file") && diff.contains("+a = 1"), "{diff}");
     write(&shop, 0, "a.py", "a = 2\n").await;
-    let first = git::commit(&shop.workspace, &manager(&shop), "first", None).await.expect("a commit");
+    let first = commit(&shop, &manager(&shop), "first", None).await.expect("a commit");
     assert_eq!((first.len(), first[0].author.as_str()), (1, "engineer_1"));
     assert_eq!(sh(root, "git log --format=%s main; git status --porcelain"), "first\n");
     // Names of 200 letters: together far more than one answer of git was taken to be.
     let many = format!("mkdir many; for i in $(seq 1 400); do echo $i > many/{}-$i.txt; done", "n".repeat(190));
     sh(root, &many);
-    let diff = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect("a difference");
     assert!(diff.chars().count() < 60_000, "it is bounded");
     assert!(diff.starts_with("diff --git") && diff.contains("+1\n"), "it begins with the beginning");
     let end = diff.lines().last().unwrap_or_default();
     assert!(end.contains("bytes after this are not shown") && end.contains("400 files differ"), "{end}");
-    let commits = git::commit(&shop.workspace, &manager(&shop), "many", None).await.expect("a commit");
+    let commits = commit(&shop, &manager(&shop), "many", None).await.expect("a commit");
     assert_eq!(commits.iter().map(|commit| commit.files.len()).sum::<usize>(), 400);
     assert_eq!(sh(root, "git status --porcelain; git ls-files | wc -l").trim(), "401");
 }
@@ -179,12 +204,12 @@ async fn names_of_any_form_and_links_to_other_repositories_are_left_as_they_are(
     for (name, _) in &files[1..] {
         write(&shop, 0, name, "a\n").await;
     }
-    let commits = git::commit(&shop.workspace, &manager(&shop), "names", None).await.expect("commits");
+    let commits = commit(&shop, &manager(&shop), "names", None).await.expect("commits");
     assert_eq!(commits[0].files.len(), 2, "{commits:?}");
     assert_eq!(sh(root, "git ls-tree HEAD lib | cut -c1-6"), "160000\n");
     // A directory in the place of a file, and the other way round.
     sh(root, "rm -r dir; echo file > dir; rm -- -rf; mkdir -- -rf; echo in > ./-rf/in");
-    git::commit(&shop.workspace, &manager(&shop), "turned around", None).await.expect("commits");
+    commit(&shop, &manager(&shop), "turned around", None).await.expect("commits");
     assert_eq!(sh(root, "git ls-tree -r --name-only HEAD -- dir ./-rf"), "-rf/in\ndir\n");
 }
 
@@ -267,7 +292,6 @@ async fn a_merge_that_fails_leaves_no_trace_and_one_that_does_not_keeps_what_is_
 
     // What is not committed in the directory is not written over, and nothing of the merge is made.
     let mut bob = Engineer::sit_down(&shop, 1).await;
-    bob.does("create", create("a.py", "a = 1\n")).await;
     bob.does("create", create("b.py", "b = 2\n")).await;
     bob.does("create", create("c.py", "c = 2\n")).await;
     sh(root, "echo 'b = 7' > b.py");
@@ -296,7 +320,8 @@ async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_t
         ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ran\n"),
     ];
     let shop = Workshop::open(1, &json!({}), &planted).await;
-    let error = git::diff(&shop.workspace, &manager(&shop), &[]).await.expect_err("it is no repository");
+    let error =
+        git::diff(&shop.workspace, &manager(&shop), &[], Window::default()).await.expect_err("it is no repository");
     assert_eq!(error.code(), "no_repository");
     assert!(!shop.directory.path().join("ran").exists());
 
@@ -314,8 +339,165 @@ async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_t
         session.call(json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"})).await;
     }
     let who = manager(&shop);
-    let of = |author: &'static str| git::commit(&shop.workspace, &who, "two", Some(author));
+    let of = |author: &'static str| commit(&shop, &who, "two", Some(author));
     let (one, two) = tokio::join!(of("engineer_1"), of("engineer_2"));
     assert_eq!(one.expect("a commit")[0].files, [path("a.py")]);
     assert_eq!(two.expect("a commit")[0].files, [path("b.py")]);
+}
+
+#[tokio::test]
+async fn nothing_is_committed_that_was_not_shown_as_it_is() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    write(&shop, 0, "a.py", "a = 2\n").await;
+    write(&shop, 1, "b.py", "b = 2\n").await;
+    let who = manager(&shop);
+    let refused = async |author: Option<&'static str>| {
+        let error = git::commit(&shop.workspace, &who, "x", author).await.expect_err("it was not shown");
+        assert_eq!(error.code(), "not_reviewed", "{error}");
+        error.to_string()
+    };
+    let shown =
+        async |paths: &[_], window| git::diff(&shop.workspace, &who, paths, window).await.expect("a difference");
+    let all = Window::default();
+    assert!(refused(None).await.contains("a.py, b.py"));
+    shown(&[path("a.py")], all).await;
+    let named = refused(None).await;
+    assert!(named.contains("b.py") && !named.contains("a.py"), "{named}");
+    // What another has been shown is nobody else's.
+    review(&shop, &who2(&shop)).await;
+    refused(None).await;
+    review(&shop, &who).await;
+    write(&shop, 1, "b.py", "b = 3\n").await;
+    assert!(refused(Some("engineer_2")).await.contains("b.py"), "it has changed since");
+    // What of it has been shown still is, and the rest stays.
+    git::commit(&shop.workspace, &who, "a", Some("engineer_1")).await.expect("a commit");
+    assert_eq!(sh(root, "git log -1 --format='%an %s'; git status --porcelain"), "engineer_1 a\n M b.py\n");
+    review(&shop, &who).await;
+    // As it was shown, and as what it was: the user has committed something else meanwhile.
+    sh(root, "echo 'b = 9' > b.py; git commit -qm mine b.py; echo 'b = 3' > b.py");
+    refused(None).await;
+    commit(&shop, &who, "b", None).await.expect("a commit");
+
+    // What was cut away was not shown; nor is a file that its attributes would hide.
+    let long: String = (0..600).map(|line| format!("c = {line}\n")).collect();
+    write(&shop, 0, "c.py", &long).await;
+    write(&shop, 0, ".gitattributes", "*.py -diff\n").await;
+    let part = Window { skip: 0, room: 2_000 };
+    let told = shown(&[path("c.py")], part).await;
+    assert!(told.contains("+c = 1\n") && told.contains("are not shown") && told.chars().count() <= 2_000, "{told}");
+    refused(None).await;
+    // The end without what is before it is not all of it.
+    shown(&[path("c.py")], Window { skip: 3_000, room: 32_000 }).await;
+    assert!(refused(None).await.contains("c.py"));
+    let next = told.split_once("`skip` ").and_then(|(_, rest)| rest.split(',').next()).expect("where to go on");
+    let rest = shown(&[path("c.py")], Window { skip: next.parse().expect("a number"), room: 32_000 }).await;
+    assert!(rest.ends_with("+c = 599\n"), "{rest}");
+    assert!(refused(None).await.ends_with(": .gitattributes"));
+    shown(&[path(".gitattributes")], all).await;
+    git::commit(&shop.workspace, &who, "c", None).await.expect("a commit");
+    assert_eq!(sh(root, "git status --porcelain"), "");
+}
+
+fn who2(shop: &Workshop) -> Author {
+    who(shop, "second", &json!({"run": ["git"]}))
+}
+
+#[tokio::test]
+async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
+    let files = [("a.py", "a = 1\nb = 1\nc = 1\nd = 1\n")];
+    let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    let replace = async |engineer: usize, old: &str, new: &str| {
+        let mut session = shop.session(engineer);
+        session.call(json!({"command": "view", "path": "a.py"})).await;
+        let edit = json!({"command": "str_replace", "path": "a.py", "old_str": old, "new_str": new, "intent": "x"});
+        let told = session.call(edit).await;
+        assert!(!told.is_error(), "{}", told.text);
+    };
+    replace(0, "a = 1\nb = 1\n", "a = 2\nb = 2\naa = 2\n").await;
+    replace(1, "d = 1\n", "d = 2\n").await;
+    let format = Program::new(vec!["sed".to_owned(), "-i".to_owned(), "s/ = /=/".to_owned(), "a.py".to_owned()]);
+    let format = Program { changes: vec!["**".to_owned()], ..format };
+    let formatter = who(&shop, "manager", &json!({"edit": ["**"], "run": ["git", "format"]}));
+    let mut manager = Session::new(Arc::clone(&shop.workspace), formatter.clone());
+    let programs = std::collections::BTreeMap::from([("format".to_owned(), format)]);
+    let told = call(&mut manager, None, &programs, "run", json!({"program": "format"}), ROOM_MAX).await;
+    assert!(told.text.contains("changed: a.py"), "{}", told.text);
+    assert_eq!(shop.entry("a.py").map(|entry| entry.writer).as_deref(), Some("manager"));
+    let told = call(&mut manager, None, &programs, "commit", json!({"message": "x"}), ROOM_MAX).await;
+    assert_eq!(told.code.as_deref(), Some("not_reviewed"), "{}", told.text);
+    call(&mut manager, None, &programs, "diff", json!({}), ROOM_MAX).await;
+    let told = call(&mut manager, None, &programs, "commit", json!({"message": "both\n\nAll."}), ROOM_MAX).await;
+    assert!(told.text.contains("by engineer_1, with engineer_2: 1 files"), "{}", told.text);
+    assert_eq!(
+        sh(root, "git log -1 --format='%an|%cn|%B'"),
+        "engineer_1|manager|both\n\nAll.\n\nCo-authored-by: engineer_2 <engineer_2@workspace>\n\n"
+    );
+    let trailer = sh(root, "git log -1 --format='%(trailers:key=Co-authored-by,valueonly)'");
+    assert_eq!(trailer.trim(), "engineer_2 <engineer_2@workspace>", "git knows it as such");
+    // What is committed counts no more, also for who has read none of it: a process that begins anew.
+    replace(1, "c=1\n", "c = 3\n").await;
+    drop(manager);
+    let shop = shop.crashed().await;
+    let commits = commit(&shop, &formatter, "one", None).await.expect("a commit");
+    assert_eq!((commits[0].author.as_str(), commits[0].others.len()), ("engineer_2", 0));
+}
+
+#[tokio::test]
+async fn a_tree_is_brought_up_to_what_was_merged_when_its_engineer_sits_down_again() {
+    let shop = Workshop::open(2, &json!({"isolation": "worktree"}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    let who = manager(&shop);
+    Engineer::sit_down(&shop, 0).await.does("create", create("a.py", "a = 2\n")).await;
+    let mut bob = Engineer::sit_down(&shop, 1).await;
+    bob.does("create", create("a.py", "a = 3\n")).await;
+    bob.does("create", create("c.py", "c = 3\n")).await;
+    merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
+    merge(&shop.workspace, &who, "engineer_2").await.expect_err("it conflicts");
+    drop(bob);
+    // The second round: it finds what is merged, its own that is in nobody's way, and is told what was.
+    let mut bob = Engineer::sit_down(&shop, 1).await;
+    let told = bob.does("view", json!({"path": "a.py"})).await;
+    assert!(
+        told.text.contains("What you had changed in a.py conflicts") && told.text.contains("+a = 3"),
+        "{}",
+        told.text
+    );
+    assert!(told.data["content"].as_str().is_some_and(|text| text.contains("a = 2")), "{}", told.data);
+    let told = bob.does("view", json!({"path": "c.py"})).await;
+    assert!(told.text.contains("c = 3") && !told.text.contains("conflicts"), "{}", told.text);
+    bob.does("create", create("a.py", "a = 2\na = 3\n")).await;
+    drop(bob);
+    merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged");
+    assert_eq!(sh(root, "cat a.py c.py; git status --porcelain"), "a = 2\na = 3\nc = 3\n");
+    // Whose work is merged is taken along without a word, and without a commit.
+    let mut ada = Engineer::sit_down(&shop, 0).await;
+    let told = ada.does("view", json!({"path": "c.py"})).await;
+    assert!(told.text.starts_with("c.py") && told.text.contains("c = 3"), "{}", told.text);
+    assert_eq!(sh(root, "git rev-parse main"), sh(root, "git rev-parse workspace/engineer_1"));
+}
+
+/// Who stops waiting leaves no lock behind, and no index that says another thing than the branch.
+#[tokio::test]
+async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    for round in 0..8_u64 {
+        write(&shop, 0, "a.py", &format!("a = {round}{round}\n")).await;
+        let who = manager(&shop);
+        review(&shop, &who).await;
+        let waits = std::time::Duration::from_millis(5 * round);
+        let made = tokio::time::timeout(waits, git::commit(&shop.workspace, &who, "one", None)).await;
+        // Whoever comes next waits until it is over.
+        let next = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+        assert!(made.is_err() || next.is_empty(), "{next}");
+        assert!(!root.join(".git/index.lock").exists());
+        assert_eq!(sh(root, "git diff --cached"), "", "index and branch say the same");
+        sh(root, "git commit -qam rest || true");
+    }
 }

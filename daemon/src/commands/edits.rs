@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::workspace::metrics::{self, Edits, Metrics, Symptom};
+use patchboard_agents::workspace::metrics::{self, Drift, Edits, Metrics, Symptom};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::tree::Node;
@@ -25,8 +25,9 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 /// `reserved`), before anything was written. AGAIN are edits of files at which their author had just been refused. OVERLAP is
 /// the part of the files that more than one tried to edit, in percent; of the lines that edits took away, those that another
 /// author had put there are told apart. Of the tasks of the first round (`round: 1` in the document's /tasks, in the form of
-/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent. What
-/// others did around the workspace counts for no one.
+/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent; of who
+/// was given tasks, the edits of files that none of them names (`file_path`, `also`) are counted. What others did around the
+/// workspace counts for no one.
 ///
 /// A board's score is the part of the tests that pass: as `--score` says, or else `passed` and `failed` of the document's
 /// /verdict. Of several boards `score_w` is the tests that pass of all tests, and `score` the mean of the boards' parts, in
@@ -93,6 +94,7 @@ struct Row {
     score: Option<Score>,
     symptoms: Option<BTreeMap<Symptom, u64>>,
     causes: Vec<&'static str>,
+    drift: Vec<Drift>,
     /// The files of each task of the first round, as the document's /tasks give them out.
     tasks: Vec<BTreeSet<String>>,
     tokens: u64,
@@ -134,13 +136,14 @@ impl Row {
         let symptoms = tests.map(read).transpose()?.map(|text| metrics::of_output(&text));
         let is_whole =
             score.is_none_or(|score| score.passed == score.total) && symptoms.as_ref().is_none_or(BTreeMap::is_empty);
+        let drift = metrics.drift(&scopes(&given));
         let causes = match is_whole {
             true => Vec::new(),
-            false => causes(&metrics, symptoms.as_ref(), &records, &scopes(&given)),
+            false => causes(&metrics, symptoms.as_ref(), &records, !drift.is_empty()),
         };
         let (tokens, minutes) = (board.ledger().board().spent, board.running_ms() as f64 / 60_000.0);
         let tasks = given.into_iter().filter(|task| task.round == 1).map(|task| task.files).collect();
-        Ok(Self { board: summary.id.to_string(), metrics, score, symptoms, causes, tasks, tokens, minutes })
+        Ok(Self { board: summary.id.to_string(), metrics, score, symptoms, causes, drift, tasks, tokens, minutes })
     }
 
     /// Of the tasks of the first round, those of which this holds, in percent.
@@ -152,6 +155,11 @@ impl Row {
 
     fn single_file(&self) -> Option<f64> {
         self.tasks_that(|_, files| files.len() == 1)
+    }
+
+    /// Edits of files that were not given to who made them.
+    fn drifted(&self) -> u64 {
+        self.drift.iter().map(|drift| drift.edits).sum()
     }
 
     fn overlap(&self) -> Option<f64> {
@@ -174,6 +182,7 @@ impl Row {
             "files": {"tried": tried.len(), "overlap": self.metrics.overlap().map(percent), "shared": shared},
             "lines": {"taken": taken, "of_others": taken_of_others},
             "tasks": {"first_round": self.tasks.len(), "single_file": self.single_file(), "overlap": self.overlap()},
+            "drift": {"edits": self.drifted(), "files": self.drift},
             "score": self.score.map(|score| {
                 json!({"passed": score.passed, "total": score.total, "percent": score.percent()})
             }),
@@ -242,7 +251,7 @@ fn causes(
     metrics: &Metrics,
     symptoms: Option<&BTreeMap<Symptom, u64>>,
     records: &[Record],
-    scopes: &BTreeMap<String, BTreeSet<String>>,
+    has_drifted: bool,
 ) -> Vec<&'static str> {
     let is_incomplete = symptoms.is_some_and(|symptoms| {
         symptoms.contains_key(&Symptom::MissingSymbol) || symptoms.contains_key(&Symptom::NotImplemented)
@@ -258,7 +267,7 @@ fn causes(
     });
     let found = [
         ("incomplete_api", is_incomplete),
-        ("scope_drift", !metrics.drift(scopes).is_empty()),
+        ("scope_drift", has_drifted),
         ("budget_or_runtime", is_out),
         ("same_file_overlap", metrics.shared().next().is_some()),
     ];
@@ -332,6 +341,11 @@ fn print(rows: &[Row], whole: &Whole, output: Output) -> Result<(), Failure> {
             let count = row.tasks.len();
             let told = format!("{single:.1} % of a single file, {overlap:.1} % share a file with another");
             output.line(&format!("tasks of the first round: {count}, {told}"))?;
+        }
+        if !row.drift.is_empty() {
+            let of = |Drift { author, path, edits }: &Drift| one_line(&format!("{edits} of {path} by {author}"));
+            let listed: Vec<String> = row.drift.iter().map(of).collect();
+            output.line(&format!("edits outside of their authors' tasks: {}; {}", row.drifted(), listed.join(", ")))?;
         }
         output.line(&format!("around the workspace: {external} edits"))?;
         if let Some(score) = row.score {

@@ -85,15 +85,19 @@ fn scripts() -> Vec<(&'static str, Value)> {
                     tests(), view("calc/ops.py"), view("calc/__init__.py"),
                     tool("insert", json!({"path": "calc/ops.py", "insert_line": 8, "intent": "the tests want it",
                         "insert_text": "\n\ndef negate(a):\n    \"\"\"Minus a.\"\"\"\n    pass\n"})),
-                    tool("commit", json!({"message": "add stubs"})),
+                    tool("diff", json!({})), tool("commit", json!({"message": "add stubs"})),
                 ],
                 "reply": [{"op": "add", "path": "/summary", "value": "calc/ops.py: add, scale, negate. calc/text.py: total."}],
             }]),
         ),
-        // A first answer that gives one function to two engineers is refused by the invariant.
+        // Answers that use more engineers than there may be, and that give one function to two of them, are refused.
         (
             "manager_delegate",
             json!([
+                [
+                    task("t1", 1, "engineer_1", "calc/ops.py", &["add"]),
+                    task("t2", 1, "engineer_3", "calc/text.py", &["total"])
+                ],
                 [
                     task("t1", 1, "engineer_1", "calc/ops.py", &["add"]),
                     task("t2", 1, "engineer_2", "calc/ops.py", &["add"])
@@ -148,8 +152,10 @@ fn scripts() -> Vec<(&'static str, Value)> {
                     "tools": [tool("diff", json!({})), tests(), commit("calc: operations", "engineer_1")],
                     "reply": [review(1, &[("t1", true), ("t2", false)]), again],
                 },
+                // A third round, which there is not.
+                [review(2, &[("t3", false)]), task("t4", 2, "engineer_2", "calc/text.py", &["total"])],
                 {
-                    "tools": [tests(), commit("calc: totals", "engineer_2")],
+                    "tools": [tool("diff", json!({})), tests(), commit("calc: totals", "engineer_2")],
                     "reply": [review(2, &[("t3", true)])],
                 },
             ]),
@@ -229,7 +235,9 @@ fn a_manager_and_engineers_work_on_one_repository() {
     let why = sandbox.run(&["why", "last", "/files/calc~1text.py/hash"]).exits(0);
     assert!(why.stdout.contains("engineer_2"), "{}", why.stdout);
     let log = sandbox.run(&["log", "last"]).exits(0);
-    assert!(log.stdout.contains("disjoint-files"), "the first delegation was refused: {}", log.stdout);
+    for refusal in ["as-many-engineers-as-allowed", "disjoint-files", "two-rounds"] {
+        assert!(log.stdout.contains(refusal), "{refusal}: {}", log.stdout);
+    }
     who_edited_what_is_told(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
     what_an_edit_wrote_can_be_erased(&sandbox);
@@ -286,6 +294,10 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!((&board["score"]["percent"], &board["causes"]), (&json!(100.0), &json!([])), "by its verdict");
 
     assert_eq!(board["tasks"], json!({"first_round": 2, "single_file": 100.0, "overlap": 0.0}));
+    // What is common to all is in nobody's task.
+    let outside = json!([{"author": "engineer_1", "path": "calc/__init__.py", "edits": 1},
+        {"author": "engineer_2", "path": "calc/__init__.py", "edits": 2}]);
+    assert_eq!(board["drift"], json!({"edits": 3, "files": outside}));
 
     let output = "FAILED test_calc.py::All::test_add - AttributeError: no\nFAILED test_calc.py::All::test_total - assert 1 == 2\n";
     sandbox.write("pytest.txt", output);
@@ -299,6 +311,7 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!((&two["score_w"], &two["score"]), (&json!(25.0), &json!(50.0)));
     let text = sandbox.run(&["edits", "last", "--score", "3/5"]).exits(0).stdout;
     assert!(text.contains("engineer_2") && text.contains("score_w 60.0 %") && text.contains("scope_drift"), "{text}");
+    assert!(text.contains("edits outside of their authors' tasks: 3; 1 of calc/__init__.py by engineer_1"), "{text}");
     assert_eq!(sandbox.run(&["edits", "last", "--score", "5"]).code, 2);
 }
 
@@ -379,7 +392,7 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     // An engineer with two tasks sits down twice.
     let second = json!({"task": "t3", "round": 1, "engineer_id": "engineer_1", "file_path": "calc/more.py",
         "functions_to_implement": ["more"], "instruction": "Write it."});
-    let delegated = blueprint["workers"]["manager_delegate"]["script"][1].as_array_mut().expect("a patch");
+    let delegated = blueprint["workers"]["manager_delegate"]["script"][2].as_array_mut().expect("a patch");
     delegated.push(json!({"op": "add", "path": "/tasks/-", "value": second}));
     let one = &mut blueprint["workers"]["engineer_1"]["script"];
     let report = json!({"task": "t3", "engineer_id": "engineer_1", "status": "done", "notes": ""});
@@ -413,4 +426,36 @@ fn in_working_trees_of_their_own_conflicts_come_with_the_merge() {
     assert!(!log.contains("engineer_2"), "{log}");
     let tree = sandbox.path().join("repo/.patchboard/worktrees/engineer_2/calc/text.py");
     assert!(std::fs::read_to_string(tree).expect("its work is there").contains("str(add("));
+}
+
+/// The same work, told apart by what keeps the engineers apart: who writes over what it has not read is refused, or others'
+/// lines are gone and nobody is told.
+#[test]
+fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
+    for (isolation, is_kept) in [("storm", true), ("soft", false)] {
+        let sandbox = repository();
+        let mut blueprint = scripted();
+        blueprint["workspace"]["isolation"] = json!(isolation);
+        let blind = json!({"path": "calc/__init__.py", "file_text": "VERSION = 1\nAUTHORS = [\n]\n", "intent": "anew"});
+        let work = &mut blueprint["workers"]["engineer_2"]["script"][0]["tools"];
+        let steps = work.as_array_mut().expect("steps");
+        steps.insert(0, json!({"name": "create", "arguments": blind, "may_fail": true}));
+        // Tests are not theirs to change, in either.
+        let tests = replace("test_calc.py", "VERSION, 2", "VERSION, 1", "so that it passes");
+        steps.insert(0, view("test_calc.py"));
+        steps.insert(1, json!({"name": tests["name"], "arguments": tests["arguments"], "may_fail": true}));
+        sandbox.write("storm.json", blueprint.to_string());
+        let request = json!({"task": "Write what is missing.", "engineers": 2}).to_string();
+        let arguments = ["run", "storm.json", "--request", &request, "--workspace", "code=repo", "--output", "json"];
+        let result = sandbox.run(&arguments).exits(0).json();
+        assert_eq!(result["end"], "done", "{isolation}");
+        let authors = std::fs::read_to_string(sandbox.path().join("repo/calc/__init__.py")).expect("a file");
+        assert_eq!(authors.contains("\"first\""), is_kept, "{isolation}: {authors}");
+        assert_eq!(std::fs::read_to_string(sandbox.path().join("repo/test_calc.py")).expect("a file"), TESTS);
+        let told = sandbox.run(&["edits", "last", "--output", "json"]).exits(0).json();
+        let refused = &told["boards"][0]["edits"]["refused"];
+        let is_refused = |code: &str| refused[code].is_u64();
+        assert_eq!(is_refused("stale_target"), is_kept, "{isolation}: {refused}");
+        assert!(is_kept || !(is_refused("stale_read") || is_refused("reserved")), "nothing for freshness: {refused}");
+    }
 }

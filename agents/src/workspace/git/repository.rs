@@ -69,8 +69,19 @@ enum Index {
 pub(crate) struct Change {
     /// Which.
     pub(crate) path: FilePath,
+    /// What it was and what it is: modes and hashes.
+    pub(super) what: String,
     /// What stands in an index for it: mode and hash; mode 0 for one that goes.
     entry: String,
+}
+
+impl Change {
+    /// Whether it became another kind of thing, which is shown as one that goes and one that comes.
+    pub(super) fn is_of_kind(&self) -> bool {
+        let mut modes = self.what.split(' ').map(|mode| mode.get(..3).unwrap_or_default());
+        let (was, is) = (modes.next(), modes.next());
+        was != is && was != Some("000") && is != Some("000")
+    }
 }
 
 /// What git answered.
@@ -184,19 +195,38 @@ impl Repository {
             let fields: Vec<&str> = what.split(' ').collect();
             let (Ok(path), [_, mode, _, hash, _]) = (FilePath::parse(name), fields.as_slice()) else { continue };
             let mode = if *mode == "000000" { "0" } else { mode };
-            changes.push(Change { path, entry: format!("{mode} {hash}") });
+            let what = what.trim_start_matches(':').to_owned();
+            changes.push(Change { path, entry: format!("{mode} {hash}"), what });
         }
         Ok(changes)
     }
 
-    /// What a tree has otherwise than another, in the unified form; so many bytes from the beginning, and how many are
-    /// left out.
+    /// What a file held before it changed, if it was one.
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn unified(&self, from: &str, to: &str, max: usize) -> Result<(String, u64), GitError> {
-        let told = ["diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", from, to];
-        let answer = self.succeed(Index::Own, told, b"", max).await?;
+    pub(crate) async fn content_before(&self, change: &Change) -> Result<Option<Vec<u8>>, GitError> {
+        let hash = change.what.split(' ').nth(2).filter(|hash| hash.bytes().any(|digit| digit != b'0'));
+        let Some(hash) = hash else { return Ok(None) };
+        Ok(Some(self.succeed(Index::Own, ["cat-file", "blob", hash], b"", LIST_BYTES_MAX).await?.stdout))
+    }
+
+    /// What a tree has otherwise than another, in the unified form, of these files or of all; so many bytes from the
+    /// beginning, and how many are left out.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn unified(
+        &self,
+        from: &str,
+        to: &str,
+        paths: &[&str],
+        max: usize,
+    ) -> Result<(String, u64), GitError> {
+        // No attribute of a file keeps it from being shown.
+        let told = ["diff-tree", "-r", "-p", "--text", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"];
+        let told = told.into_iter().chain([from, to, "--"]).chain(paths.iter().copied());
+        let answer = self.succeed(Index::Own, told, b"", max.min(LIST_BYTES_MAX)).await?;
         Ok((String::from_utf8_lossy(&answer.stdout).into_owned(), answer.left_out))
     }
 
@@ -241,19 +271,19 @@ impl Repository {
         }
     }
 
-    /// The tree that two commits make together, or the names of the files in which they cannot be brought together.
-    /// Nothing but objects comes of it.
+    /// The tree that two commits make together, and the names of the files in which they cannot be brought together; these
+    /// hold both. Nothing but objects comes of it.
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<Result<String, Vec<String>>, GitError> {
+    pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<(String, Vec<String>), GitError> {
         let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
         let answer = self.asked(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
         let told = String::from_utf8_lossy(&answer.stdout).into_owned();
         let mut parts = told.split('\0').map(str::trim).filter(|part| !part.is_empty());
         match (answer.exit, parts.next()) {
-            (Some(0), Some(tree)) => Ok(Ok(tree.to_owned())),
-            (Some(1), Some(_)) => Ok(Err(parts.map(str::to_owned).collect())),
+            (Some(0), Some(tree)) => Ok((tree.to_owned(), Vec::new())),
+            (Some(1), Some(tree)) => Ok((tree.to_owned(), parts.map(str::to_owned).collect())),
             _ => Err(complaint(&answer)),
         }
     }

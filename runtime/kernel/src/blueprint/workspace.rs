@@ -41,10 +41,10 @@ pub struct WorkspaceSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileAccess {
-    /// Patterns of paths that it may read.
+    /// Patterns of paths that it may read. One behind a `!` takes away what the others give.
     #[serde(default = "all")]
     pub view: Vec<String>,
-    /// Patterns of paths that it may change; what it may not read it may not change either.
+    /// Patterns of paths that it may change, in the same way; what it may not read it may not change either.
     #[serde(default)]
     pub edit: Vec<String>,
     /// Programs of the operator's configuration that it may run in the directory.

@@ -14,8 +14,15 @@ const PATTERN_BYTES_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Access {
     spec: FileAccess,
-    view: GlobSet,
-    edit: GlobSet,
+    view: Paths,
+    edit: Paths,
+}
+
+/// Paths that one set of patterns has, without those that another has.
+#[derive(Clone, Debug)]
+struct Paths {
+    with: GlobSet,
+    without: GlobSet,
 }
 
 impl Access {
@@ -25,8 +32,8 @@ impl Access {
     /// What cannot be compiled, behind the name of its field.
     pub fn compile(spec: &FileAccess) -> Result<Self, String> {
         Ok(Self {
-            view: patterns(&spec.view).map_err(|error| format!("view: {error}"))?,
-            edit: patterns(&spec.edit).map_err(|error| format!("edit: {error}"))?,
+            view: Paths::compile(&spec.view).map_err(|error| format!("view: {error}"))?,
+            edit: Paths::compile(&spec.edit).map_err(|error| format!("edit: {error}"))?,
             spec: spec.clone(),
         })
     }
@@ -38,12 +45,30 @@ impl Access {
 
     /// Whether it may read a file.
     pub fn may_view(&self, path: &FilePath) -> bool {
-        self.view.is_match(path.as_str())
+        self.view.has(path)
     }
 
     /// Whether it may change a file, which takes reading it.
     pub fn may_edit(&self, path: &FilePath) -> bool {
-        self.may_view(path) && self.edit.is_match(path.as_str())
+        self.may_view(path) && self.edit.has(path)
+    }
+}
+
+impl Paths {
+    /// A pattern behind a `!` takes away, wherever it stands.
+    fn compile(texts: &[String]) -> Result<Self, String> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for text in texts {
+            match text.strip_prefix('!') {
+                Some(text) => without.push(text.to_owned()),
+                None => with.push(text.clone()),
+            }
+        }
+        Ok(Self { with: patterns(&with)?, without: patterns(&without)? })
+    }
+
+    fn has(&self, path: &FilePath) -> bool {
+        self.with.is_match(path.as_str()) && !self.without.is_match(path.as_str())
     }
 }
 
@@ -93,6 +118,28 @@ mod tests {
             assert_eq!(access.may_view(&path(text)), may, "{text}");
             assert_eq!(access.may_edit(&path(text)), may, "{text}");
         }
+    }
+
+    #[test]
+    fn what_stands_behind_an_exclamation_mark_is_taken_away() {
+        let access = access(&["**", "!secret/**"], &["!**/{.*,test_*}", "**", "!**/{.*,tests}/**"]);
+        let path = |text| FilePath::parse(text).expect("a name");
+        for (text, may) in [
+            ("a.py", true),
+            ("src/contest_.py", true),
+            ("src/tests.py", true),
+            (".env", false),
+            ("src/.env", false),
+            (".github/workflows/ci.yml", false),
+            ("test_a.py", false),
+            ("src/tests/deep/a.py", false),
+            ("secret/a.py", false),
+        ] {
+            assert_eq!(access.may_edit(&path(text)), may, "{text}");
+        }
+        assert!(access.may_view(&path("test_a.py")) && !access.may_view(&path("secret/a.py")));
+        let nothing = Access::compile(&FileAccess { edit: vec!["!/a".to_owned()], ..access.spec().clone() });
+        assert!(nothing.is_err_and(|error| error.starts_with("edit: `/a`")));
     }
 
     #[test]

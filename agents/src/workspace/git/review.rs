@@ -1,0 +1,99 @@
+//! What has been shown of what is not committed, and to whom: who commits has seen it, as it is.
+//!
+//! A change is known by what it was and what it is; if either is another since, it has not been shown. One that does not fit
+//! into an answer is shown in pieces, from its beginning on.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use patchboard_kernel::files::{EditAttempt, FilePath};
+use patchboard_kernel::id::InvocationId;
+
+use super::repository::Change;
+use crate::workspace::session::Author;
+
+/// What each attempt was shown; one seat may be several agents.
+#[derive(Default)]
+pub(super) struct Reviews(BTreeMap<(EditAttempt, String), BTreeMap<FilePath, Shown>>);
+
+struct Shown {
+    what: String,
+    /// Bytes from the beginning.
+    up_to: usize,
+    is_whole: bool,
+}
+
+impl Reviews {
+    /// Forgets those whose attempts are over.
+    pub(super) fn keep(&mut self, open: &[(InvocationId, u32)]) {
+        self.0.retain(|(of, _), _| open.contains(&(of.invocation, of.attempt)));
+    }
+
+    /// Notes what is shown of these changes, each of which has a section of the text.
+    pub(super) fn note(&mut self, who: &Author, changes: &[Change], sections: &[Section], window: Range<usize>) {
+        let reviewed = self.0.entry(key(who)).or_default();
+        for (change, section) in changes.iter().zip(sections) {
+            let fresh = || Shown { what: change.what.clone(), up_to: 0, is_whole: false };
+            let shown = reviewed.entry(change.path.clone()).or_insert_with(fresh);
+            if shown.what != change.what {
+                *shown = fresh();
+            }
+            // What is shown begins no later than what is known ends.
+            let begins = window.start.saturating_sub(section.at.start);
+            if window.end > section.at.start && begins <= shown.up_to {
+                shown.up_to = shown.up_to.max(window.end.min(section.at.end) - section.at.start);
+                shown.is_whole |= section.is_whole && shown.up_to == section.at.len();
+            }
+        }
+    }
+
+    /// Whether somebody has been shown all of a change.
+    pub(super) fn holds(&self, who: &Author, change: &Change) -> bool {
+        let shown = self.0.get(&key(who)).and_then(|reviewed| reviewed.get(&change.path));
+        shown.is_some_and(|shown| shown.is_whole && shown.what == change.what)
+    }
+
+    /// Forgets what is committed.
+    pub(super) fn forget(&mut self, who: &Author, changes: &[Change]) {
+        if let Some(reviewed) = self.0.get_mut(&key(who)) {
+            changes.iter().for_each(|change| drop(reviewed.remove(&change.path)));
+        }
+    }
+}
+
+fn key(who: &Author) -> (EditAttempt, String) {
+    (who.of, who.label().to_owned())
+}
+
+/// Where a change is in a difference.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Section {
+    at: Range<usize>,
+    is_whole: bool,
+}
+
+/// Where each change is in a difference, of which the end may be missing. None, if they do not belong together.
+pub(super) fn sections(text: &str, changes: &[Change], is_cut: bool) -> Vec<Section> {
+    const BEGINS: &str = "diff --git ";
+    // Every other line begins otherwise, whatever is in the files.
+    let behind_ends = text.match_indices('\n').map(|(at, _)| at + 1);
+    let starts = [0].into_iter().chain(behind_ends).filter(|at| text[*at..].starts_with(BEGINS));
+    let mut starts: Vec<usize> = starts.collect();
+    let wanted: Vec<usize> = changes.iter().map(|change| 1 + usize::from(change.is_of_kind())).collect();
+    let all: usize = wanted.iter().sum();
+    if starts.len() > all || (starts.len() < all && !is_cut) {
+        return Vec::new();
+    }
+    starts.push(text.len());
+    let (mut sections, mut next) = (Vec::new(), 0);
+    for count in wanted {
+        if next + 1 >= starts.len() {
+            break;
+        }
+        let end = (next + count).min(starts.len() - 1);
+        let is_last = end == starts.len() - 1;
+        sections.push(Section { at: starts[next]..starts[end], is_whole: !(is_cut && is_last) });
+        next = end;
+    }
+    sections
+}
