@@ -6,12 +6,14 @@
 //! * `planted.rs`: bugs that are put in on purpose, and found;
 //! * `adversaries.rs`: writers that invalidate each other; `rates.rs`: how often an edit is refused for nothing.
 //!
-//! * `sessions.rs`: the same through sessions at real files; `histories.rs`: what people really wrote.
+//! * `sessions.rs`: the same through sessions at real files, held against what each agent was shown (`shown.rs`, `page.rs`);
+//! * `forgotten.rs`: the least that it takes to rest on what has changed; `histories.rs`: what people really wrote.
 //!
 //! A failure names its seed; `INTERLEAVINGS_SEED=n` runs that board alone, `INTERLEAVINGS=n` as many interleavings.
 
 mod adversaries;
 mod agents;
+mod forgotten;
 mod histories;
 mod history;
 mod oracle;

@@ -4,6 +4,9 @@
 //! * what is shown of a file is what the file holds, and what a session counts as read was shown;
 //! * an edit is accepted only if nothing that its author was shown has changed without its place being shown since, and
 //!   refused as stale only if something has;
+//! * who is told that nothing needs to be viewed again rests on nothing that has changed;
+//! * an edit is accepted only if nothing that its author was shown has changed without its place being shown since, and
+//!   refused as stale only if something has;
 //! * what comes of an edit is what is due, and files hold what the accepted edits make.
 //!
 //! How files look is drawn anew for each directory: ends of lines, open ends, empty files, intents as comments, what a
@@ -250,7 +253,7 @@ impl Played {
         self.check_reads(agent, told);
     }
 
-    /// What a refusal says of one file is so.
+    /// What a refusal says of one file is so, and if it says that nothing needs to be viewed, nothing does.
     fn hear_part(&mut self, agent: usize, part: &Value, all: &BTreeMap<String, Heard>, text: &str) {
         let path = part["path"].as_str().expect("a file");
         let history = &self.oracle.history;
@@ -266,6 +269,8 @@ impl Played {
         self.check_shown(&part["shown"], path, &pieces);
         if part["view_again"] == false {
             self.known[agent].tell_same(&self.oracle.history, path);
+            let wrong = self.known[agent].out_of_date_of(&self.oracle.history, path);
+            assert_eq!(wrong, None, "it is said that {path} need not be viewed again: {text}");
         }
     }
 
@@ -361,6 +366,7 @@ impl Played {
         let wish = self.wish(agent, &path, there.as_deref(), &reads);
         let (arguments, changes) = (&wish.arguments, &wish.changes);
         let by_files = self.look.granularity == Granularity::File;
+        let out_of_date = self.known[agent].out_of_date(&self.oracle.history, by_files);
         let tried = Try { author: Some(agent as u64), reads: &reads, changes, at: 0 };
         let due = self.oracle.judge(&tried);
         let own_is_stale = matches!(&due, Due::Conflict(codes) if codes.contains(&("stale_target", path.clone())));
@@ -379,6 +385,10 @@ impl Played {
             (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) | (Due::TooMany, _) => false,
         };
         assert!(is_due, "{due:?} was due of {arguments} with {reads:?}, and not {:?}: {}", told.code, told.text);
+        match told.code.as_deref() {
+            None => assert_eq!(out_of_date, None, "{arguments} was accepted of who was shown what has changed"),
+            Some(code) => self.check_stale(agent, code, &due, &reads),
+        }
         if told.code.as_deref() == Some("unseen_target") && !by_files {
             let known = self.known[agent].lines(&self.oracle.history, &path);
             let lines = there.as_deref().unwrap_or_default();
@@ -397,6 +407,24 @@ impl Played {
             }
         }
         self.hear(agent, &told, arguments);
+    }
+
+    /// Of each file that is stale something has changed that counts.
+    fn check_stale(&self, agent: usize, code: &str, due: &Due, reads: &[Read]) {
+        let Due::Conflict(codes) = due else { return };
+        for (_, path) in codes.iter().filter(|(due, _)| *due == code && code.starts_with("stale_")) {
+            let of_path: Vec<&Read> = reads.iter().filter(|read| read.path == *path).collect();
+            let counts = |read: &&Read| {
+                let lines = match &read.what {
+                    What::Whole => None,
+                    What::Part { lines, .. } => Some(lines.as_slice()),
+                };
+                self.known[agent].may_count(&self.oracle.history, path, read.version, lines)
+            };
+            let is_forgotten = |read: &&Read| self.oracle.history.version(path) - read.version > 32;
+            let may = of_path.is_empty() || of_path.iter().any(counts) || of_path.iter().any(is_forgotten);
+            assert!(may, "{code} for {path}, of which nothing has changed that was not shown again: {of_path:?}");
+        }
     }
 
     /// An agent knows what it has written, and the file holds it.

@@ -164,6 +164,12 @@ impl Shown {
         })
     }
 
+    /// The same of one file.
+    pub(crate) fn out_of_date_of(&self, history: &History, path: &str) -> Option<String> {
+        let file = self.files.get(path)?.clone();
+        Self { files: BTreeMap::from([(path.to_owned(), file)]) }.out_of_date(history, false)
+    }
+
     /// Whether a read of these lines of a version (none: of all of it) may count as stale: something of it has changed, and
     /// what stands in its place was not shown since in one piece.
     pub(crate) fn may_count(&self, history: &History, path: &str, version: u64, lines: Option<&[Line]>) -> bool {
