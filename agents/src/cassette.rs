@@ -144,6 +144,8 @@ enum Did {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+    /// What it used from here on, until it went on, it asked for at once.
+    AtOnce,
     /// It made another call of its model, or would have.
     WentOn {
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -77,6 +77,10 @@ pub trait Tools: Send {
     /// What there is; the same for the whole attempt.
     fn definitions(&self) -> Vec<Definition>;
 
+    /// What is used from here on until [`Tools::go_on`] was asked for at once: of what came of the first, who asked for the
+    /// others did not know.
+    fn at_once(&mut self) {}
+
     /// Uses one. The arguments are JSON, as a model wrote them; what is wrong with them is an error like any other. What it
     /// gives has at most `room` characters: nobody cuts it afterwards, so that what counts as read was shown.
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used>;

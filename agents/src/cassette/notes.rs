@@ -99,6 +99,11 @@ impl Tools for NotedTools {
         self.tools.definitions()
     }
 
+    fn at_once(&mut self) {
+        self.tools.at_once();
+        self.notes.note(&self.call, Did::AtOnce);
+    }
+
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             let _passage = self.notes.gate().passage(&self.call).await;

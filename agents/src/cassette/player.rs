@@ -226,6 +226,7 @@ impl Player {
                         self.differs(format!("{name} of worker {} (order {order})", entry.worker));
                     }
                 }
+                Did::AtOnce => tools.at_once(),
                 Did::WentOn { usage, reserve } => tools.go_on(*usage, *reserve).await?,
             }
             drop((passage, turn));

@@ -59,6 +59,9 @@ impl Chat {
             let late = || Failure { usage, ..out_of_time(task) };
             let calls = completion.calls.clone();
             talk.said(completion);
+            if calls.len() > 1 {
+                tools.at_once();
+            }
             for (index, used) in calls.iter().enumerate() {
                 if used.name == ANSWER && takes_answers {
                     match answered(&used.arguments) {

@@ -199,14 +199,14 @@ impl Workspaces {
         asked: Asked,
     ) -> Result<Answer, WorkspaceError> {
         let workspace = self.of(board).await?;
-        let session = {
+        let agent = {
             let mut boards = self.lock();
             let is_open =
                 |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
             slot.ok_or_else(not_open)?.sessions.of(workspace, author, is_anew)
         };
-        let called = tokio::spawn(async move { session.lock().await.once(asked).await });
+        let called = tokio::spawn(agent.ask(asked));
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
     }
 

@@ -4,12 +4,14 @@
 //! as there is room, so that a refusal can say what is different now. Plain data; whether a read still holds is for the
 //! kernel to say.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_kernel::blueprint::Granularity;
-use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, union};
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, seen, union};
 
 /// Bytes of texts that are kept for one agent; beyond that the oldest go, and refusals show no difference for them.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -37,7 +39,7 @@ pub struct Reads {
 }
 
 /// What it has read of one file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     seen: Vec<Part>,
     /// Characters of long lines that were shown apart, by version and line.
@@ -52,6 +54,8 @@ struct Known {
 struct Part {
     version: u64,
     lines: Option<Lines>,
+    /// That there is no such file.
+    is_absent: bool,
 }
 
 impl Reads {
@@ -67,7 +71,7 @@ impl Reads {
         let known = self.files.entry(path.clone()).or_default();
         match lines {
             // Whoever sees all of it knows all that was seen before.
-            None => known.seen = vec![Part { version, lines }],
+            None => known.seen = vec![Part { version, lines, is_absent: text.is_none() }],
             Some(lines) => {
                 let is_known = |part: &Part| part.version == version && part.lines.is_none();
                 if !known.seen.iter().any(is_known) {
@@ -75,7 +79,8 @@ impl Reads {
                     let ranges =
                         union(known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).chain([lines]));
                     known.seen.retain(|part| !same(part));
-                    known.seen.extend(ranges.into_iter().map(|lines| Part { version, lines: Some(lines) }));
+                    let part = |lines| Part { version, lines: Some(lines), is_absent: false };
+                    known.seen.extend(ranges.into_iter().map(part));
                 }
             }
         }
@@ -95,35 +100,43 @@ impl Reads {
         }
     }
 
-    /// Notes an edit of its own, which made this version of a file of which the state said `before`. What it knew of the
-    /// file it knows at the new version, and what it wrote as well.
-    pub fn wrote(&mut self, path: &FilePath, before: Option<&Entry>, moves: &[Move], version: u64, text: &Arc<str>) {
+    /// Notes an edit of its own, which made this version of a file of which the state said `before`; no text: the file is gone.
+    /// What it knew of the file it knows at the new version, and what it wrote as well. What had changed before stays.
+    pub fn wrote(
+        &mut self,
+        path: &FilePath,
+        before: Option<&Entry>,
+        moves: &[Move],
+        version: u64,
+        text: Option<&Arc<str>>,
+    ) {
         let known = self.files.entry(path.clone()).or_default();
-        let is_whole = before.is_none_or(|entry| !entry.is_there())
-            || known
-                .seen
-                .iter()
-                .any(|part| part.lines.is_none() && before.is_some_and(|entry| entry.version == part.version));
-        known.seen = match is_whole {
-            true => vec![Part { version, lines: None }],
+        let was_there = before.is_some_and(Entry::is_there);
+        let mut is_whole = !was_there || text.is_none();
+        let (mut lines, mut stale) = (written(moves), Vec::new());
+        for part in &known.seen {
+            let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
+            match seen(before, &read, Granularity::Lines) {
+                Seen::Fresh(_) if part.lines.is_none() => is_whole = true,
+                Seen::Fresh(fresh) => lines.extend(fresh.map(|lines| own(lines, moves))),
+                Seen::Stale => stale.push(*part),
+            }
+        }
+        let now = match is_whole {
+            true => vec![Part { version, lines: None, is_absent: text.is_none() }],
             false => {
-                let fresh = known.seen.iter().filter_map(|part| {
-                    let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
-                    match before?.seen(&read, Granularity::Lines) {
-                        Seen::Fresh(lines) => lines,
-                        Seen::Stale => None,
-                    }
-                });
-                let known: Vec<Lines> = fresh.map(|lines| own(lines, moves)).chain(written(moves)).collect();
-                union(known).into_iter().map(|lines| Part { version, lines: Some(lines) }).collect()
+                let part = |lines| Part { version, lines: Some(lines), is_absent: false };
+                union(lines).into_iter().map(part).collect()
             }
         };
-        self.keep(path, version, Some(text));
+        known.seen = stale.into_iter().chain(now).collect();
+        self.keep(path, version, text);
     }
 
-    /// Notes that a file of its own making or knowing is gone, with this version.
-    pub fn removed(&mut self, path: &FilePath, version: u64) {
-        self.note(path, version, None, None);
+    /// Notes that the author says of itself that it has seen a version, and nothing of what there was.
+    pub fn declare(&mut self, path: &FilePath, version: u64) {
+        let known = self.files.entry(path.clone()).or_default();
+        known.seen.push(Part { version, lines: None, is_absent: false });
     }
 
     /// Everything that was read.
@@ -188,15 +201,6 @@ impl Reads {
         lines.iter().for_each(|lines| self.note(path, version, *lines, text));
     }
 
-    /// Keeps of a file what is among these.
-    pub fn retain(&mut self, path: &FilePath, kept: &[FileRead]) {
-        if let Some(known) = self.files.get_mut(path) {
-            let is_kept =
-                |part: &Part| kept.iter().any(|read| (read.version, read.lines) == (part.version, part.lines));
-            known.seen.retain(is_kept);
-        }
-    }
-
     /// Forgets what was read of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {
@@ -220,8 +224,7 @@ impl Reads {
         known.noted = self.clock;
         let before = known.bytes();
         known.texts.extend(text.map(|text| (version, Arc::clone(text))));
-        let seen = &known.seen;
-        known.texts.retain(|version, _| seen.iter().any(|part| part.version == *version));
+        known.forget_texts();
         let after = known.bytes();
         self.weigh(before, after);
         while self.text_bytes > TEXT_BYTES_MAX || self.held.0.load(Ordering::Relaxed) > HELD_BYTES_MAX {
@@ -237,6 +240,14 @@ impl Reads {
         self.text_bytes = self.text_bytes + after - before;
         self.held.0.fetch_add(after, Ordering::Relaxed);
         self.held.0.fetch_sub(before, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Reads {
+    /// The same for itself: what it holds is not counted twice.
+    fn clone(&self) -> Self {
+        let held = Arc::new(Held(AtomicUsize::new(self.text_bytes)));
+        Self { files: self.files.clone(), clock: self.clock, text_bytes: self.text_bytes, held }
     }
 }
 
@@ -360,13 +371,13 @@ mod tests {
         ] {
             let mut reads = Reads::default();
             reads.note(&path(), 1, Some(known), None);
-            reads.wrote(&path(), Some(&entry(1, 40)), &[moved], 2, &text);
+            reads.wrote(&path(), Some(&entry(1, 40)), &[moved], 2, Some(&text));
             let now: Vec<_> = seen(&reads).into_iter().map(|(_, lines)| lines.expect("lines")).collect();
             assert_eq!(now, expected, "{moved:?}");
         }
         let mut reads = Reads::default();
         reads.note(&path(), 1, None, None);
-        reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, &text);
+        reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, Some(&text));
         assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
     }
 

@@ -4,6 +4,7 @@
 //! the agent has for it, and nobody cuts it afterwards. How it looks at files is in `looks`, how it edits them in `edits`, what
 //! a refused edit brings back in `refusals`, what a command makes of a file in `maker`.
 
+mod asked;
 mod edits;
 mod looks;
 mod maker;
@@ -19,6 +20,8 @@ use patchboard_kernel::files::{Access, EditAttempt, FilePath};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
+
+pub use asked::{Asked, Bases, Basis};
 
 use super::git::GIT;
 use super::reads::Reads;
@@ -78,23 +81,6 @@ impl Told {
     /// In the room that there is. What counts as read fits already.
     pub(super) fn within(self, room: usize) -> Self {
         Self { text: cut(self.text, room), ..self }
-    }
-}
-
-/// What an agent asks for.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// The arguments of the editor.
-    pub arguments: Value,
-    /// What makes a repetition of an edit one.
-    pub key: Option<String>,
-    /// Characters that it can be told.
-    pub room: usize,
-}
-
-impl From<Value> for Asked {
-    fn from(arguments: Value) -> Self {
-        Self { arguments, key: None, room: ROOM_MAX }
     }
 }
 
@@ -172,6 +158,12 @@ pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
     reads: Reads,
+    /// What those know who ask for something now.
+    bases: Bases,
+    /// What was known when several things were asked for that are being done.
+    at_once: Option<Basis>,
+    /// What the edit that is being made rests on.
+    basis: Reads,
     /// Whether it has to be told that what it has read before is not known.
     is_anew: bool,
     /// Characters that it can be told now.
@@ -186,7 +178,9 @@ impl Session {
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
         let reads = Reads::among(workspace.held());
-        Self { workspace, author, reads, is_anew: false, room: ROOM_MAX, token: None, answers: VecDeque::new() }
+        let (bases, basis) = (Bases::default(), Reads::default());
+        let (is_anew, room, token, answers) = (false, ROOM_MAX, None, VecDeque::new());
+        Self { workspace, author, reads, bases, at_once: None, basis, is_anew, room, token, answers }
     }
 
     /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
@@ -210,11 +204,26 @@ impl Session {
         &self.reads
     }
 
+    /// What it knows now, for what is asked for from here on.
+    pub const fn bases(&self) -> &Bases {
+        &self.bases
+    }
+
+    /// What is asked for from here on until it goes on, is asked for at once, by who knows what it was told until now.
+    pub fn at_once(&mut self) {
+        self.at_once = Some(self.bases.now());
+    }
+
+    /// What was told so far is known to who asks from here on.
+    pub fn go_on(&mut self) {
+        self.at_once = None;
+    }
+
     /// Does what is asked for. An edit under a key is made once. A repetition is told what was told then, if that is one of
     /// the last edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and
     /// shows what is there now.
     pub async fn once(&mut self, asked: Asked) -> Answer {
-        let Asked { arguments, key, room } = asked;
+        let Asked { arguments, key, room, basis } = asked;
         let digest = sha256(arguments.to_string().as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
@@ -229,11 +238,15 @@ impl Session {
         let is_edit = is_edit(&command);
         self.room = room;
         self.token = key.as_deref().map(Token::from);
-        let told = self.run(command).await;
+        if is_edit {
+            let basis = basis.or_else(|| self.at_once.clone());
+            self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
+        }
+        let (told, is_decided) = self.run(command).await;
         self.token = None;
-        // Who has to read again first has not been answered.
-        let is_answered = is_edit && told.code.as_deref() != Some(SessionCode::ReadsLost.as_str());
-        if let Some(key) = key.filter(|_| is_answered) {
+        self.basis = Reads::default();
+        self.bases.told(&self.reads);
+        if let Some(key) = key.filter(|_| is_edit && is_decided) {
             self.answers.truncate(ANSWERS_MAX - 1);
             self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });
         }
@@ -254,12 +267,14 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, command: Command) -> Told {
+    /// What comes of a command, and whether that is so also if it is asked for again: who has to read something first, or
+    /// met a fault of the moment, has not been answered.
+    async fn run(&mut self, command: Command) -> (Told, bool) {
         let room = self.room;
         let is_anew = std::mem::take(&mut self.is_anew);
         if is_anew && self.is_checked() && is_edit(&command) {
             let message = format!("{BEGUN_ANEW} Nothing was written.");
-            return Told::from(Trouble::Session(SessionCode::ReadsLost, message)).within(room);
+            return (Told::from(Trouble::Session(SessionCode::ReadsLost, message)).within(room), false);
         }
         if is_anew {
             self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
@@ -272,6 +287,7 @@ impl Session {
             Command::Edit { path, edit, basis } => self.edit(path, edit, basis).await,
             Command::Rename { path, to, basis } => self.rename(path, to, basis).await,
         };
+        let is_decided = !matches!(done, Err(Trouble::Workspace(_) | Trouble::Session(SessionCode::ReadsLost, _)));
         let mut told = done.unwrap_or_else(Told::from);
         if is_anew {
             told.text = format!("{BEGUN_ANEW}\n{}", told.text);
@@ -279,7 +295,7 @@ impl Session {
                 data.insert("begun_anew".to_owned(), true.into());
             }
         }
-        told.within(room)
+        (told.within(room), is_decided)
     }
 
     /// Whether its edits are held against what it has read.

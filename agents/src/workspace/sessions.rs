@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::service::Workspace;
-use super::session::{Author, Session};
+use super::session::{Answer, Asked, Author, Bases, Session};
 
 /// Agents that are remembered; of more, who did nothing for the longest time has to begin anew.
 pub const SESSIONS_MAX: usize = 256;
@@ -27,16 +27,41 @@ pub struct Sessions {
 }
 
 struct Seated {
-    session: Arc<Mutex<Session>>,
+    at_work: AtWork,
     of: EditAttempt,
     used: Instant,
+}
+
+/// An agent that does one thing after the other, and may be asked for several at once.
+#[derive(Clone)]
+pub struct AtWork {
+    session: Arc<Mutex<Session>>,
+    bases: Bases,
+}
+
+impl AtWork {
+    fn of(session: Session) -> Self {
+        Self { bases: session.bases().clone(), session: Arc::new(Mutex::new(session)) }
+    }
+
+    /// Who does it.
+    pub const fn session(&self) -> &Arc<Mutex<Session>> {
+        &self.session
+    }
+
+    /// Does what is asked for when its turn comes. Until then others may be told something: that was not known.
+    pub fn ask(&self, asked: Asked) -> impl Future<Output = Answer> + Send + use<> {
+        let basis = Some(asked.basis.clone().unwrap_or_else(|| self.bases.now()));
+        let session = Arc::clone(&self.session);
+        async move { session.lock().await.once(Asked { basis, ..asked }).await }
+    }
 }
 
 impl Sessions {
     /// An agent: the one that this attempt has been so far under this name, or one that has read nothing yet. The latter
     /// knows that it begins anew if it was forgotten, or if it `is_anew` by its own word; where it does not say, if it may
     /// have made an earlier attempt.
-    pub fn of(&mut self, workspace: Arc<Workspace>, author: Author, is_anew: Option<bool>) -> Arc<Mutex<Session>> {
+    pub fn of(&mut self, workspace: Arc<Workspace>, author: Author, is_anew: Option<bool>) -> AtWork {
         let snapshot = workspace.board().snapshot();
         let is_open = |of: &EditAttempt| snapshot.attempts.contains(&(of.invocation, of.attempt));
         self.seated.retain(|_, seated| is_open(&seated.of));
@@ -45,11 +70,11 @@ impl Sessions {
         let who = (of.invocation, author.name.clone());
         if !is_open(&of) {
             // Nothing comes of its edits, and nobody has to know it.
-            return Arc::new(Mutex::new(Session::anew(workspace, author)));
+            return AtWork::of(Session::anew(workspace, author));
         }
         if let Some(seated) = self.seated.get_mut(&who) {
             seated.used = Instant::now();
-            return Arc::clone(&seated.session);
+            return seated.at_work.clone();
         }
         if self.seated.len() >= SESSIONS_MAX
             && let Some(oldest) = self.seated.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
@@ -62,9 +87,9 @@ impl Sessions {
             true => Session::anew(workspace, author),
             false => Session::new(workspace, author),
         };
-        let session = Arc::new(Mutex::new(session));
-        self.seated.insert(who, Seated { session: Arc::clone(&session), of, used: Instant::now() });
-        session
+        let at_work = AtWork::of(session);
+        self.seated.insert(who, Seated { at_work: at_work.clone(), of, used: Instant::now() });
+        at_work
     }
 
     /// How many there are.

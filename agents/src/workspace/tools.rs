@@ -323,6 +323,10 @@ impl Tools for Seated {
         definitions(self.session.author(), self.session.workspace().spec())
     }
 
+    fn at_once(&mut self) {
+        self.session.at_once();
+    }
+
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             let arguments = match serde_json::from_str(arguments) {
@@ -335,6 +339,7 @@ impl Tools for Seated {
     }
 
     fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
+        self.session.go_on();
         Box::pin(async move { go_on(self.session.workspace().board(), &self.call, usage, reserve).await })
     }
 }

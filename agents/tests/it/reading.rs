@@ -236,16 +236,16 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     };
     let look = json!({"command": "view", "path": "a.txt"});
     let ada = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
-    assert!(!ada.lock().await.call(look.clone()).await.text.starts_with("What you have read"));
+    assert!(!ada.session().lock().await.call(look.clone()).await.text.starts_with("What you have read"));
     let again = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
-    assert!(Arc::ptr_eq(&ada, &again), "it goes on");
+    assert!(Arc::ptr_eq(ada.session(), again.session()), "it goes on");
     for number in 0..SESSIONS_MAX {
         sessions.of(Arc::clone(&shop.workspace), seat(1, Some(&format!("agent-{number}"))), None);
     }
     assert_eq!(sessions.len(), SESSIONS_MAX);
     let anew = sessions.of(Arc::clone(&shop.workspace), seat(0, None), None);
-    assert!(!Arc::ptr_eq(&ada, &anew));
-    let told = anew.lock().await.call(replace("a.txt", "a", "b")).await;
+    assert!(!Arc::ptr_eq(ada.session(), anew.session()));
+    let told = anew.session().lock().await.call(replace("a.txt", "a", "b")).await;
     assert_eq!(told.code.as_deref(), Some("reads_lost"), "{}", told.text);
 
     // Those of an attempt that is over go, and the next attempt knows that there was one.
@@ -263,7 +263,7 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     author.of.attempt += 1;
     let next = sessions.of(Arc::clone(&shop.workspace), author, None);
     assert_eq!(sessions.len(), 2);
-    let told = next.lock().await.call(look).await;
+    let told = next.session().lock().await.call(look).await;
     assert!(told.text.starts_with("What you have read before"), "{}", told.text);
 }
 

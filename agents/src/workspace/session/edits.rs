@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use patchboard_kernel::files::{Edit, Entry, FilePath, Hunk, INTENT_MAX, Lines, Move, count};
+use patchboard_kernel::files::{
+    EDITS_MAX, Edit, Entry, FilePath, FileRead, Hunk, INTENT_MAX, Lines, Move, Seen, count, seen,
+};
 use patchboard_kernel::rejection::Code;
 use serde_json::json;
 
@@ -11,6 +13,7 @@ use super::super::text::command::EditBasis;
 use super::super::text::edit::EditCommand;
 use super::super::text::excerpt::excerpt;
 use super::super::text::hunks::blocks;
+use super::asked::Wrote;
 use super::maker::Maker;
 use super::{Session, SessionCode, Told, Trouble};
 use crate::one_line;
@@ -76,12 +79,22 @@ impl Session {
     fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, Trouble> {
         let state = self.workspace.state();
         let granularity = self.workspace.spec().granularity;
+        if let (Some(version), Some(path)) = (basis.version, targets.first())
+            && self.is_checked()
+            && !self.has_seen(path, version, Entry::of(&state, path).as_ref())
+        {
+            self.basis.declare(path, version);
+        }
         let reads = loop {
-            match self.reads.declared(targets, |path| Entry::of(&state, path), granularity) {
+            match self.basis.declared(targets, |path| Entry::of(&state, path), granularity) {
                 Ok(reads) => break reads,
-                Err(forgotten) if self.is_checked() => return Err(too_many(&forgotten)),
-                // Nothing is held against them.
-                Err(_) => {}
+                Err(forgotten) => {
+                    forgotten.iter().for_each(|path| self.reads.forget(path));
+                    // Otherwise nothing is held against them.
+                    if self.is_checked() {
+                        return Err(too_many(&forgotten));
+                    }
+                }
             }
         };
         Ok(Edit {
@@ -95,11 +108,28 @@ impl Session {
         })
     }
 
+    /// Whether the version that an author says it has seen is the one that the file has, but for its own edits, or one of which
+    /// it has read lines that are still as they were.
+    fn has_seen(&self, path: &FilePath, version: u64, entry: Option<&Entry>) -> bool {
+        let now = entry.map_or(0, |entry| entry.version);
+        let label = self.author.label();
+        let is_own = |made: u64| entry.and_then(|entry| entry.edits.get(&made)).is_some_and(|edit| edit.by == label);
+        let granularity = self.workspace.spec().granularity;
+        let is_fresh = |read: &FileRead| read.version == version && seen(entry, read, granularity) != Seen::Stale;
+        let is_but_own = version <= now && now - version <= EDITS_MAX && (version + 1..=now).all(is_own);
+        is_but_own || self.basis.of(path).iter().any(is_fresh)
+    }
+
     async fn told(&mut self, made: Made) -> Result<Told, Trouble> {
         match made.edited {
             Edited::Done => Ok(self.tell_done(&made)),
             Edited::Refused(ref rejection) => self.tell_refused(rejection, &made).await,
         }
+    }
+
+    fn wrote(&mut self, wrote: Wrote<'_>) {
+        wrote.note(&mut self.reads);
+        self.bases.wrote(wrote);
     }
 
     fn tell_done(&mut self, made: &Made) -> Told {
@@ -110,14 +140,15 @@ impl Session {
             let path = &wanted.path;
             let version = before.version().saturating_add(1);
             let Some(after) = &wanted.after else {
-                self.reads.removed(path, version);
+                self.wrote(Wrote { path, before: before.entry.as_ref(), moves: &[], version, text: None });
                 let _ = writeln!(text, "{path} is gone.");
                 files.push(json!({"path": path, "version": version, "is_deleted": true}));
                 continue;
             };
             let hunks = wanted.hunks.as_deref().unwrap_or_default();
             let moves: Vec<Move> = hunks.iter().map(Move::from).collect();
-            self.reads.wrote(path, before.entry.as_ref(), &moves, version, after);
+            let was = before.entry.as_ref();
+            self.wrote(Wrote { path, before: was, moves: &moves, version, text: Some(after) });
             let is_new = before.text.is_none();
             let _ = match is_new {
                 true => writeln!(text, "{path} was made; it has version {version}."),

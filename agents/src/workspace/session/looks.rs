@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Seen};
+use patchboard_kernel::files::{Entry, FilePath, Lines, count};
 use serde_json::json;
 
 use super::super::disk::{DiskError, Reason};
 use super::super::look;
 use super::super::service::{Standing, WorkspaceError};
+use super::super::text::edit::EditError;
 use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
 use super::{Session, SessionCode, Told, Trouble};
@@ -27,34 +28,29 @@ impl Session {
             standing => standing?,
         };
         let (Some(entry), Some(text)) = (&standing.entry, &standing.text) else {
-            self.reads.renew(path, standing.version(), &[None], None);
+            self.reads.note(path, standing.version(), None, None);
             return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
         };
+        if let Some((first, _)) = range.filter(|(first, _)| *first > count(text).max(1)) {
+            return Err(EditError::no_such_line(first, count(text)).into());
+        }
         let ends = if has_crlf(text) { ", lines end in CRLF" } else { "" };
         let headline = format!("{}{ends}", headline(path, entry));
         let room = self.room.saturating_sub(headline.chars().count() + 1);
         let shown = look::view(text, range, columns, room);
         if headline.chars().count() + 1 + shown.text.chars().count() <= self.room {
-            self.forget_stale(path, entry);
             self.note_shown(path, entry, text, &shown.shown, shown.is_whole);
             if let Some((line, columns, of)) = shown.part {
                 self.reads.note_columns(path, entry.version, line, (columns, of), text);
             }
+            // What it does not show of what has changed is not known by it.
+            self.reads.catch_up(path, entry, self.workspace.spec().granularity);
         }
         let data = json!({
             "path": path, "version": entry.version, "hash": entry.hash, "lines": entry.lines, "writer": entry.writer,
             "intent": entry.intent, "shown": shown.shown, "is_whole": shown.is_whole, "content": shown.text,
         });
         Ok(Told::done(format!("{headline}\n{}", shown.text), data))
-    }
-
-    /// Who views a file again, wholly or in part, knows that what it read before may be out of date; what of that still holds
-    /// stays.
-    fn forget_stale(&mut self, path: &FilePath, entry: &Entry) {
-        let granularity = self.workspace.spec().granularity;
-        let kept: Vec<FileRead> =
-            self.reads.of(path).into_iter().filter(|read| entry.seen(read, granularity) != Seen::Stale).collect();
-        self.reads.retain(path, &kept);
     }
 
     /// What of a file was shown counts as read.

@@ -29,9 +29,9 @@ pub(super) struct Maker {
 impl Maker {
     pub(super) fn new(session: &Session, basis: &EditBasis) -> Self {
         let spec = session.workspace.spec();
-        let reads = session.reads.all();
+        let reads = session.basis.all();
         let text = |read: &FileRead| {
-            Some(((read.path.clone(), read.version), Arc::clone(session.reads.text(&read.path, read.version)?)))
+            Some(((read.path.clone(), read.version), Arc::clone(session.basis.text(&read.path, read.version)?)))
         };
         Self {
             texts: reads.iter().filter_map(text).collect(),

@@ -34,7 +34,7 @@ impl Session {
             return Ok(brief(format!("The edit was refused ({}): {message}.\n{then}.\n", rejection.code)));
         }
         // What stands now, which may be more than what the edit met.
-        let mut concerned: BTreeSet<FilePath> = self.reads.paths().cloned().collect();
+        let mut concerned: BTreeSet<FilePath> = self.basis.paths().cloned().collect();
         concerned.remove(target);
         let now = self.looked(target).await?;
         let state = self.workspace.state();
@@ -43,7 +43,7 @@ impl Session {
         for path in concerned {
             let entry = Entry::of(&state, &path);
             let is_stale = |read: &FileRead| seen(entry.as_ref(), read, granularity) == Seen::Stale;
-            if self.reads.of(&path).iter().any(is_stale) {
+            if self.basis.of(&path).iter().any(is_stale) {
                 let standing = self.looked(&path).await?;
                 stale.push((path, standing));
             }
@@ -97,15 +97,17 @@ impl Session {
             let shown = parts().flat_map(|part| part.known.iter().copied());
             if of_file().count() > parts().count() || parts().any(|part| part.view_again) {
                 shown.for_each(|lines| self.reads.note(path, version, Some(lines), text));
+                if let Some(entry) = &standing.entry {
+                    self.reads.catch_up(path, entry, self.workspace.spec().granularity);
+                }
                 continue;
             }
             let total = text.map_or(0, |text| count(text));
             let lines = union(shown.chain(fresh.iter().copied()));
             let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
-            match is_whole {
-                true => self.reads.renew(path, version, &[None], text),
-                false => self.reads.renew(path, version, &lines.into_iter().map(Some).collect::<Vec<_>>(), text),
-            }
+            let lines = if is_whole { vec![None] } else { lines.into_iter().map(Some).collect() };
+            // What it was told after it had asked is not made up for by that.
+            self.reads.replace(path, &self.basis.of(path), version, &lines, text);
         }
     }
 }
@@ -126,7 +128,7 @@ struct Known {
 impl Known {
     /// Each version of which something was read that has changed, the oldest first; if there is none, what was read last.
     fn of(session: &Session, path: &FilePath, standing: &Standing, granularity: Granularity) -> Vec<Self> {
-        let reads = session.reads.of(path);
+        let reads = session.basis.of(path);
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&FileRead| seen(entry, read, granularity) == Seen::Stale;
         let mut versions: Vec<Option<u64>> = reads.iter().filter(is_stale).map(|read| Some(read.version)).collect();
@@ -141,7 +143,7 @@ impl Known {
             Seen::Stale => None,
         }));
         let of_version = |read_at: Option<u64>| {
-            let before = read_at.and_then(|version| session.reads.text(path, version)).cloned();
+            let before = read_at.and_then(|version| session.basis.text(path, version)).cloned();
             let lines_at = before.as_deref().map_or(u32::MAX, count);
             let read = reads.iter().filter(|read| Some(read.version) == read_at);
             Self {

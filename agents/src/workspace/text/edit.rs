@@ -62,6 +62,11 @@ impl EditError {
         Self { code, message: message.to_string(), lines: Vec::new() }
     }
 
+    /// That a file has so many lines, and not this one.
+    pub(in crate::workspace) fn no_such_line(line: u32, there: u32) -> Self {
+        Self::new(EditCode::NoSuchLine, format!("There is no line {line}: the file has {there} lines."))
+    }
+
     /// That a file would hold what it holds.
     pub(in crate::workspace) fn no_change() -> Self {
         Self::new(EditCode::NoChange, "The edit would leave the file as it is.")

@@ -322,8 +322,8 @@ impl<'a> Draft<'a> {
         let known = self.known();
         let is_known = |(first, last): &Lines| known.iter().any(|(from, to)| from <= first && last <= to);
         match &self.moves {
+            _ if count(now) == 0 => self.content.is_none() && !self.diff.as_ref().is_some_and(|diff| diff.is_whole),
             Some(moves) => !carried(moves, self.moved, count(now)).iter().all(is_known),
-            None if count(now) == 0 => self.content.is_none(),
             // What matters of it was not read, and is shown now.
             None if read_at.is_none() && !self.moved.read.is_empty() => !self.wanted(count(now)).iter().all(is_known),
             None => !is_known(&(1, count(now))),
@@ -407,7 +407,12 @@ fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {
     let line = |number: i64| u32::try_from(number).unwrap_or(0);
     let last_read = moved.before.map_or(0, count);
     let ranges = moved.read.iter().map(|(first, last)| (*first, (*last).min(last_read)));
-    union(ranges.map(|(first, last)| (line(place(first, false).max(1)), line(place(last, true)).min(total))))
+    let there = |(first, last)| match (line(place(first, false).max(1)), line(place(last, true)).min(total)) {
+        // Nothing is left of them, or there was nothing: what is beside shows that.
+        (first, last) if first > last => (last.max(1), first.min(total)),
+        lines => lines,
+    };
+    union(ranges.map(there))
 }
 
 /// Where those of the lines that were read are now that did not change.

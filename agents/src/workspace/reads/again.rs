@@ -1,0 +1,232 @@
+//! What of a file has to be read again: of what was read and has changed, that is made up for whose place is known as it is
+//! now. The rest stays, and leads to a refusal.
+
+use patchboard_kernel::blueprint::Granularity;
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, cover, union};
+
+use super::{Known, Part, Reads};
+
+/// Lines of an earlier version that are still there, one behind the other then and now. Before the first and behind the last
+/// line of a file there is one more, which no edit touches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    was: Lines,
+    /// Where the first of them is.
+    now: u32,
+}
+
+impl Run {
+    const fn last_now(&self) -> u32 {
+        self.now + (self.was.1 - self.was.0)
+    }
+}
+
+impl Reads {
+    /// Goes through what was read of a file and has changed, once something of it was shown. Of what stands in the place of a
+    /// change by now, all has to be known; what has not changed goes on from the file's version.
+    pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity) {
+        let Some(known) = self.files.get_mut(path) else { return };
+        let seen = |part: &Part, granularity| {
+            entry.seen(&FileRead { path: path.clone(), version: part.version, lines: part.lines }, granularity)
+        };
+        let fresh = union(known.seen.iter().filter_map(|part| match seen(part, Granularity::Lines) {
+            Seen::Fresh(lines) => lines,
+            Seen::Stale => None,
+        }));
+        let before = known.bytes();
+        let (stale, mut kept): (Vec<Part>, Vec<Part>) =
+            std::mem::take(&mut known.seen).into_iter().partition(|part| seen(part, granularity) == Seen::Stale);
+        // Who sees something of a file does not take it for absent any more.
+        let sees = kept.iter().any(|part| part.version == entry.version);
+        for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
+            match runs(entry, part.version) {
+                Some(runs) => kept.extend(made_up(part, &runs, &fresh, entry)),
+                None => kept.push(part),
+            }
+        }
+        known.seen = joined(kept);
+        known.forget_texts();
+        let after = known.bytes();
+        self.weigh(before, after);
+    }
+
+    /// In place of these reads of a file comes what is known of it now. What else was read of it stays.
+    pub fn replace(
+        &mut self,
+        path: &FilePath,
+        replaced: &[FileRead],
+        version: u64,
+        lines: &[Option<Lines>],
+        text: Option<&std::sync::Arc<str>>,
+    ) {
+        if let Some(known) = self.files.get_mut(path) {
+            let is_replaced =
+                |part: &Part| replaced.iter().any(|read| (read.version, read.lines) == (part.version, part.lines));
+            known.seen.retain(|part| !is_replaced(part));
+        }
+        lines.iter().for_each(|lines| self.note(path, version, *lines, text));
+    }
+}
+
+impl Known {
+    /// Texts of versions of which nothing is known any more.
+    pub(super) fn forget_texts(&mut self) {
+        let seen = &self.seen;
+        self.texts.retain(|version, _| seen.iter().any(|part| part.version == *version));
+    }
+}
+
+/// Of each version its lines once; who knows all of one knows its lines.
+fn joined(parts: Vec<Part>) -> Vec<Part> {
+    let mut joined: Vec<Part> = parts.iter().copied().filter(|part| part.lines.is_none()).collect();
+    let mut versions: Vec<u64> = parts.iter().map(|part| part.version).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    versions.retain(|version| joined.iter().all(|whole| whole.version != *version));
+    for version in versions {
+        let lines = union(parts.iter().filter(|part| part.version == version).filter_map(|part| part.lines));
+        joined.extend(lines.into_iter().map(|lines| Part { version, lines: Some(lines), is_absent: false }));
+    }
+    joined
+}
+
+/// What is still there of a version; none if it is not known of each edit since what it did.
+fn runs(entry: &Entry, version: u64) -> Option<Vec<Run>> {
+    let edits = (version.checked_add(1)?..=entry.version)
+        .map(|made| Some(entry.edits.get(&made)?.moves.as_ref()?.iter().copied().map(Move::from).collect()));
+    let edits: Vec<Vec<Move>> = edits.collect::<Option<_>>()?;
+    let more: i64 = edits.iter().flatten().map(|step| i64::from(step.added) - i64::from(step.removed)).sum();
+    let behind = u32::try_from(i64::from(entry.lines) - more).ok()?.checked_add(1)?;
+    let mut runs = vec![Run { was: (0, behind), now: 0 }];
+    for edit in &edits {
+        runs = runs.into_iter().flat_map(|run| after(run, edit)).collect();
+    }
+    Some(runs)
+}
+
+/// What an edit leaves of lines, in one piece or in several.
+fn after(run: Run, edit: &[Move]) -> Vec<Run> {
+    let mut left = Vec::new();
+    let (mut from, last, mut shift) = (run.now, run.last_now(), 0_i64);
+    let mut keep = |from: u32, last: u32, shift: i64| {
+        let was = |line: u32| run.was.0 + (line - run.now);
+        let now = u32::try_from(i64::from(from) + shift).unwrap_or(u32::MAX);
+        left.push(Run { was: (was(from), was(last)), now });
+    };
+    for step in edit.iter().take_while(|step| step.at <= last) {
+        if step.at > from {
+            keep(from, step.at - 1, shift);
+        }
+        from = from.max(step.at.saturating_add(step.removed));
+        shift += i64::from(step.added) - i64::from(step.removed);
+    }
+    if from <= last {
+        keep(from, last, shift);
+    }
+    left
+}
+
+/// What becomes of a stale read: what is still there, at the version that the file has; and at the version that was read,
+/// where something else stands that is not `known`.
+fn made_up(part: Part, runs: &[Run], known: &[Lines], entry: &Entry) -> Vec<Part> {
+    let behind = runs.last().map_or(0, |run| run.was.1);
+    let (first, last) = part.lines.unwrap_or((0, behind));
+    // Without what is before the first and behind the last line.
+    let bare = |lines: Lines| (lines.0.max(first).max(1), lines.1.min(last).min(behind.saturating_sub(1)));
+    let mut left = Vec::new();
+    for run in runs {
+        let (from, to) = bare(run.was);
+        if from <= to {
+            let now = |line: u32| run.now + (line - run.was.0);
+            left.push(Part { version: entry.version, lines: Some((now(from), now(to))), is_absent: false });
+        }
+    }
+    for pair in runs.windows(2) {
+        let (above, below) = (pair[0], pair[1]);
+        let has_lost = below.was.0 > above.was.1 + 1;
+        let concerns = match has_lost {
+            true => above.was.1 < last && first < below.was.0,
+            false => first <= above.was.1 && below.was.0 <= last,
+        };
+        let there = (above.last_now() + 1, below.now - 1);
+        let has_new = there.0 <= there.1;
+        if !concerns || !(has_lost || has_new) {
+            continue;
+        }
+        let is_known = match has_new {
+            true => cover(known, there),
+            // Where nothing is left, what is beside it shows that.
+            false => entry.lines > 0 && cover(known, (above.last_now().max(1), below.now.min(entry.lines))),
+        };
+        if !is_known {
+            let is_edge = !has_lost && (above.was.1 == 0 || below.was.0 == behind);
+            let lines = bare((above.was.1, below.was.0));
+            let lines = Some(lines).filter(|(from, to)| !is_edge && from <= to);
+            left.push(Part { lines: lines.or(part.lines), ..part });
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use patchboard_kernel::digest::sha256;
+    use patchboard_kernel::files::Edited;
+
+    use super::*;
+
+    fn path() -> FilePath {
+        FilePath::parse("a.py").expect("a name")
+    }
+
+    /// A file of so many lines after these edits of its first version.
+    fn entry(lines: u32, edits: &[&[(u32, u32, u32)]]) -> Entry {
+        let edits: BTreeMap<u64, Edited> = (2_u64..)
+            .zip(edits)
+            .map(|(version, moves)| (version, Edited { by: "bob".into(), moves: Some(moves.to_vec()) }))
+            .collect();
+        let (version, intent) = (1 + edits.len() as u64, String::new());
+        Entry { version, hash: Some(sha256(b"")), lines, bytes: 0, writer: "bob".into(), intent, edits }
+    }
+
+    /// What is known after who has read this of the first version sees that of the last.
+    fn known(entry: &Entry, read: Option<Lines>, sees: Lines) -> Vec<(u64, Option<Lines>)> {
+        let mut reads = Reads::default();
+        reads.note(&path(), 1, read, Some(&"".into()));
+        reads.note(&path(), entry.version, Some(sees), Some(&"".into()));
+        reads.catch_up(&path(), entry, Granularity::Lines);
+        reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
+    }
+
+    #[test]
+    fn what_has_changed_stays_until_its_place_is_seen() {
+        // Line 10 of 20 is another; then two lines come before everything.
+        let changed = entry(22, &[&[(10, 1, 1)], &[(1, 0, 2)]]);
+        let stale = (1, Some((9, 11)));
+        assert_eq!(
+            known(&changed, Some((5, 15)), (1, 2)),
+            [stale, (3, Some((1, 2))), (3, Some((7, 11))), (3, Some((13, 17)))]
+        );
+        assert_eq!(known(&changed, Some((5, 15)), (12, 12)), [(3, Some((7, 17)))]);
+        assert_eq!(known(&changed, Some((10, 10)), (12, 14)), [(3, Some((12, 14)))]);
+        // What was put before the first line has to be seen by who has seen all, and by nobody else.
+        assert_eq!(known(&changed, None, (12, 12)), [(1, None), (3, Some((3, 22)))]);
+        assert_eq!(known(&changed, Some((1, 20)), (12, 12)), [(3, Some((3, 22)))]);
+    }
+
+    #[test]
+    fn where_lines_are_gone_what_is_beside_them_says_so() {
+        let gone = entry(17, &[&[(10, 3, 0)]]);
+        assert_eq!(known(&gone, Some((10, 12)), (9, 10)), [(2, Some((9, 10)))]);
+        assert_eq!(known(&gone, Some((11, 15)), (1, 8)), [(1, Some((11, 13))), (2, Some((1, 8))), (2, Some((10, 12)))]);
+    }
+
+    #[test]
+    fn of_an_edit_of_which_nothing_is_known_everything_stays() {
+        let mut unknown = entry(20, &[&[(10, 1, 1)]]);
+        unknown.edits.get_mut(&2).expect("an edit").moves = None;
+        assert_eq!(known(&unknown, Some((1, 20)), (10, 10)), [(1, Some((1, 20))), (2, Some((10, 10)))]);
+    }
+}
