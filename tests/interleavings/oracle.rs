@@ -119,11 +119,11 @@ impl Oracle {
         let own: Vec<&Read> = reads.iter().filter(|read| read.path == change.path).collect();
         let there = self.history.lines(&change.path);
         let is_new = change.from.is_none();
-        if own.iter().any(|read| self.counts_as_stale(read)) || (is_new && there.is_some() && own.is_empty()) {
+        if own.iter().any(|read| self.counts_as_stale(read)) {
             return Some("stale_target");
         }
-        if is_new && there.is_none() {
-            return None;
+        if is_new {
+            return there.map(|_| "file_exists");
         }
         (!self.has_seen(change, there.unwrap_or_default(), &own)).then_some("unseen_target")
     }

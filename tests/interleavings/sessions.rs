@@ -247,27 +247,34 @@ impl Played {
             }
         }
         let parts = data["target"].as_object().map(|_| &data["target"]).into_iter();
+        let mut of_files: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for part in parts.chain(data["stale"].as_array().into_iter().flatten()) {
-            self.hear_part(agent, part, &all, &told.text);
+            of_files.entry(part["path"].as_str().expect("a file")).or_default().push(part);
+        }
+        for (path, parts) in of_files {
+            self.hear_parts(agent, path, &parts, &all, &told.text);
         }
         self.check_reads(agent, told);
     }
 
-    /// What a refusal says of one file is so, and if it says that nothing needs to be viewed, nothing does.
-    fn hear_part(&mut self, agent: usize, part: &Value, all: &BTreeMap<String, Heard>, text: &str) {
-        let path = part["path"].as_str().expect("a file");
+    /// What a refusal says of one file, as it was read at one version or at several, is so, and if it says that nothing needs
+    /// to be viewed, nothing does.
+    fn hear_parts(&mut self, agent: usize, path: &str, parts: &[&Value], all: &BTreeMap<String, Heard>, text: &str) {
         let history = &self.oracle.history;
-        assert_eq!(part["version"], history.version(path), "{text}");
-        assert_eq!(part["is_deleted"], history.lines(path).is_none(), "{text}");
-        if part["is_deleted"] == true {
+        for part in parts {
+            assert_eq!(part["version"], history.version(path), "{text}");
+            assert_eq!(part["is_deleted"], history.lines(path).is_none(), "{text}");
+        }
+        if history.lines(path).is_none() {
             return self.known[agent].tell_absent(&self.oracle.history, path);
         }
         let pieces = match all.get(path) {
             Some(heard) => self.pieces_of(agent, path, heard, text),
             None => Vec::new(),
         };
-        self.check_shown(&part["shown"], path, &pieces);
-        if part["view_again"] == false {
+        let shown: Vec<&Value> = parts.iter().flat_map(|part| part["shown"].as_array().expect("ranges")).collect();
+        self.check_shown(&json!(shown), path, &pieces);
+        if parts.iter().all(|part| part["view_again"] == false) {
             self.known[agent].tell_same(&self.oracle.history, path);
             let wrong = self.known[agent].out_of_date_of(&self.oracle.history, path);
             assert_eq!(wrong, None, "it is said that {path} need not be viewed again: {text}");

@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod architect;
+mod at_once;
 mod boards;
 mod cassette;
 mod command;

@@ -43,6 +43,10 @@ impl Tools for Bench {
         ["echo", "slow", "flaky"].map(tool).to_vec()
     }
 
+    fn at_once(&mut self) {
+        self.tell("at once".to_owned());
+    }
+
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used> {
         Box::pin(async move {
             self.tell(format!("{name} {arguments}"));
@@ -128,6 +132,7 @@ async fn a_model_uses_tools_in_their_order_and_then_replies() {
     assert_eq!(
         told(&bench.log),
         [
+            "at once",
             "echo {\"text\":\"one\"}",
             "echo {\"text\":\"two\"}",
             "go on: 12 spent",
@@ -157,7 +162,11 @@ async fn a_reply_may_come_by_a_tool_which_ends_the_attempt() {
         vec![uses(&[("a", "answer", "{"), ("b", "echo", "{}")]), uses(&[("c", "answer", reply), ("d", "echo", "{}")])];
     let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, reply);
-    assert_eq!(told(&bench.log), ["echo {}", "go on: 12 spent"], "nothing is done after the reply");
+    assert_eq!(
+        told(&bench.log),
+        ["at once", "echo {}", "go on: 12 spent", "at once"],
+        "nothing is done after the reply"
+    );
     let form = &sent[0]["tools"][3]["function"]["parameters"];
     assert_eq!(form["properties"]["patch"]["type"], "array", "{form}");
     let result = sent[1]["messages"][3]["content"].as_str().expect("a text");
@@ -193,7 +202,7 @@ async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
     assert!(results[0].starts_with("the arguments are no JSON object: "), "{results:?}");
     assert!(results[1].starts_with("the arguments are no JSON object: "), "{results:?}");
     assert_eq!(results[2..], ["there is no such tool; there are: echo, slow, flaky", "not yet", "nothing"]);
-    assert_eq!(told(&bench.log), ["flaky {}", "echo {}", "go on: 12 spent"]);
+    assert_eq!(told(&bench.log), ["at once", "flaky {}", "echo {}", "go on: 12 spent"]);
 }
 
 #[tokio::test]

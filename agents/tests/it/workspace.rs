@@ -120,7 +120,7 @@ async fn a_workspace_is_taken_up_again_with_what_happened_meanwhile() {
     assert_eq!(shop.entry("a.py").expect("known").version, 2);
     let mut ada = shop.session(0);
     let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_target"), "who begins anew has read nothing: {}", told.text);
+    assert_eq!(told.code.as_deref(), Some("file_exists"), "who begins anew has read nothing: {}", told.text);
     let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
     assert!(!told.is_error(), "{}", told.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("# engineer_1: three\na = 3\n"));

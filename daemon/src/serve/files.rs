@@ -79,8 +79,10 @@ pub(crate) fn problem(told: &Told) -> Option<Problem> {
 /// who asked.
 fn status_of(code: &str) -> StatusCode {
     match code {
-        "stale_target" | "stale_read" | "unseen_target" | "reserved" | "reads_lost" | "invocation_closed"
-        | "board_not_running" | "board_over" | "token_conflict" | "already_running" => StatusCode::CONFLICT,
+        "stale_target" | "stale_read" | "unseen_target" | "file_exists" | "reserved" | "reads_lost"
+        | "invocation_closed" | "board_not_running" | "board_over" | "token_conflict" | "already_running" => {
+            StatusCode::CONFLICT
+        }
         "no_such_file" => StatusCode::NOT_FOUND,
         "not_readable" | "path_not_granted" | "wrong_worker" | "not_served" => StatusCode::FORBIDDEN,
         // It may be done when it is asked for again.

@@ -499,7 +499,9 @@ fn conceal(violations: &mut [Violation], contract: &Contract, written: &[Pointer
                     None => "the value there is another".to_owned(),
                 };
             }
-            Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::Reserved if !contract.may_read(&place) => {
+            Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::FileExists | Code::Reserved
+                if !contract.may_read(&place) =>
+            {
                 violation.found = None;
                 violation.diff = None;
                 violation.stale = None;

@@ -117,6 +117,8 @@ coded! {
         StaleRead = "stale_read",
         /// The patch would write over something of which its author was shown only a summary.
         UnseenTarget = "unseen_target",
+        /// The file that the edit would make is there, and its author had not looked, or knows it.
+        FileExists = "file_exists",
         /// The place is kept for a moment for a worker that was refused because others had been faster.
         Reserved = "reserved",
 

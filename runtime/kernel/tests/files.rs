@@ -136,7 +136,7 @@ fn a_file_is_made_once_and_a_deleted_one_has_changed() {
     committed(&edit(&mut played, "ada", &[], create("src/new.py", "n\n")));
     assert_eq!(entry(&played, "src/new.py").version, 1);
     let rejection = refused(edit(&mut played, "bob", &[], create("src/new.py", "m\n")));
-    assert_eq!(rejection.code, Code::StaleTarget, "somebody was faster");
+    assert_eq!(rejection.code, Code::FileExists, "nobody was faster who had not looked");
     let gone = FileChange { path: path("src/new.py"), from: hash("n\n"), hash: None, lines: 0, bytes: 0, hunks: None };
     committed(&edit(&mut played, "bob", &[read("src/new.py", 1, None)], gone));
     let known = entry(&played, "src/new.py");

@@ -29,6 +29,10 @@ impl Session {
             let then = "Nothing was written. Try again then, and do something else until then if there is something";
             return Ok(brief(format!("The edit was refused (reserved): {message}.\n{then}.\n")));
         }
+        if rejection.code == Code::FileExists && made.wanted.len() > 1 {
+            // What is under the other name is of no help.
+            return Ok(brief(format!("The edit was refused (file_exists): {message}.\nNothing was written.\n")));
+        }
         if self.room < payload::BUDGET_MIN {
             let then = "There is no room to show what has changed: view what you need, then plan the edit anew";
             return Ok(brief(format!("The edit was refused ({}): {message}.\n{then}.\n", rejection.code)));
@@ -50,7 +54,7 @@ impl Session {
         }
         let mut all = Known::of(self, target, &now, granularity);
         let mut target = all.remove(0);
-        if rejection.code == Code::UnseenTarget {
+        if matches!(rejection.code, Code::UnseenTarget | Code::FileExists) {
             // What it would change is shown, as it had not read all of that.
             (target.read_at, target.read) = (None, changed(made.wanted[0].hunks.as_deref().unwrap_or_default()));
         }

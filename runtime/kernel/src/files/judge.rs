@@ -302,15 +302,19 @@ impl Conflicts<'_> {
     fn target(&mut self, change: &FileChange, reads: &[&FileRead]) {
         let entry = self.entries.get(&change.path);
         let is_there = entry.is_some_and(Entry::is_there);
-        // Who makes a file expects none there, whether or not it has looked.
-        let nothing = FileRead { path: change.path.clone(), version: 0, lines: None };
-        let expected = [&nothing];
         let is_new = change.from.is_none();
-        if is_new && is_there && reads.is_empty() {
-            self.stale(Code::StaleTarget, &change.path, entry, &expected);
+        if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
             return;
         }
-        if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
+        // Who makes a file expects none there. If it did not look, or saw that there is one, nobody was faster.
+        if let Some(entry) = entry.filter(|_| is_new && is_there) {
+            let message = format!(
+                "there is a file {} already, version {} by {}: take another name, or view it and change it",
+                change.path, entry.version, entry.writer
+            );
+            let mut violation = Violation::new(Code::FileExists, change.path.place().as_str(), message);
+            violation.found = Some(brief(entry));
+            self.found.push(violation);
             return;
         }
         let moves: Option<Vec<Move>> = change.hunks.as_ref().map(|hunks| hunks.iter().map(Move::from).collect());

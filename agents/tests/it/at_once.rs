@@ -1,0 +1,145 @@
+//! Several things that an agent asks for at once: what it is told of one it did not know when it asked for the others.
+
+use std::sync::Arc;
+
+use patchboard_agents::workspace::session::{Answer, Asked, Session, Told};
+use patchboard_agents::workspace::sessions::{AtWork, Sessions};
+use patchboard_workshop::Workshop;
+use serde_json::{Value, json};
+
+fn replace(name: &str, old: &str, new: &str) -> Value {
+    json!({"command": "str_replace", "path": name, "old_str": old, "new_str": new, "intent": "another one"})
+}
+
+fn view(name: &str) -> Value {
+    json!({"command": "view", "path": name})
+}
+
+async fn code(session: &mut Session, arguments: Value) -> Option<String> {
+    session.call(arguments).await.code
+}
+
+/// Two agents at three files; the first has read two of them, of which the other has changed one since.
+async fn overtaken() -> (Workshop, Session) {
+    let files = [("a.txt", "a\n"), ("b.txt", "b\n"), ("c.txt", "c\nd\n")];
+    let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    for file in ["a.txt", "b.txt"] {
+        assert_eq!(code(&mut ada, view(file)).await, None);
+    }
+    assert_eq!(code(&mut bob, view("a.txt")).await, None);
+    assert_eq!(code(&mut bob, replace("a.txt", "a", "x")).await, None);
+    (shop, ada)
+}
+
+#[tokio::test]
+async fn a_refusal_is_no_excuse_for_what_was_asked_for_with_it() {
+    let (_shop, mut ada) = overtaken().await;
+    ada.at_once();
+    for _ in 0..2 {
+        assert_eq!(code(&mut ada, replace("b.txt", "b", "y")).await.as_deref(), Some("stale_read"));
+    }
+    ada.go_on();
+    assert_eq!(code(&mut ada, replace("b.txt", "b", "y")).await, None, "it was told");
+}
+
+#[tokio::test]
+async fn a_view_is_no_excuse_for_what_was_asked_for_with_it() {
+    let (_shop, mut ada) = overtaken().await;
+    ada.at_once();
+    for (seen, edit, refused) in [("c.txt", "c.txt", "unseen_target"), ("a.txt", "b.txt", "stale_read")] {
+        assert_eq!(code(&mut ada, view(seen)).await, None);
+        let old = &edit[..1];
+        assert_eq!(code(&mut ada, replace(edit, old, "y")).await.as_deref(), Some(refused), "{seen} was not seen then");
+    }
+    ada.go_on();
+    for edit in ["c.txt", "b.txt"] {
+        assert_eq!(code(&mut ada, replace(edit, &edit[..1], "y")).await, None);
+    }
+}
+
+#[tokio::test]
+async fn own_edits_belong_to_what_was_asked_for_with_them() {
+    let (shop, mut ada) = overtaken().await;
+    assert_eq!(code(&mut ada, view("a.txt")).await, None);
+    assert_eq!(code(&mut ada, view("c.txt")).await, None);
+    ada.at_once();
+    let make = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
+    let rename = json!({"command": "rename", "path": "b.txt", "new_path": "e.txt", "intent": "another name"});
+    let edits = [replace("c.txt", "c", "1"), replace("c.txt", "d", "2"), make, replace("n.txt", "n", "3"), rename];
+    for edit in edits {
+        let told: Told = ada.call(edit).await;
+        assert_eq!(told.code, None, "{}", told.text);
+    }
+    assert_eq!((shop.text("c.txt"), shop.text("n.txt")), (Some("1\n2\n".to_owned()), Some("3\n".to_owned())));
+}
+
+async fn answer(coming: impl Future<Output = Answer>) -> Option<String> {
+    match coming.await {
+        Answer::Told(told) | Answer::Before(told) => told.code,
+        Answer::KeyTaken => panic!("there is no key"),
+    }
+}
+
+#[tokio::test]
+async fn what_arrives_before_the_answer_does_not_know_it() {
+    let (shop, mut ada) = overtaken().await;
+    drop(ada.call(view("a.txt")).await);
+    let mut sessions = Sessions::default();
+    let agent: AtWork = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let ask = |arguments: Value| answer(agent.ask(Asked::from(arguments)));
+    assert_eq!(ask(view("b.txt")).await, None);
+    assert_eq!(ask(view("c.txt")).await, None);
+    let mut bob = shop.session(1);
+    drop(bob.call(view("c.txt")).await);
+    assert_eq!(code(&mut bob, replace("c.txt", "d", "z")).await, None);
+    let both = (agent.ask(Asked::from(replace("b.txt", "b", "y"))), agent.ask(Asked::from(replace("b.txt", "b", "y"))));
+    let both = (answer(both.0).await, answer(both.1).await);
+    assert_eq!((both.0.as_deref(), both.1.as_deref()), (Some("stale_read"), Some("stale_read")));
+    assert_eq!(ask(replace("b.txt", "b", "y")).await, None, "it was told");
+}
+
+#[tokio::test]
+async fn a_version_that_others_have_left_behind_is_no_basis() {
+    let (_shop, mut ada) = overtaken().await;
+    assert_eq!(code(&mut ada, view("a.txt")).await, None);
+    let with = |version: u64, old: &str, new: &str| {
+        let mut edit = replace("a.txt", old, new);
+        edit["version"] = version.into();
+        edit
+    };
+    for wrong in [1, 7] {
+        let told = ada.call(with(wrong, "x", "y")).await;
+        assert_eq!(told.code.as_deref(), Some("stale_target"), "{wrong}: {}", told.text);
+        assert!(told.text.contains("x\n") && told.data["target"]["version"] == 2, "{}", told.text);
+    }
+    assert_eq!(code(&mut ada, with(2, "x", "y")).await, None);
+    assert_eq!(code(&mut ada, with(2, "y", "z")).await, None, "nobody else has changed it since");
+}
+
+#[tokio::test]
+async fn a_file_that_is_there_is_not_made_and_kept_for_nobody() {
+    let (shop, mut ada) = overtaken().await;
+    assert_eq!(code(&mut ada, view("a.txt")).await, None);
+    let make = json!({"command": "create", "path": "c.txt", "file_text": "n\n", "intent": "a new one"});
+    let onto = |to: &str| json!({"command": "rename", "path": "b.txt", "new_path": to, "intent": "another name"});
+    for edit in [onto("c.txt"), onto("a.txt"), make] {
+        let told = ada.call(edit).await;
+        assert_eq!(told.code.as_deref(), Some("file_exists"), "{}", told.text);
+        assert!(told.text.contains("take another name") && !told.text.contains("meanwhile"), "{}", told.text);
+    }
+    let mut bob = shop.session(1);
+    for file in ["b.txt", "c.txt"] {
+        assert_eq!(code(&mut bob, view(file)).await, None);
+        assert_eq!(code(&mut bob, replace(file, &file[..1], "y")).await, None, "it is kept for nobody");
+    }
+}
+
+#[tokio::test]
+async fn a_range_beyond_the_end_is_an_error() {
+    let (_shop, mut ada) = overtaken().await;
+    let beyond = json!({"command": "view", "path": "c.txt", "view_range": [3, 9]});
+    let told = ada.call(beyond).await;
+    assert_eq!(told.code.as_deref(), Some("no_such_line"), "{}", told.text);
+    assert!(told.text.contains("has 2 lines"), "{}", told.text);
+}
