@@ -16,7 +16,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::{Isolation, WorkspaceSpec};
 use patchboard_kernel::coded;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Access, EditAttempt, FilePath};
+use patchboard_kernel::files::{Access, EditAttempt, FilePath, Lines};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub use asked::{Asked, Bases, Basis};
 
 use super::git::GIT;
 use super::reads::Reads;
-use super::service::{Workspace, WorkspaceError};
+use super::service::{Standing, Workspace, WorkspaceError};
 use super::text::command::Command;
 use super::text::edit::EditError;
 use crate::tools::{ROOM_MAX, cut};
@@ -113,15 +113,31 @@ enum Trouble {
     Session(SessionCode, String),
     #[error("{1}")]
     Refused(Code, String),
+    /// What another says of a block, in this line, would go.
+    #[error("{0}")]
+    Lost(String, u32),
+    #[error("{}", .0.trouble)]
+    Shown(Box<Shown>),
+}
+
+/// Trouble that shows lines of a file.
+#[derive(Debug)]
+struct Shown {
+    trouble: Trouble,
+    path: FilePath,
+    lines: Vec<Lines>,
+    standing: Standing,
 }
 
 impl From<Trouble> for Told {
     fn from(trouble: Trouble) -> Self {
-        match &trouble {
+        match trouble {
             Trouble::Workspace(error) => Self::wrong(error.code(), error.to_string()),
-            Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message.clone()),
-            Trouble::Session(code, message) => Self::wrong(code.as_str(), message.clone()),
-            Trouble::Refused(code, message) => Self::wrong(code.as_str(), message.clone()),
+            Trouble::Edit(error) => Self::wrong(error.code.as_str(), error.message),
+            Trouble::Session(code, message) => Self::wrong(code.as_str(), message),
+            Trouble::Refused(code, message) => Self::wrong(code.as_str(), message),
+            Trouble::Lost(message, _) => Self::wrong(SessionCode::AnnotationLost.as_str(), message),
+            Trouble::Shown(shown) => Self::from(shown.trouble),
         }
     }
 }
@@ -287,6 +303,9 @@ impl Session {
             Command::Edit { path, edit, basis } => self.edit(path, edit, basis).await,
             Command::Rename { path, to, basis } => self.rename(path, to, basis).await,
         };
+        if let Err(Trouble::Shown(shown)) = &done {
+            self.note_lines_of(shown);
+        }
         let is_decided = !matches!(done, Err(Trouble::Workspace(_) | Trouble::Session(SessionCode::ReadsLost, _)));
         let mut told = done.unwrap_or_else(Told::from);
         if is_anew {

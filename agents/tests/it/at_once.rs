@@ -143,3 +143,15 @@ async fn a_range_beyond_the_end_is_an_error() {
     assert_eq!(told.code.as_deref(), Some("no_such_line"), "{}", told.text);
     assert!(told.text.contains("has 2 lines"), "{}", told.text);
 }
+
+#[tokio::test]
+async fn the_lines_that_come_nearest_were_read() {
+    let (shop, mut ada) = overtaken().await;
+    assert_eq!(code(&mut ada, view("a.txt")).await, None);
+    let told = ada.call(replace("c.txt", "c\ne\n", "y\n")).await;
+    assert!(told.code.as_deref() == Some("no_match") && told.text.contains("\tc\n"), "{}", told.text);
+    let mut bob = shop.session(1);
+    assert_eq!(code(&mut bob, view("c.txt")).await, None);
+    assert_eq!(code(&mut bob, replace("c.txt", "c", "x")).await, None);
+    assert_eq!(code(&mut ada, replace("b.txt", "b", "y")).await.as_deref(), Some("stale_read"));
+}

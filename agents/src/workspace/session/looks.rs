@@ -11,7 +11,7 @@ use super::super::service::{Standing, WorkspaceError};
 use super::super::text::edit::EditError;
 use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
-use super::{Session, SessionCode, Told, Trouble};
+use super::{Session, SessionCode, Shown, Told, Trouble};
 
 impl Session {
     pub(super) async fn view(
@@ -51,6 +51,16 @@ impl Session {
             "intent": entry.intent, "shown": shown.shown, "is_whole": shown.is_whole, "content": shown.text,
         });
         Ok(Told::done(format!("{headline}\n{}", shown.text), data))
+    }
+
+    /// Who is told why an edit cannot be made has read the lines that say so.
+    pub(super) fn note_lines_of(&mut self, shown: &Shown) {
+        let Shown { trouble, path, lines, standing } = shown;
+        if let (Some(entry), Some(text)) = (&standing.entry, &standing.text)
+            && trouble.to_string().chars().count() <= self.room
+        {
+            self.note_shown(path, entry, text, lines, false);
+        }
     }
 
     /// What of a file was shown counts as read.

@@ -12,7 +12,7 @@ use super::super::text::edit::{self, EditCommand, EditError};
 use super::super::text::hunks::carry_insertion;
 use super::super::text::intent::{Signature, apply_signed, broken_annotations};
 use super::super::text::language::Language;
-use super::{Session, SessionCode, Trouble};
+use super::{Session, SessionCode, Shown, Trouble};
 
 /// What is needed to make an edit of a command, once nobody else can change the files.
 pub(super) struct Maker {
@@ -45,7 +45,22 @@ impl Maker {
         }
     }
 
+    /// What a command makes of a file as it stands.
     pub(super) fn change(&self, path: FilePath, command: &EditCommand, standing: &Standing) -> Result<Wanted, Trouble> {
+        self.wanted(path.clone(), command, standing).map_err(|trouble| {
+            let lines = match &trouble {
+                Trouble::Edit(error) => error.shown.clone(),
+                Trouble::Lost(_, line) => vec![(*line, *line)],
+                _ => Vec::new(),
+            };
+            match lines.is_empty() {
+                true => trouble,
+                false => Trouble::Shown(Box::new(Shown { trouble, path, lines, standing: standing.clone() })),
+            }
+        })
+    }
+
+    fn wanted(&self, path: FilePath, command: &EditCommand, standing: &Standing) -> Result<Wanted, Trouble> {
         let own: Vec<&FileRead> = self.reads.iter().filter(|read| read.path == path).collect();
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&&FileRead| seen(entry, read, self.granularity) == Seen::Stale;
@@ -163,7 +178,7 @@ impl Maker {
                  leave the block. Leave the comment where it is, or change the block too if your task demands it."
             ),
         };
-        Err(Trouble::Session(SessionCode::AnnotationLost, message))
+        Err(Trouble::Lost(message, line))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use patchboard_kernel::coded;
-use patchboard_kernel::files::{Hunk, count};
+use patchboard_kernel::files::{Hunk, Lines, count};
 
 use super::excerpt::{self, LINE_CHARS_MAX};
 use super::hunks::{hunks, lines, number, span, with_ends_of};
@@ -55,11 +55,13 @@ pub struct EditError {
     pub message: String,
     /// The lines it names: where the matches are, or where the nearest text is.
     pub lines: Vec<u32>,
+    /// Lines that are wholly in the message.
+    pub shown: Vec<Lines>,
 }
 
 impl EditError {
     pub(super) fn new(code: EditCode, message: impl fmt::Display) -> Self {
-        Self { code, message: message.to_string(), lines: Vec::new() }
+        Self { code, message: message.to_string(), lines: Vec::new(), shown: Vec::new() }
     }
 
     /// That a file has so many lines, and not this one.
@@ -161,7 +163,7 @@ fn replace(text: &str, old: &str, new: &str) -> Result<String, EditError> {
                 "`old_str` begins at several places, in lines {named}{more}. Take more of the lines around it, so that \
                  there is only one."
             );
-            Err(EditError { code: EditCode::SeveralMatches, message, lines })
+            Err(EditError { lines, ..EditError::new(EditCode::SeveralMatches, message) })
         }
     }
 }
@@ -219,9 +221,9 @@ fn no_match(text: &str, old: &str) -> EditError {
     } else {
         " The lines that come nearest:\n"
     });
-    // Shown as what they are, and not as something that was read: a guess is no view.
-    message.push_str(&excerpt::excerpt(text, &[(at, last)], 0, 4 * LINE_CHARS_MAX).text);
-    EditError { code: EditCode::NoMatch, message, lines: (at..=last).collect() }
+    let excerpt = excerpt::excerpt(text, &[(at, last)], 0, 4 * LINE_CHARS_MAX);
+    message.push_str(&excerpt.text);
+    EditError { lines: (at..=last).collect(), shown: excerpt.shown, ..EditError::new(EditCode::NoMatch, message) }
 }
 
 /// Which lines are most like the piece: the first, how many, and whether only white space is different.
