@@ -7,6 +7,8 @@ mod boards;
 mod cassette;
 mod command;
 mod git;
+#[cfg(target_os = "linux")]
+mod in_the_way;
 mod lease;
 mod live;
 mod llm;

@@ -74,6 +74,8 @@ coded! {
         TooManyWatches = "too_many_watches",
         /// The file was changed by others again and again while it was to be replaced.
         FileBusy = "file_busy",
+        /// An edit was recorded and cannot be put in place; the board knows what is there instead.
+        NotInPlace = "not_in_place",
         /// There is no space left for what is to be written.
         DiskFull = "disk_full",
         /// The operating system does not allow the write.
@@ -142,6 +144,17 @@ pub enum DiskError {
         /// The file.
         path: String,
     },
+    /// Something is in the way of what was recorded.
+    #[error(
+        "the edit of {path} was recorded and cannot be put in place, so the file is not what it was to be: {why}. What it \
+         was to hold is kept in .patchboard/displaced; view it again"
+    )]
+    NotInPlace {
+        /// The file.
+        path: String,
+        /// What is in the way.
+        why: String,
+    },
     /// What the operating system says.
     #[error("{what}: {error}")]
     Io {
@@ -171,11 +184,33 @@ impl DiskError {
             Self::TooManyFiles { .. } => DiskCode::TooManyFiles,
             Self::TooManyWatches => DiskCode::TooManyWatches,
             Self::Busy { .. } => DiskCode::FileBusy,
+            Self::NotInPlace { .. } => DiskCode::NotInPlace,
             Self::Io { error, .. } => match Errno::from_io_error(error) {
                 Some(Errno::NOSPC | Errno::DQUOT) => DiskCode::DiskFull,
                 Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => DiskCode::WriteForbidden,
                 _ => DiskCode::DiskError,
             },
+        }
+    }
+
+    /// Whether it may go without anybody's doing something about the file: room on the disk, say. What does not must keep
+    /// nobody else from working.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::NotServed(_) => false,
+            Self::Io { error, .. } => Errno::from_io_error(error).is_none_or(|error| {
+                matches!(
+                    error,
+                    Errno::NOSPC
+                        | Errno::DQUOT
+                        | Errno::NOMEM
+                        | Errno::MFILE
+                        | Errno::NFILE
+                        | Errno::INTR
+                        | Errno::AGAIN
+                )
+            }),
+            _ => true,
         }
     }
 

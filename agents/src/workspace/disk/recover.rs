@@ -83,16 +83,31 @@ impl Disk {
     pub fn settle(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
         let outcome = match self.finish(staged, is_wanted) {
             Ok(outcome) => outcome,
-            Err(DiskError::NotServed(not)) => {
-                if let Some(found) = self.slot(&staged.new_slot())? {
-                    self.displace(&staged.new_slot(), found)?;
-                }
-                Outcome::Refused(not.into())
+            Err(error) if error.may_pass() => return Err(error),
+            Err(error) => {
+                self.set_aside(staged)?;
+                Outcome::Refused(error)
             }
-            Err(error) => return Err(error),
         };
         self.discard(staged)?;
         Ok(outcome)
+    }
+
+    /// Keeps what lies staged for a change that cannot be made. What was taken out for it goes back.
+    fn set_aside(&self, staged: &Staged) -> Result<(), DiskError> {
+        let (new, old) = (staged.new_slot(), staged.old_slot());
+        if let Some(found) = self.slot(&new)? {
+            self.displace(&new, found)?;
+        }
+        if let Some(found) = self.slot(&old)? {
+            let parent = self.parent(staged.path(), Ask::Nothing).ok().flatten();
+            let is_back =
+                parent.is_some_and(|parent| self.put_where_nothing_is(&old, &parent, staged.path().name()).is_ok());
+            if !is_back {
+                self.displace(&old, found)?;
+            }
+        }
+        Ok(())
     }
 
     /// Does what is left to do of a change, wherever it was left.

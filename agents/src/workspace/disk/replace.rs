@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Uid};
+use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -135,9 +135,11 @@ impl Disk {
     /// Makes durable what a file shall be: `text`, or gone if there is none. `from` is what it is now.
     ///
     /// # Errors
-    /// The file is not served, or would not be with this text; or it cannot be written.
+    /// The file is not served, or would not be with this text; or it cannot be written, as far as that can be known before.
     pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<Staged, DiskError> {
-        if let Some(parent) = self.parent(path, Ask::Rules)? {
+        let parent = self.parent(path, Ask::Rules)?;
+        self.takes(path)?;
+        if let Some(parent) = parent {
             match handle::stat(&parent, path.name())
                 .map_err(|error| failed(path, error))?
                 .map(|stat| handle::kind(&stat))
@@ -160,6 +162,37 @@ impl Disk {
             failed(path, error)
         })?;
         Ok(staged)
+    }
+
+    /// Looks for what would be in the way of a file once it is recorded: names that are too long, a directory that may not
+    /// be written, another file system.
+    fn takes(&self, path: &FilePath) -> Result<(), DiskError> {
+        let mut at = self.root.try_clone().map_err(|error| failed(path, error))?;
+        let mut missing = path.as_str();
+        for (end, _) in path.as_str().match_indices('/') {
+            let Some(directory) = self.enter(&at, &path.as_str()[..end])? else { break };
+            (at, missing) = (directory, &path.as_str()[end + 1..]);
+        }
+        // Only the file system can say which names it takes.
+        for name in missing.split('/') {
+            match handle::stat(&at, name) {
+                Ok(_) => {}
+                Err(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {
+                    return Err(DiskError::not_served(path.as_str(), Reason::Name));
+                }
+                Err(error) => return Err(failed(path, error)),
+            }
+        }
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(&at, ".", access, AtFlags::EACCESS).map_err(|error| failed(path, error))?;
+        // A mount of the same file system has the same number; that nothing can be moved there is said before it is noticed
+        // that there is nothing to move.
+        let nothing = format!("probe-{}", random().map_err(|error| failed(path, error))?);
+        match rustix::fs::renameat(&self.staged, &nothing, &at, &nothing) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::XDEV) => Err(DiskError::not_served(path.as_str(), Reason::Outside)),
+            Err(error) => Err(failed(path, error)),
+        }
     }
 
     fn write_staged(&self, staged: &Staged, text: Option<&str>) -> io::Result<()> {
@@ -332,7 +365,7 @@ impl Disk {
         Err(fails(io::ErrorKind::AlreadyExists.into()))
     }
 
-    fn put_where_nothing_is(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    pub(super) fn put_where_nothing_is(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
         self.rename_new(&self.staged, slot, parent, name)
     }
 

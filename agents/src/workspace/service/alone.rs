@@ -18,7 +18,7 @@ use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
 use tokio::sync::OwnedRwLockWriteGuard;
 use uuid::Uuid;
 
-use super::super::disk::{self, Found, Put, Recovery, Staged};
+use super::super::disk::{self, DiskError, Found, Put, Recovery, Staged};
 use super::Workspace;
 use super::edits::{Edited, Wanted, WorkspaceError};
 use super::external::{Texts, Untaken, change_by_others};
@@ -64,7 +64,8 @@ impl Alone {
         let expected = move |path: &FilePath| Entry::of(&state, path).and_then(|entry| entry.hash);
         let recovery = self.workspace.on_disk(move |disk| disk.recover(expected)).await?;
         for change in &recovery.changes {
-            self.settled(&change.path, change.hash, &change.outcome, 0).await;
+            // Whoever made it is not there any more; the board is told.
+            drop(self.settled(&change.path, change.hash, &change.outcome, 0).await);
         }
         self.settle().await?;
         Ok(recovery)
@@ -98,6 +99,9 @@ impl Alone {
     }
 
     /// Puts an edit to the board, with what is staged for it.
+    ///
+    /// # Errors
+    /// As [`Alone::settle`], and if what is recorded cannot be in place.
     pub(super) async fn put_to_board(
         &mut self,
         edit: Edit,
@@ -105,22 +109,23 @@ impl Alone {
     ) -> Result<Edited, WorkspaceError> {
         self.notes.begun.push_back(Begun::new(edit, files, 0));
         let decided = self.settle().await?;
-        decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))
+        let decided = decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))?;
+        Ok(decided?)
     }
 
-    /// Brings to its end what was begun, in order; what the board said to the first of it.
+    /// Brings to its end what was begun, in order; what the board said to the first of it, or what is in the way of that.
     ///
     /// # Errors
     /// It is not known whether something was recorded, or the disk fails. Then that is still to be done.
-    pub(super) async fn settle(&mut self) -> Result<Option<Edited>, WorkspaceError> {
+    pub(super) async fn settle(&mut self) -> Result<Option<Result<Edited, DiskError>>, WorkspaceError> {
         let mut first = None;
         while let Some(begun) = self.notes.begun.front_mut() {
             let verdict = match &begun.verdict {
                 Some(verdict) => verdict.clone(),
                 None => begun.verdict.insert(ask(self.workspace.board(), &begun.edit).await?).clone(),
             };
-            first.get_or_insert(verdict);
             let displaced = begun.displaced;
+            let mut decided = Ok(verdict);
             while let Some((staged, text)) = self.notes.begun.front().and_then(|begun| begun.files.front()).cloned() {
                 let (path, hash) = (staged.path().clone(), staged.hash());
                 // The state is at least as new as the answer, and nobody else changes it: it says more than the answer,
@@ -133,34 +138,42 @@ impl Alone {
                 if is_wanted {
                     self.notes.texts.keep(&path, text.as_ref());
                 }
-                self.settled(&path, hash, &outcome, displaced).await;
+                if let Some(error) = self.settled(&path, hash, &outcome, displaced).await {
+                    decided = decided.and(Err(error));
+                }
             }
+            first.get_or_insert(decided);
             self.notes.begun.pop_front();
         }
         Ok(first)
     }
 
-    /// What others wrote into a file in the moment in which it got `hash`, or was to go, comes after that.
-    async fn settled(&mut self, path: &FilePath, hash: Option<Digest>, outcome: &disk::Outcome, displaced: u32) {
+    /// What others wrote into a file in the moment in which it got `hash`, or was to go, comes after that; so does what is
+    /// there where that cannot be, which is what is returned.
+    async fn settled(
+        &mut self,
+        path: &FilePath,
+        hash: Option<Digest>,
+        outcome: &disk::Outcome,
+        displaced: u32,
+    ) -> Option<DiskError> {
         let foreign = |found: &Found| found.text.as_deref().map(Arc::<str>::from);
         match outcome {
             disk::Outcome::Put(Put::Done | Put::Missing) | disk::Outcome::Discarded => {}
-            disk::Outcome::Refused(error) => {
-                tracing::warn!(%path, %error, "what was committed cannot be in place; it is kept in .patchboard/displaced");
-            }
+            disk::Outcome::Refused(error) => return self.refused(path, hash, error, displaced).await,
             // It is still there.
             disk::Outcome::Put(Put::Kept(found)) => {
                 if let Some(text) = foreign(found) {
-                    let edit = self.by_others(path, &text);
+                    let edit = self.by_others(path, Some(&text));
                     self.notes.begun.push_back(Begun::new(edit, VecDeque::new(), displaced + 1));
                 }
             }
             disk::Outcome::Put(Put::Displaced(found)) => {
                 let Some(text) = foreign(found).filter(|_| displaced < DISPLACED_MAX && hash.is_some()) else {
                     tracing::warn!(%path, kept = found.kept, "what others wrote is kept in .patchboard/displaced");
-                    return;
+                    return None;
                 };
-                let edit = self.by_others(path, &text);
+                let edit = self.by_others(path, Some(&text));
                 let (at, again) = (path.clone(), Arc::clone(&text));
                 match self.workspace.on_disk(move |disk| disk.stage(&at, hash, Some(&again))).await {
                     Ok(staged) => {
@@ -173,12 +186,39 @@ impl Alone {
                 }
             }
         }
+        None
     }
 
-    /// The edit that others have made of what the board knows of a file.
-    fn by_others(&self, path: &FilePath, text: &str) -> Edit {
+    /// Something is in the way of a file that was to have `hash`: the board is told next what is there.
+    async fn refused(
+        &mut self,
+        path: &FilePath,
+        hash: Option<Digest>,
+        error: &DiskError,
+        displaced: u32,
+    ) -> Option<DiskError> {
+        let there = match self.workspace.read(path).await {
+            Err(WorkspaceError::Disk(DiskError::NotServed(_))) => Some(None),
+            Ok(there) => Some(there),
+            // Whoever looks next will tell it.
+            Err(_) => None,
+        };
+        if let Some(there) = there {
+            if there.as_ref().map(|there| there.hash) == hash {
+                return None;
+            }
+            let edit = self.by_others(path, there.as_ref().map(|there| there.text.as_str()));
+            self.notes.begun.push_back(Begun::new(edit, VecDeque::new(), displaced + 1));
+        }
+        tracing::warn!(%path, %error, "what was committed cannot be in place; it is kept in .patchboard/displaced");
+        Some(DiskError::NotInPlace { path: path.to_string(), why: error.to_string() })
+    }
+
+    /// The edit that others have made of what the board knows of a file: what is in it now, or none if it is gone.
+    fn by_others(&self, path: &FilePath, text: Option<&str>) -> Edit {
         let entry = Entry::of(&self.workspace.state(), path);
-        let change = change_by_others(path, entry.as_ref(), &self.notes.texts, Some((sha256(text.as_bytes()), text)));
+        let now = text.map(|text| (sha256(text.as_bytes()), text));
+        let change = change_by_others(path, entry.as_ref(), &self.notes.texts, now);
         let (name, intent) = self.workspace.running.teller(path);
         Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: vec![change] }
     }

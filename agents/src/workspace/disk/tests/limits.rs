@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{
-    CHILD, Disk, DiskOptions, Put, Reason, again, change, directory, hash, is_child, name, open, own, read, text, write,
+    CHILD, Disk, DiskOptions, Put, Reason, again, change, directory, displaced, hash, is_child, name, open, own, read,
+    text, write,
 };
-use crate::workspace::disk::{DiskCode, watch};
+use crate::workspace::disk::{DiskCode, Outcome, watch};
 
 /// Runs a test again in namespaces of its own, after `setup` there; false if that cannot be had here.
 fn apart(test: &str, root: &Path, flags: &str, setup: &str) -> bool {
@@ -106,17 +107,28 @@ fn parts_that_may_not_be_read_or_written_are_told() {
     assert_eq!(disk.serves(&name("rules/a")).expect_err("nobody knows").reason(), Some(Reason::Ignored));
     assert_eq!(disk.serves(&name("closed/a")).expect_err("closed").reason(), Some(Reason::Unreadable));
     assert_eq!(disk.serves(&name("secret")).expect_err("closed").reason(), Some(Reason::Unreadable));
-    for to in [Some("b"), None] {
-        let staged = disk.stage(&name("locked/a"), hash("a"), to).expect("staged");
+    let locked = |mode| fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(mode)).expect("changed");
+    for (path, from, to) in [("a", Some("a"), Some("b")), ("a", Some("a"), None), ("new/b", None, Some("b"))] {
+        let path = name(&format!("locked/{path}"));
+        let error = disk.stage(&path, from.and_then(hash), to).expect_err("it may not be written");
+        assert_eq!(error.code(), DiskCode::WriteForbidden, "{error}");
+        // That may come later.
+        locked(0o755);
+        let staged = disk.stage(&path, from.and_then(hash), to).expect("staged");
+        locked(0o555);
         let error = disk.put(&staged).expect_err("it may not be written");
         assert_eq!(error.code(), DiskCode::WriteForbidden, "{error}");
-        assert_eq!(read(&disk, "locked/a").as_deref(), Some("a"));
-        disk.discard(&staged).expect("discarded");
+        let outcome = disk.settle(&staged, true).expect("it keeps nobody from working");
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert_eq!(read(&disk, path.as_str()).as_deref(), from);
     }
+    assert_eq!((displaced(&root), own(&root, "staged")), (vec!["b".to_owned(); 2], Vec::new()));
+    locked(0o755);
     let staged = disk.stage(&name("locked/new/b"), None, Some("b")).expect("staged");
+    locked(0o555);
     assert_eq!(disk.put(&staged).expect_err("it may not be written").code(), DiskCode::WriteForbidden);
     // What was staged waits until it can be done.
-    fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(0o755)).expect("changed");
+    locked(0o755);
     assert_eq!(disk.put(&staged).expect("put"), Put::Done);
     assert_eq!(text(root.join("locked/new/b")), "b");
 }
@@ -125,7 +137,7 @@ fn parts_that_may_not_be_read_or_written_are_told() {
 fn what_is_mounted_below_is_not_served() {
     if !is_child() {
         let root = directory();
-        let setup = "mkdir other && mount -t tmpfs tmpfs other && echo a > other/a";
+        let setup = "mkdir other same && mount -t tmpfs tmpfs other && echo a > other/a && mount --bind . same";
         apart("limits::what_is_mounted_below_is_not_served", root.path(), "-Urm", setup);
         return;
     }
@@ -133,6 +145,8 @@ fn what_is_mounted_below_is_not_served() {
     assert_eq!(disk.serves(&name("other/a")).expect_err("elsewhere").reason(), Some(Reason::Outside));
     assert_eq!(disk.stage(&name("other/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
     assert_eq!(disk.scan().expect("scanned").left[&Reason::Outside].count, 1);
+    // Another mount of the same file system can be read, and nothing can be put there.
+    assert_eq!(disk.stage(&name("same/b"), None, Some("b")).expect_err("elsewhere").reason(), Some(Reason::Outside));
 }
 
 #[test]

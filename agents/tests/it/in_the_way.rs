@@ -1,0 +1,144 @@
+//! What cannot be put in place is refused before it is recorded; where that could not be known, it keeps nobody else from
+//! working.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use patchboard_kernel::files::EXTERNAL;
+use patchboard_kernel::replay;
+use patchboard_workshop::{Workshop, path};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use serde_json::{Value, json};
+
+/// From here on permissions are held against this test too, and against all threads that it begins.
+fn unprivileged() {
+    let mut sets = capabilities(None).expect("read");
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).expect("fewer may always be had");
+}
+
+fn may_be_written(directory: impl AsRef<Path>, may: bool) {
+    let mode = if may { 0o755 } else { 0o555 };
+    fs::set_permissions(directory, fs::Permissions::from_mode(mode)).expect("permissions");
+}
+
+fn create(path: &str, text: &str) -> Value {
+    json!({"command": "create", "path": path, "file_text": text, "intent": "a file"})
+}
+
+/// The texts that are kept because they could not be in place.
+fn displaced(shop: &Workshop) -> Vec<String> {
+    let kept = fs::read_dir(shop.directory.path().join(".patchboard/displaced")).expect("listed");
+    kept.map(|kept| fs::read_to_string(kept.expect("an entry").path()).expect("a text")).collect()
+}
+
+#[tokio::test]
+async fn a_name_that_the_file_system_does_not_take_is_not_recorded() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let long = "x".repeat(256);
+    for path in [format!("new/{long}"), format!("new/{long}/a.txt"), long.clone(), format!("{long}/a.txt")] {
+        let told = ada.call(create(&path, "new\n")).await;
+        assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+        assert_eq!(shop.entry(&path), None);
+    }
+    ada.call(json!({"command": "view", "path": "a.txt"})).await;
+    let told =
+        ada.call(json!({"command": "rename", "path": "a.txt", "new_path": format!("b/{long}"), "intent": "b"})).await;
+    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    assert_eq!(shop.text("a.txt").as_deref(), Some("a\n"));
+    // As long as it may be.
+    let told = ada.call(create(&format!("new/{}", &long[1..]), "new\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    let told = bob.call(create("b.txt", "b\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    drop((ada, bob));
+    assert_eq!(shop.crashed().await.text("b.txt").as_deref(), Some("b\n"));
+}
+
+#[tokio::test]
+async fn what_may_not_be_written_is_not_recorded() {
+    unprivileged();
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let own = shop.directory.path().join("own");
+    may_be_written(&own, false);
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    ada.call(json!({"command": "view", "path": "own/a.txt"})).await;
+    for edit in [
+        create("own/a.txt", "A\n"),
+        create("own/new.txt", "new\n"),
+        create("own/new/new.txt", "new\n"),
+        json!({"command": "delete", "path": "own/a.txt", "intent": "gone"}),
+        json!({"command": "rename", "path": "own/a.txt", "new_path": "a.txt", "intent": "moved"}),
+    ] {
+        let told = ada.call(edit).await;
+        assert_eq!(told.code.as_deref(), Some("write_forbidden"), "{}", told.text);
+    }
+    assert_eq!(shop.entry("own/a.txt").expect("known").version, 1);
+    assert_eq!((shop.entry("own/new.txt"), shop.entry("a.txt")), (None, None));
+    let told = bob.call(create("c.txt", "c\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    may_be_written(own, true);
+    let told = ada.call(create("own/a.txt", "A\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+}
+
+#[tokio::test]
+async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
+    unprivileged();
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let own = shop.directory.path().join("own");
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "own/a.txt"})).await;
+    // The journal keeps its answer back until the directory may not be written any more.
+    shop.journal.loses_one();
+    let (told, ()) = tokio::join!(ada.call(create("own/a.txt", "A\n")), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        may_be_written(&own, false);
+        shop.journal.mended();
+    });
+    assert_eq!(told.code.as_deref(), Some("not_in_place"), "{}", told.text);
+    assert!(told.text.contains("own/a.txt") && told.text.contains("displaced"), "{}", told.text);
+    assert_eq!((shop.text("own/a.txt").as_deref(), displaced(&shop)), (Some("a\n"), vec!["A\n".to_owned()]));
+    // The board has the edit, and behind it what is there.
+    let entry = shop.entry("own/a.txt").expect("known");
+    assert_eq!((entry.version, entry.writer.as_str()), (3, EXTERNAL));
+    assert_eq!((entry.edits[&2].by.as_str(), entry.lines), ("engineer_1", 1));
+    // Nothing is left to do before others have their turn. (The attempts went with the board that was interrupted.)
+    fs::write(shop.directory.path().join("b.txt"), "B\n").expect("written");
+    assert_eq!(shop.workspace.notice([&path("b.txt")]).await.expect("told"), 1);
+    drop(ada);
+    let shop = shop.crashed().await;
+    let told = shop.session(1).call(create("c.txt", "c\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!((shop.found, shop.entry("own/a.txt").expect("known").version), (0, 3));
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    may_be_written(own, true);
+}
+
+#[tokio::test]
+async fn a_directory_with_something_in_the_way_can_be_opened_again() {
+    unprivileged();
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let own = shop.directory.path().join("own");
+    let mut ada = shop.session(0);
+    shop.journal.loses_one();
+    let (told, ()) = tokio::join!(ada.call(create("own/new/c.txt", "c\n")), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.runtime.close(shop.board.id()).await;
+    });
+    assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
+    may_be_written(&own, false);
+    drop(ada);
+    let shop = shop.crashed().await;
+    assert_eq!(displaced(&shop), ["c\n"]);
+    let entry = shop.entry("own/new/c.txt").expect("known");
+    assert_eq!((entry.version, entry.hash, entry.writer.as_str()), (2, None, EXTERNAL));
+    let mut ada = shop.session(0);
+    let told = ada.call(create("d.txt", "d\n")).await;
+    assert!(!told.is_error(), "{}", told.text);
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    may_be_written(own, true);
+}
