@@ -5,7 +5,7 @@
 //! not served: a file has one name here, under which its version is counted.
 //!
 //! * `served`: which names are served.
-//! * `scan`: all files, and what was left out.
+//! * `scan`: all files, and what was left out; `series`: many files, one after the other.
 //! * `replace`: a new content is made durable first (`stage`) and put in place later (`put`), so that something else can be
 //!   made durable in between; what others wrote meanwhile is kept. `recover` does what a crash has left undone.
 //! * [`watch`]: to notice early what others change.
@@ -31,6 +31,7 @@ pub mod locks;
 mod recover;
 mod replace;
 mod scan;
+mod series;
 mod served;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 //! is put in place when the workspace is opened again, and nothing else.
 //!
 //! * `edits`: what is wanted and what became of it; `alone`: how an edit is accepted and comes to the disk;
-//!   `external`: what others change, and how the board is told.
+//!   `external`: what others change, and how the board is told; `looks`: files as they stand; `texts`: what was in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,11 +30,15 @@ use super::text::intent::author_name;
 mod alone;
 mod edits;
 mod external;
+mod looks;
+mod texts;
 
 pub(super) use edits::told;
 pub use edits::{Edited, Made, Standing, Wanted, WorkspaceError};
+pub use looks::LeftOut;
 
 use alone::{Alone, Notes};
+use texts::Texts;
 
 /// Names of authors that are known in files.
 const AUTHORS_MAX: usize = 10_000;
@@ -46,6 +50,7 @@ pub struct Workspace {
     disk: Arc<Disk>,
     /// Held together by those who look, alone by those who change.
     notes: Arc<RwLock<Notes>>,
+    texts: Texts,
     /// Who is known to have edited here, or may.
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
@@ -78,6 +83,7 @@ impl Workspace {
             spec,
             disk: Arc::new(disk),
             notes: Arc::default(),
+            texts: Texts::default(),
             authors: Mutex::default(),
             locks: Locks::default(),
             running: RunningPrograms::default(),
@@ -187,29 +193,6 @@ impl Workspace {
         self.alone(move |mut alone| async move { alone.tell_of(paths).await }).await
     }
 
-    /// A file as it stands, once the board knows of it.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]; the file is not served.
-    pub async fn look(self: &Arc<Self>, path: &FilePath) -> Result<Standing, WorkspaceError> {
-        {
-            let _shared = self.notes.read().await;
-            if let Some(standing) = self.standing(path).await? {
-                return Ok(standing);
-            }
-        }
-        let path = path.clone();
-        self.alone(move |mut alone| async move { alone.look(&path).await }).await
-    }
-
-    /// What is in a file, if that is what the board knows of it.
-    async fn standing(&self, path: &FilePath) -> Result<Option<Standing>, WorkspaceError> {
-        let there = self.read(path).await?;
-        let entry = Entry::of(&self.state(), path);
-        let is_known = entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash);
-        Ok(is_known.then(|| Standing { entry, text: there.map(|there| there.text.into()) }))
-    }
-
     /// Makes an edit, if nothing of what it rests on has changed. `make` is given the files named by `targets` as they
     /// stand, and says what they shall hold, or why that cannot be; it is asked once nobody else can change them. What was
     /// begun is done to its end, also if nobody waits for it any more.
@@ -233,8 +216,15 @@ impl Workspace {
             for path in &targets {
                 standing.push(alone.look(path).await?);
             }
-            let wanted = make(&standing)?;
-            let mut edit = Edit { changes: wanted.iter().map(Wanted::change).collect(), ..edit };
+            // Texts are compared for it, which may take a while.
+            let made = tokio::task::spawn_blocking(move || {
+                let wanted = make(&standing)?;
+                let changes = wanted.iter().map(Wanted::change).collect();
+                Ok::<_, E>((standing, wanted, changes))
+            });
+            let made = made.await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
+            let (standing, wanted, changes) = made?;
+            let mut edit = Edit { changes, ..edit };
             for (wanted, standing) in wanted.iter().zip(&standing) {
                 let (path, version) = (&wanted.path, standing.version());
                 let read = |lines: &Lines| FileRead { path: path.clone(), version, lines: Some(*lines) };

@@ -17,5 +17,6 @@ mod reading;
 mod seats;
 mod session;
 mod support;
+mod texts;
 mod tools;
 mod workspace;

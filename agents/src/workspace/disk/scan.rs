@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 
 use super::error::{DiskError, Reason};
 use super::served::Way;
-use super::{DEPTH_MAX, Disk, handle};
+use super::{Contents, DEPTH_MAX, Disk, handle};
 
 /// How many names are looked at for each file that may be served: directories with far more of what is not served, like
 /// pictures, are not walked for ever.
@@ -69,6 +69,14 @@ impl Disk {
     /// # Errors
     /// There are too many, or the directory cannot be read.
     pub fn scan(&self) -> Result<Scan, DiskError> {
+        self.scan_with(&mut |_, _| {})
+    }
+
+    /// The same, and shows each.
+    ///
+    /// # Errors
+    /// As [`Disk::scan`].
+    pub(in super::super) fn scan_with(&self, see: &mut dyn FnMut(&FilePath, &Contents)) -> Result<Scan, DiskError> {
         let mut scan = Scan::default();
         self.walk(&mut |passed| {
             let (name, reason) = match passed {
@@ -76,6 +84,7 @@ impl Disk {
                 Passed::Left(name, reason) => (name, reason),
                 Passed::File(path, parent) => match self.read_in(parent, path.as_str(), path.name()) {
                     Ok(Some(contents)) => {
+                        see(&path, &contents);
                         let lines = files::count(&contents.text);
                         let bytes = u64::try_from(contents.text.len()).expect("an address fits");
                         scan.files.insert(path, Scanned { hash: contents.hash, lines, bytes });

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::super::disk::{self, DiskError, Found, Put, Recovery, Staged};
 use super::Workspace;
 use super::edits::{Edited, Wanted, WorkspaceError};
-use super::external::{Texts, Untaken, change_by_others};
+use super::external::{Untaken, change_by_others};
 
 /// The first and the longest wait before an edit is put to a board again that was interrupted.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -33,7 +33,6 @@ const DISPLACED_MAX: u32 = 3;
 /// What only one at a time may know.
 #[derive(Default)]
 pub(super) struct Notes {
-    pub(super) texts: Texts,
     pub(super) untaken: Untaken,
     /// What was put to the board and is not at its end, in order.
     begun: VecDeque<Begun>,
@@ -136,7 +135,7 @@ impl Alone {
                     begun.files.pop_front();
                 }
                 if is_wanted {
-                    self.notes.texts.keep(&path, text.as_ref());
+                    self.workspace.texts.keep(&path, text.as_ref());
                 }
                 if let Some(error) = self.settled(&path, hash, &outcome, displaced).await {
                     decided = decided.and(Err(error));
@@ -218,7 +217,7 @@ impl Alone {
     fn by_others(&self, path: &FilePath, text: Option<&str>) -> Edit {
         let entry = Entry::of(&self.workspace.state(), path);
         let now = text.map(|text| (sha256(text.as_bytes()), text));
-        let change = change_by_others(path, entry.as_ref(), &self.notes.texts, now);
+        let change = change_by_others(path, entry.as_ref(), &self.workspace.texts, now);
         let (name, intent) = self.workspace.running.teller(path);
         Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: vec![change] }
     }

@@ -12,20 +12,19 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{Edit, Entry, FileChange, FilePath, Hunk, count};
 use patchboard_kernel::id::Version;
 use patchboard_kernel::rejection::Rejection;
+use patchboard_kernel::state::State;
 use tokio::time::Instant;
 
-use super::super::disk::{Contents, Disk, DiskError};
+use super::super::disk::{Contents, DiskError};
 use super::super::running::Teller;
 use super::super::text::hunks::hunks;
 use super::alone::Alone;
 use super::edits::{Edited, Standing, WorkspaceError};
+use super::texts::Texts;
 
 /// Files of one record of what others have changed, and bytes of what is held and told of them.
 const FILES_AT_ONCE: usize = 2000;
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
-
-/// Bytes of texts that are kept to tell what changed around the workspace.
-const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// How many reports that the board did not take are remembered.
 const UNTAKEN_MAX: usize = 64;
@@ -48,8 +47,19 @@ impl Alone {
     /// Looks at the whole directory and tells the board what others have changed; how many files that were.
     pub(super) async fn rescan(&mut self) -> Result<usize, WorkspaceError> {
         self.settle().await?;
-        let scan = self.workspace.on_disk(Disk::scan).await?;
         let known = self.workspace.files();
+        let workspace = Arc::clone(&self.workspace);
+        let (scan, known) = self
+            .workspace
+            .on_disk(move |disk| {
+                let scan = disk.scan_with(&mut |path, contents| {
+                    if known.get(path).is_some_and(|entry| entry.hash == Some(contents.hash)) {
+                        workspace.texts.keep_beside(path, &contents.text);
+                    }
+                });
+                Ok((scan?, known))
+            })
+            .await?;
         let of = |entry: &Entry| entry.hash;
         let changed = scan.files.iter().filter(|(path, found)| known.get(*path).and_then(of) != Some(found.hash));
         let gone = known.keys().filter(|path| !scan.files.contains_key(*path));
@@ -61,10 +71,7 @@ impl Alone {
     pub(super) async fn look(&mut self, path: &FilePath) -> Result<Standing, WorkspaceError> {
         self.tell_of([path.clone()]).await?;
         match self.workspace.standing(path).await? {
-            Some(standing) => {
-                self.notes.texts.keep(path, standing.text.as_ref());
-                Ok(standing)
-            }
+            Some(standing) => Ok(standing),
             None => Err(DiskError::Busy { path: path.to_string() }.into()),
         }
     }
@@ -80,26 +87,40 @@ impl Alone {
         let mut batch = Batch::default();
         let mut told = 0;
         for path in paths {
-            // What is not served any more is gone for those who work here.
-            let there = match self.workspace.read(&path).await {
-                Err(WorkspaceError::Disk(DiskError::NotServed(_))) => None,
-                read => read?,
-            };
-            let entry = Entry::of(&state, &path);
-            if entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash) {
-                continue;
-            }
-            let now = there.as_ref().map(|Contents { hash, text, .. }| (*hash, text.as_str()));
-            let change = change_by_others(&path, entry.as_ref(), &self.notes.texts, now);
-            let bytes = bytes_of(change.hunks.as_deref()) + now.map_or(0, |(_, text)| text.len());
+            let Some((change, text)) = self.changed_by_others(&state, path.clone()).await? else { continue };
+            let bytes = bytes_of(change.hunks.as_deref()) + text.as_ref().map_or(0, |text| text.len());
             if batch.changes.len() == FILES_AT_ONCE || (batch.bytes + bytes > BYTES_AT_ONCE && batch.bytes > 0) {
                 told += self.tell(take(&mut batch)).await?;
             }
             batch.bytes += bytes;
             batch.changes.push(change);
-            batch.texts.push((path, there.map(|there| Arc::from(there.text))));
+            batch.texts.push((path, text));
         }
         Ok(told + self.tell(batch).await?)
+    }
+
+    /// What others have made of a file of which a state says something else, and what is in it now.
+    async fn changed_by_others(
+        &self,
+        state: &State,
+        path: FilePath,
+    ) -> Result<Option<(FileChange, Option<Arc<str>>)>, WorkspaceError> {
+        let entry = Entry::of(state, &path);
+        let workspace = Arc::clone(&self.workspace);
+        let changed = self.workspace.on_disk(move |disk| {
+            // What is not served any more is gone for those who work here.
+            let there = match disk.read(&path) {
+                Err(DiskError::NotServed(_)) => None,
+                read => read?,
+            };
+            if entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash) {
+                return Ok(None);
+            }
+            let now = there.as_ref().map(|Contents { hash, text, .. }| (*hash, text.as_str()));
+            let change = change_by_others(&path, entry.as_ref(), &workspace.texts, now);
+            Ok(Some((change, there.map(|there| Arc::from(there.text)))))
+        });
+        changed.await
     }
 
     /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's.
@@ -112,7 +133,7 @@ impl Alone {
         for ((name, intent), changes) in told {
             self.tell_as(Edit { of: None, token: None, name, intent, reads: Vec::new(), changes }).await?;
         }
-        batch.texts.iter().for_each(|(path, text)| self.notes.texts.keep(path, text.as_ref()));
+        batch.texts.iter().for_each(|(path, text)| self.workspace.texts.keep(path, text.as_ref()));
         Ok(found)
     }
 
@@ -148,7 +169,7 @@ pub(super) fn change_by_others(
     let hunks = match (from, before) {
         // Whole files are not put into the journal because they were there before the board.
         (None, _) => entry.is_some().then(|| hunks("", after)),
-        (Some(_), Some(before)) => Some(hunks(before, after)),
+        (Some(_), Some(before)) => Some(hunks(&before, after)),
         (Some(_), None) => None,
     };
     FileChange {
@@ -164,29 +185,6 @@ pub(super) fn change_by_others(
 
 fn bytes_of(hunks: Option<&[Hunk]>) -> usize {
     hunks.unwrap_or_default().iter().map(|hunk| hunk.was.len() + hunk.now.len()).sum()
-}
-
-/// What was in files when the board last knew of them, as far as there is room.
-#[derive(Default)]
-pub(super) struct Texts {
-    texts: BTreeMap<FilePath, Arc<str>>,
-    bytes: usize,
-}
-
-impl Texts {
-    /// What was in a file when it had this hash.
-    pub(super) fn known(&self, path: &FilePath, hash: Digest) -> Option<&Arc<str>> {
-        self.texts.get(path).filter(|text| sha256(text.as_bytes()) == hash)
-    }
-
-    pub(super) fn keep(&mut self, path: &FilePath, text: Option<&Arc<str>>) {
-        if let Some(before) = self.texts.remove(path) {
-            self.bytes -= before.len();
-        }
-        let Some(text) = text.filter(|text| self.bytes + text.len() <= TEXT_BYTES_MAX) else { return };
-        self.bytes += text.len();
-        self.texts.insert(path.clone(), Arc::clone(text));
-    }
 }
 
 /// What the board did not take of what has happened, by what that was: each try is a record.

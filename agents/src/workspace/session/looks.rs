@@ -1,13 +1,14 @@
 //! How an agent looks at files. What it is shown counts as read.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use patchboard_kernel::files::{Entry, FilePath, Lines, count};
 use serde_json::json;
 
-use super::super::disk::{DiskError, Reason};
+use super::super::disk::Reason;
 use super::super::look;
-use super::super::service::{Standing, WorkspaceError};
+use super::super::service::WorkspaceError;
 use super::super::text::edit::EditError;
 use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
@@ -115,21 +116,20 @@ impl Session {
         let pattern = Pattern::new(pattern, is_regex)?;
         let is_meant = |path: &FilePath| self.author.access.may_view(path) && look::is_below(path, below);
         let paths: Vec<FilePath> = self.workspace.files().into_keys().filter(is_meant).collect();
-        let mut search = Search::new(&pattern, look::found_in(self.room));
-        let mut paths = paths.into_iter();
-        while !search.is_over()
-            && let Some(path) = paths.next()
-        {
-            match self.workspace.look(&path).await {
-                Ok(Standing { entry: Some(entry), text: Some(text) }) => {
-                    let shown = search.look(&path, &text);
-                    self.note_shown(&path, &entry, &text, &shown, false);
-                }
-                Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
-                Err(error) => return Err(error.into()),
+        let so_far = (Search::new(&pattern, look::found_in(self.room)), Vec::new());
+        let looked = self.workspace.look_through(paths, so_far, |(search, seen), path, entry, text| {
+            let shown = search.look(path, text);
+            if !shown.is_empty() {
+                seen.push((path.clone(), entry, Arc::clone(text), shown));
             }
+            if search.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let ((mut search, seen), left) = looked.await?;
+        for (path, entry, text, shown) in seen {
+            self.note_shown(&path, &entry, &text, &shown, false);
         }
-        let found = search.found(paths.len());
+        left.busy.iter().for_each(|path| search.leave_out(path));
+        let found = search.found(left.rest);
         let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
         Ok(Told::done(found.text, data))
     }

@@ -74,8 +74,8 @@ pub struct Found {
 
 /// A search that is given one text after the other, and holds none of them: all matches are counted, those that fit are
 /// shown.
-pub struct Search<'a> {
-    pattern: &'a Pattern,
+pub struct Search {
+    pattern: Pattern,
     limits: SearchLimits,
     found: Found,
     shown: usize,
@@ -84,14 +84,17 @@ pub struct Search<'a> {
     /// Bytes that may still be looked through.
     bytes: usize,
     is_full: bool,
+    /// Texts that could not be had, and what the first is called.
+    busy: Option<(usize, String)>,
 }
 
-impl<'a> Search<'a> {
+impl Search {
     /// Nothing was looked through yet.
-    pub fn new(pattern: &'a Pattern, limits: SearchLimits) -> Self {
+    pub fn new(pattern: &Pattern, limits: SearchLimits) -> Self {
         // Room to say what is not shown.
         let chars = limits.chars.saturating_sub(NOTES_CHARS);
-        Self { pattern, limits, found: Found::default(), shown: 0, chars, bytes: limits.bytes, is_full: false }
+        let (pattern, found, bytes) = (pattern.clone(), Found::default(), limits.bytes);
+        Self { pattern, limits, found, shown: 0, chars, bytes, is_full: false, busy: None }
     }
 
     /// Whether no more is looked through.
@@ -132,9 +135,14 @@ impl<'a> Search<'a> {
         union(shown)
     }
 
+    /// Notes that one text cannot be looked through, because others are changing it.
+    pub fn leave_out(&mut self, path: &FilePath) {
+        self.busy.get_or_insert_with(|| (0, one_line(path.as_str(), NAME_CHARS))).0 += 1;
+    }
+
     /// What was found; `left` texts were not looked through.
     pub fn found(self, left: usize) -> Found {
-        let Self { mut found, shown, limits, .. } = self;
+        let Self { mut found, shown, limits, busy, chars, .. } = self;
         let mut notes = match found.matches - shown {
             0 if found.matches == 0 => "No line matches.\n".to_owned(),
             0 => String::new(),
@@ -149,6 +157,12 @@ impl<'a> Search<'a> {
                 "[{left} more files were not looked through, which is too much at once: name a folder]"
             );
         }
+        let room = NOTES_CHARS.saturating_add(chars).saturating_sub(notes.len());
+        if let Some((count, first)) = busy {
+            let others = if count > 1 { format!(" and {} more files", count - 1) } else { String::new() };
+            let named = format!("[{first}{others}: not looked through, others are changing it; search again]\n");
+            notes.push_str(if named.len() <= room { &named } else { "[busy files left out]\n" });
+        }
         if notes.len() <= limits.chars {
             found.text.push_str(&notes);
         }
@@ -158,3 +172,6 @@ impl<'a> Search<'a> {
 
 /// Characters that the notes about what is not shown or not looked through may take.
 const NOTES_CHARS: usize = 220;
+
+/// Characters of a name that is told there.
+const NAME_CHARS: usize = 60;

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Instant;
 
 use super::{Disk, DiskOptions, Reason, change, directory, hash, name, open, read, refused, write};
-use crate::workspace::disk::{DEPTH_MAX, DiskCode, Put};
+use crate::workspace::disk::{Contents, DEPTH_MAX, DiskCode, DiskError, Put};
 
 #[test]
 fn five_thousand_files_are_read_in_order() {
@@ -76,4 +77,67 @@ fn directories_are_not_followed_down_for_ever() {
     assert_eq!(scan.left[&Reason::TooDeep].count, 1);
     assert_eq!(refused(&disk, &deep(DEPTH_MAX)), None);
     assert_eq!(refused(&disk, &deep(DEPTH_MAX + 1)), Some(Reason::TooDeep));
+}
+
+#[test]
+fn a_series_reads_what_each_reads_alone() {
+    let root = directory();
+    for (path, text) in [
+        (".gitignore", "*.o\n/out/\n"),
+        ("a", "a"),
+        ("a.o", "o"),
+        ("d/.gitignore", "!x.o\nlocal\n"),
+        ("d/x.o", "x"),
+        ("d/y.o", "y"),
+        ("d/local/z", "z"),
+        ("d/e/local", "l"),
+        ("d/e/f/g", "g"),
+        ("d-e/f", "f"),
+        ("out/a", "a"),
+    ] {
+        write(root.path().join(path), text);
+    }
+    std::os::unix::fs::symlink("d", root.path().join("link")).expect("linked");
+    let disk = open(root.path());
+    let mut paths: Vec<_> = [
+        "a",
+        "a.o",
+        "a/b",
+        "d",
+        "d/x.o",
+        "d/y.o",
+        "d/local/z",
+        "d/e/local",
+        "d/e/f/g",
+        "d/e/none/g",
+        "d/e/none",
+        "d-e/f",
+        "link/x.o",
+        "none/a",
+        "out/a",
+        "d/e/f/h",
+    ]
+    .map(name)
+    .into();
+    let shown = |read: Result<Option<Contents>, DiskError>| format!("{:?}", read.map_err(|error| error.to_string()));
+    for _ in 0..paths.len() {
+        // In every order in which one follows another: turned, forwards and backwards.
+        paths.rotate_left(5);
+        for paths in [paths.clone(), paths.iter().rev().cloned().collect()] {
+            let mut seen = Vec::new();
+            let read = disk.read_each(&paths, |path, read| {
+                seen.push((path.clone(), shown(read)));
+                ControlFlow::Continue(())
+            });
+            assert_eq!(read.expect("read"), paths.len());
+            let alone: Vec<_> = paths.iter().map(|path| (path.clone(), shown(disk.read(path)))).collect();
+            assert_eq!(seen, alone);
+        }
+    }
+    let mut count = 0;
+    let some = disk.read_each(&paths, |_, _| {
+        count += 1;
+        if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!((some.expect("read"), count), (3, 3));
 }

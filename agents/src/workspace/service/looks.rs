@@ -1,0 +1,148 @@
+//! Files as they stand: what is in them and what the board knows, of the same moment. Who only looks does so beside others
+//! who look; only what the board has to be told first takes a turn of its own.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use patchboard_kernel::files::{Entry, FilePath};
+
+use super::super::disk::DiskError;
+use super::{Standing, Workspace, WorkspaceError};
+
+/// How many files are looked at before those who change some may have their turn.
+const AT_ONCE: usize = 256;
+
+/// What was not seen of files that were looked through.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LeftOut {
+    /// Others were changing them all the time.
+    pub busy: Vec<FilePath>,
+    /// It was enough before they had their turn.
+    pub rest: usize,
+}
+
+impl Workspace {
+    /// A file as it stands, once the board knows of it.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`]; the file is not served.
+    pub async fn look(self: &Arc<Self>, path: &FilePath) -> Result<Standing, WorkspaceError> {
+        {
+            let _shared = self.notes.read().await;
+            if let Some(standing) = self.standing(path).await? {
+                return Ok(standing);
+            }
+        }
+        let path = path.clone();
+        self.alone(move |mut alone| async move { alone.look(&path).await }).await
+    }
+
+    /// Looks at files as they stand, in their order, off the threads that serve others, until `see` says that it is enough.
+    /// Those that are gone or not served are passed over.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub async fn look_through<S: Send + 'static>(
+        self: &Arc<Self>,
+        paths: Vec<FilePath>,
+        mut so_far: S,
+        see: fn(&mut S, &FilePath, Entry, &Arc<str>) -> ControlFlow<()>,
+    ) -> Result<(S, LeftOut), WorkspaceError> {
+        let mut left = LeftOut::default();
+        let mut paths = paths.into_iter();
+        loop {
+            let next: Vec<FilePath> = paths.by_ref().take(AT_ONCE).collect();
+            if next.is_empty() {
+                return Ok((so_far, left));
+            }
+            let mut from = 0;
+            while from < next.len() {
+                let Seen { so_far: seen, to, differs, is_enough } =
+                    self.look_through_known(next[from..].to_vec(), so_far, see).await?;
+                (so_far, from) = (seen, from + to);
+                let mut flow = if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                if let Some(path) = differs {
+                    match self.look(&path).await {
+                        Ok(Standing { entry: Some(entry), text: Some(text) }) => {
+                            flow = see(&mut so_far, &path, entry, &text);
+                        }
+                        Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
+                        Err(WorkspaceError::Disk(DiskError::Busy { .. })) => left.busy.push(path),
+                        Err(error) => return Err(error),
+                    }
+                }
+                if flow.is_break() {
+                    left.rest = next.len() - from + paths.len();
+                    return Ok((so_far, left));
+                }
+            }
+        }
+    }
+
+    /// The same as far as the board knows what is in the files.
+    async fn look_through_known<S: Send + 'static>(
+        self: &Arc<Self>,
+        paths: Vec<FilePath>,
+        mut so_far: S,
+        see: fn(&mut S, &FilePath, Entry, &Arc<str>) -> ControlFlow<()>,
+    ) -> Result<Seen<S>, WorkspaceError> {
+        let _shared = self.notes.read().await;
+        let (workspace, state) = (Arc::clone(self), self.state());
+        let seen = self.on_disk(move |disk| {
+            let (mut differs, mut failed, mut is_enough) = (None, None, false);
+            let to = disk.read_each(&paths, |path, read| {
+                let there = match read {
+                    Err(DiskError::NotServed(_)) => None,
+                    Err(error) => {
+                        failed = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                    Ok(there) => there,
+                };
+                let entry = Entry::of(&state, path);
+                match (there, entry) {
+                    (Some(there), Some(entry)) if entry.hash == Some(there.hash) => {
+                        workspace.texts.keep_beside(path, &there.text);
+                        let flow = see(&mut so_far, path, entry, &there.text.into());
+                        is_enough = flow.is_break();
+                        flow
+                    }
+                    (None, None) => ControlFlow::Continue(()),
+                    (None, Some(entry)) if !entry.is_there() => ControlFlow::Continue(()),
+                    _ => {
+                        differs = Some(path.clone());
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+            match failed {
+                Some(error) => Err(error),
+                None => Ok(Seen { so_far, to, differs, is_enough }),
+            }
+        });
+        seen.await
+    }
+
+    /// What is in a file, if that is what the board knows of it.
+    pub(super) async fn standing(&self, path: &FilePath) -> Result<Option<Standing>, WorkspaceError> {
+        let there = self.read(path).await?;
+        let entry = Entry::of(&self.state(), path);
+        let is_known = entry.as_ref().and_then(|entry| entry.hash) == there.as_ref().map(|there| there.hash);
+        if !is_known {
+            return Ok(None);
+        }
+        let text = there.map(|there| Arc::from(there.text));
+        self.texts.keep(path, text.as_ref());
+        Ok(Some(Standing { entry, text }))
+    }
+}
+
+/// How far a look through files came.
+struct Seen<S> {
+    so_far: S,
+    /// How many it is past.
+    to: usize,
+    /// The last of them, if the board does not know what is in it.
+    differs: Option<FilePath>,
+    is_enough: bool,
+}

@@ -1,0 +1,111 @@
+//! What was in files before others changed them, and looks through many files at once.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use patchboard_workshop::{Workshop, path};
+use serde_json::json;
+
+/// A file as large as one may be, in lines.
+fn large(first: char) -> String {
+    let line = format!("{first}{}\n", "x".repeat(1022));
+    line.repeat(1024)
+}
+
+/// Changes the last line of a file around the workspace; whether the board knows that it was that line alone.
+async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
+    let before = shop.text(name).expect("a file");
+    let version = shop.entry(name).expect("known").version;
+    let lines = before.lines().count();
+    let kept = before.lines().take(lines - 1).fold(String::new(), |text, line| text + line + "\n");
+    let changed = format!("{kept}changed at {version}\n");
+    fs::write(shop.directory.path().join(name), changed).expect("written");
+    assert_eq!(shop.workspace.notice([&path(name)]).await.expect("told"), 1);
+    let entry = shop.entry(name).expect("known");
+    let lines = u32::try_from(lines).expect("few");
+    entry.edits[&entry.version].moves == Some(vec![(lines, 1, 1)])
+}
+
+#[tokio::test]
+async fn what_others_change_after_a_restart_is_told_by_line() {
+    let shop = Workshop::open(1, &json!({}), &[("a.txt", "1\n2\n3\n"), ("b.txt", "1\n2\n3\n")]).await;
+    assert!(is_told_by_line(&shop, "a.txt").await);
+    let shop = shop.crashed().await;
+    for name in ["a.txt", "b.txt"] {
+        assert!(is_told_by_line(&shop, name).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_looked_at_is_told_by_line_however_much_there_is_beside_it() {
+    let names: Vec<String> = (0..34).map(|at| format!("{at:02}.txt")).collect();
+    let texts: Vec<String> = ('A'..).take(names.len()).map(large).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    let shop = Workshop::open(1, &json!({}), &files).await;
+    let mut ada = shop.session(0);
+    for name in ["32.txt", "33.txt"] {
+        ada.call(json!({"command": "view", "path": name, "view_range": [1, 2]})).await;
+    }
+    assert!(is_told_by_line(&shop, "32.txt").await && is_told_by_line(&shop, "33.txt").await);
+    // What she has seen of it is as it was.
+    let told = ada.call(json!({"command": "create", "path": "new.txt", "file_text": "n\n", "intent": "new"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+}
+
+#[tokio::test]
+async fn a_search_sees_what_others_have_changed_and_what_is_gone() {
+    let shop = Workshop::open(
+        1,
+        &json!({}),
+        &[("a/1.txt", "one\n"), ("a/2.txt", "two\n"), ("b.txt", "b\n"), ("c.txt", "one\n")],
+    )
+    .await;
+    let at = |name: &str| shop.directory.path().join(name);
+    fs::write(at("a/2.txt"), "one two\n").expect("written");
+    fs::write(at("b.txt"), b"\0binary").expect("written");
+    fs::remove_file(at("c.txt")).expect("gone");
+    let mut ada = shop.session(0);
+    let told = ada.call(json!({"command": "search", "pattern": "one"})).await;
+    assert_eq!(told.text, "a/1.txt\n     1\tone\na/2.txt\n     1\tone two\n");
+    assert_eq!(shop.entry("a/2.txt").expect("known").version, 2);
+    assert!(!shop.entry("c.txt").expect("known").is_there());
+    fs::write(at("a/1.txt"), "1\n").expect("written");
+    let told = ada.call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
+    assert_eq!(told.code.as_deref(), Some("stale_read"), "what a search shows is read: {}", told.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
+    let shop = Workshop::open(1, &json!({}), &[("busy.txt", "one 0\n"), ("calm.txt", "one\n")]).await;
+    let mut ada = shop.session(0);
+    let (is_over, root) = (AtomicBool::new(false), shop.directory.path().to_owned());
+    let begun = std::time::Instant::now();
+    let mut is_said = false;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = root.join(".patchboard/other");
+            for at in 0_u64.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                fs::write(&other, format!("one {at}\n")).expect("written");
+                fs::rename(&other, root.join("busy.txt")).expect("renamed");
+            }
+        });
+        let search = async {
+            while !is_said && begun.elapsed() < Duration::from_secs(20) {
+                let told = ada.call(json!({"command": "search", "pattern": "one"})).await;
+                if told.is_error() || !told.text.contains("calm.txt\n     1\tone\n") {
+                    return Err(told.text);
+                }
+                is_said = told.text.contains("[busy.txt: not looked through");
+            }
+            Ok(())
+        };
+        let done = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(search));
+        is_over.store(true, Ordering::Relaxed);
+        done.expect("a search that others keep from nothing");
+    });
+    assert!(is_said, "it was never busy");
+}
