@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use patchboard_agents::workspace::service::{Edited, Standing, Wanted, WorkspaceError};
+use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
 
@@ -108,4 +110,35 @@ async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
         done.expect("a search that others keep from nothing");
     });
     assert!(is_said, "it was never busy");
+}
+
+#[tokio::test]
+async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
+    let lines: String = (1..=3000).map(|line| format!("line {line}\n")).collect();
+    let shop = Workshop::open(1, &json!({}), &[("src/package/module.py", &lines)]).await;
+    let of = Some(shop.session(0).author().of);
+    let mut sizes = Vec::new();
+    for count in [0, 10, 100, 1000] {
+        let read = |at: u32| FileRead {
+            path: path("src/package/module.py"),
+            version: 1,
+            lines: Some((3 * at + 1, 3 * at + 2)),
+        };
+        let reads = (0..count).map(read).collect();
+        let edit = Edit { of, token: None, name: None, intent: Some("new".into()), reads, changes: Vec::new() };
+        let name = path(&format!("new_{count:04}.txt"));
+        let target = name.clone();
+        let make = move |_: &[Standing]| -> Result<Vec<Wanted>, WorkspaceError> {
+            let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
+            Ok(vec![Wanted { path: target, before: None, after: Some("n\n".into()), hunks, signed: Vec::new() }])
+        };
+        let made = shop.workspace.edit(edit, vec![name], make).await.expect("decided");
+        assert!(matches!(made.edited, Edited::Done), "{:?}", made.edited);
+        let records = shop.records();
+        sizes.push(records.last().expect("a record").to_json().to_string().len());
+    }
+    println!("{sizes:?}");
+    let each = (sizes[3] - sizes[0]) / 1000;
+    assert!((40..100).contains(&each), "{sizes:?}");
+    assert!(sizes[0] < 2_000, "{sizes:?}");
 }

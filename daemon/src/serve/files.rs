@@ -89,8 +89,8 @@ fn status_of(code: &str) -> StatusCode {
         "workspace_failed" | "workspace_refused" | "not_configured" | "file_busy" | "lock_timeout"
         | "too_many_waiting" | "directory_locked" | "interrupted" | "board_closed" | "crashed" | "start"
         | "board_owned" | "journal_fenced" | "journal_locked" => StatusCode::SERVICE_UNAVAILABLE,
-        "disk_error" | "bad_directory" | "write_forbidden" | "not_in_place" | "too_many_files" | "internal" | "bad_record"
-        | "bad_batch" | "missing_part" | "not_a_journal" => StatusCode::INTERNAL_SERVER_ERROR,
+        "disk_error" | "bad_directory" | "write_forbidden" | "not_in_place" | "too_many_files" | "internal"
+        | "bad_record" | "bad_batch" | "missing_part" | "not_a_journal" => StatusCode::INTERNAL_SERVER_ERROR,
         "disk_full" => StatusCode::INSUFFICIENT_STORAGE,
         code if code.starts_with("journal_") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
