@@ -60,7 +60,7 @@ impl Desk {
                 self.conflicts += u64::from(is_slower);
                 return;
             };
-            let is_due = matches!(code.as_str(), "stale_target" | "unseen_target");
+            let is_due = matches!(code.as_str(), "stale_target" | "unseen_target" | "file_exists");
             assert!(is_due, "{arguments}: {}", told.text);
             is_slower |= code == "stale_target";
             *self.refusals.entry(code.clone()).or_default() += 1;

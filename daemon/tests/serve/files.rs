@@ -106,12 +106,12 @@ async fn what_cannot_be_has_a_status_and_a_code() {
         (json!({"command": "search", "pattern": "(", "regex": true}), 422, "bad_pattern"),
         (json!({"command": "create", "path": "src/a.txt", "file_text": "x\n", "intent": "x"}), 403, "path_not_granted"),
         (json!({"command": "create", "path": "src/b.py", "file_text": "x\n"}), 422, "intent_missing"),
-        (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 2", "intent": "x"}), 422, "no_match"),
         (
             json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1", "intent": "x"}),
             409,
             "unseen_target",
         ),
+        (json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 2", "intent": "x"}), 422, "no_match"),
         (json!({"command": "view", "path": "src/.git/config"}), 403, "not_served"),
     ];
     for (arguments, status, code) in cases {

@@ -41,6 +41,8 @@ impl Reads {
         for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
             match runs(entry, part.version) {
                 Some(runs) => kept.extend(made_up(part, &runs, &fresh, entry)),
+                // Where nobody knows what became of it, only who has seen all of the file has seen that.
+                None if sees && cover(&fresh, (1, entry.lines)) => {}
                 None => kept.push(part),
             }
         }
@@ -224,9 +226,18 @@ mod tests {
     }
 
     #[test]
-    fn of_an_edit_of_which_nothing_is_known_everything_stays() {
+    fn of_an_edit_of_which_nothing_is_known_everything_stays_until_all_is_seen() {
         let mut unknown = entry(20, &[&[(10, 1, 1)]]);
         unknown.edits.get_mut(&2).expect("an edit").moves = None;
         assert_eq!(known(&unknown, Some((1, 20)), (10, 10)), [(1, Some((1, 20))), (2, Some((10, 10)))]);
+        let mut reads = Reads::default();
+        reads.note(&path(), 1, Some((1, 20)), Some(&"".into()));
+        for piece in [(1, 12), (13, 20)] {
+            assert!(reads.of(&path()).iter().any(|read| read.version == 1), "a part is still to be seen");
+            reads.note(&path(), 2, Some(piece), Some(&"".into()));
+            reads.catch_up(&path(), &unknown, Granularity::Lines);
+        }
+        let known: Vec<_> = reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect();
+        assert_eq!(known, [(2, Some((1, 20)))]);
     }
 }
