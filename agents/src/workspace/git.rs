@@ -2,8 +2,8 @@
 //!
 //! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it: files that are served, that
 //! the board knows and that it may view, and nothing else. What is committed has been shown to who commits it, as it is
-//! ([`review`]). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
-//! knows it ([`authors`]). What the user has staged stays staged.
+//! (`review`). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
+//! knows it (`authors`). What the user has staged stays staged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
