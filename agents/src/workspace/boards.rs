@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::disk::watch::{Noticed, watch};
+use super::disk::watch::{Noticed, Watch, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
 use super::service::{Opened, Workspace, WorkspaceError};
 use super::session::{Answer, Asked, Author};
@@ -111,11 +111,15 @@ impl Workspaces {
             Ok(workspace) => State::Open(Arc::clone(workspace)),
             Err(error) => State::Failed(error.to_string()),
         };
+        let (opened, watched) = match opened {
+            Ok((workspace, watched)) => (Ok(workspace), watched),
+            Err(error) => (Err(error), None),
+        };
         {
             let mut boards = self.lock();
             let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.taking == taking) else { return Ok(None) };
             if let Ok(workspace) = &opened {
-                slot.looking.spawn(look_after(Arc::downgrade(workspace)));
+                slot.looking.spawn(look_after(Arc::downgrade(workspace), watched));
             }
             slot.state.send_replace(state);
         }
@@ -127,7 +131,8 @@ impl Workspaces {
         opened.map(Some)
     }
 
-    async fn open(&self, board: &BoardHandle, taking: u64) -> Result<Arc<Workspace>, WorkspaceError> {
+    /// Opens it, and watches it from before it is looked through: what changes in between is in one or the other.
+    async fn open(&self, board: &BoardHandle, taking: u64) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
         let snapshot = board.snapshot();
         let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
         let Some(directory) = self.directories.get(&spec.dir).cloned() else {
@@ -150,7 +155,19 @@ impl Workspaces {
         let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
         let undone = recovery.changes.len();
         tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
-        Ok(workspace)
+        Ok((workspace, watched))
+        let disk = Arc::new(disk);
+        let watched = {
+            let disk = Arc::clone(&disk);
+            tokio::task::spawn_blocking(move || watch(&disk)).await
+        };
+        let watched = match watched.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
+            Ok(watched) => Some(watched),
+            Err(error) => {
+                tracing::warn!(%error, "the directory is looked through from time to time instead of being watched");
+                None
+            }
+        };
     }
 
     fn is_current(&self, board: &BoardId, taking: u64) -> bool {
@@ -278,22 +295,7 @@ fn not_open() -> WorkspaceError {
 }
 
 /// Tells the board early of what others change in its directory. Every edit looks for itself; this is for those who read.
-async fn look_after(workspace: Weak<Workspace>) {
-    let watched = match workspace.upgrade() {
-        Some(workspace) => {
-            let disk = Arc::clone(workspace.disk());
-            tokio::task::spawn_blocking(move || watch(&disk)).await
-        }
-        None => return,
-    };
-    let mut watched = match watched {
-        Ok(Ok(watched)) => Some(watched),
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "the directory is looked through from time to time instead of being watched");
-            None
-        }
-        Err(_) => return,
-    };
+async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
     loop {
         let noticed = match &mut watched {
             Some(watched) => watched.next().await,

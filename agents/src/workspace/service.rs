@@ -76,12 +76,12 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError`].
-    pub async fn open(board: BoardHandle, disk: Disk) -> Result<Opened, WorkspaceError> {
+    pub async fn open(board: BoardHandle, disk: impl Into<Arc<Disk>>) -> Result<Opened, WorkspaceError> {
         let spec = board.snapshot().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
         let workspace = Arc::new(Self {
             board,
             spec,
-            disk: Arc::new(disk),
+            disk: disk.into(),
             notes: Arc::default(),
             texts: Texts::default(),
             authors: Mutex::default(),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use patchboard_agents::config::Directory;
 use patchboard_agents::workspace::boards::Workspaces;
 use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::files::{Entry, FilePath};
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -30,7 +32,7 @@ impl Agent for Hears {
 }
 
 struct House {
-    _directory: TempDir,
+    directory: TempDir,
     _data: TempDir,
     workspaces: Arc<Workspaces>,
     runtime: Runtime,
@@ -44,7 +46,7 @@ impl House {
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let options = Options::new(Arc::new(Hears(Arc::clone(&workspaces))));
         let runtime = Runtime::start(Arc::new(journal), options).await.expect("a runtime");
-        Self { _directory: directory, _data: data, workspaces, runtime }
+        Self { directory, _data: data, workspaces, runtime }
     }
 
     async fn create(&self) -> BoardHandle {
@@ -125,4 +127,30 @@ async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its directory was let go");
+}
+
+#[tokio::test]
+async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
+    let house = House::new().await;
+    let board = house.create().await;
+    let _open = house.workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
+    let root = house.directory.path();
+    let has = |name: &'static str, hash: Option<Digest>| {
+        let board = board.clone();
+        let has = async move {
+            while Entry::of(&board.snapshot().state, &FilePath::parse(name).expect("a name")).map(|entry| entry.hash)
+                != Some(hash)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        async { tokio::time::timeout(Duration::from_secs(30), has).await.expect("the board was told") }
+    };
+    std::fs::create_dir(root.join("src")).expect("made");
+    std::fs::write(root.join("src/a.py"), "x = 1\n").expect("written");
+    has("src/a.py", Some(sha256(b"x = 1\n"))).await;
+    std::fs::write(root.join("src/a.py"), "x = 2\n").expect("written");
+    has("src/a.py", Some(sha256(b"x = 2\n"))).await;
+    std::fs::remove_file(root.join("src/a.py")).expect("removed");
+    has("src/a.py", None).await;
 }
