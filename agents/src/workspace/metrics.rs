@@ -1,7 +1,8 @@
 //! What the records of a board say of the edits of its files: how many were tried, taken and refused, why, and where
 //! authors met. A plain function of records; what edits cost in tokens and whether they were right is not in it. What failed
-//! tests show is in `symptoms`.
+//! tests show is in `symptoms`, whether somebody might do no more in `limits`.
 
+mod limits;
 mod symptoms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use patchboard_kernel::record::{Author, Body, Record, RecordError};
 use patchboard_kernel::rejection::Code;
 use serde::Serialize;
 
+pub use limits::ran_out;
 pub use symptoms::{Symptom, of_output};
 
 /// What became of the edits of one author, or of all.

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_agents::workspace::metrics::{self, Drift, Edits, Metrics, Symptom};
-use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::tree::Node;
 use serde_json::{Value, json};
 
@@ -25,7 +23,8 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 /// `reserved`), before anything was written. AGAIN are edits of files at which their author had just been refused. OVERLAP is
 /// the part of the files that more than one tried to edit, in percent; of the lines that edits took away, those that another
 /// author had put there are told apart. Of the tasks of the first round (`round: 1` in the document's /tasks, in the form of
-/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent; of who
+/// blueprints/storm.yaml) it says how many are of a single file, and how many share a file with another, in percent, and how many
+/// functions each engineer was given (`functions_to_implement`); of who
 /// was given tasks, the edits of files that none of them names (`file_path`, `also`) are counted. What others did around the
 /// workspace counts for no one.
 ///
@@ -37,8 +36,8 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 /// With `--tests`, what a test program printed (pytest with its short summary, or unittest), failures are counted by symptom:
 /// assertion, missing_symbol, contract, not_implemented, runtime. Of a board that does not pass everything the possible causes
 /// are named: incomplete_api (symbols that are missing or not implemented), scope_drift (accepted edits of files that the
-/// /tasks of the document gave to others or to nobody), budget_or_runtime (an attempt that ran out of calls, tokens or time,
-/// or a limit of the board), same_file_overlap (edits of more than one author were accepted in one file).
+/// /tasks of the document gave to others or to nobody), budget_or_runtime (an attempt that made all calls of its model that
+/// it may make, or ran out of tokens or time, or a limit of the board), same_file_overlap (edits of more than one author were accepted in one file).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +95,7 @@ struct Row {
     causes: Vec<&'static str>,
     drift: Vec<Drift>,
     /// The files of each task of the first round, as the document's /tasks give them out.
-    tasks: Vec<BTreeSet<String>>,
+    tasks: Vec<Task>,
     tokens: u64,
     minutes: f64,
 }
@@ -139,17 +138,20 @@ impl Row {
         let drift = metrics.drift(&scopes(&given));
         let causes = match is_whole {
             true => Vec::new(),
-            false => causes(&metrics, symptoms.as_ref(), &records, !drift.is_empty()),
+            false => {
+                let ran_out = metrics::ran_out(&records, board.blueprint());
+                causes(&metrics, symptoms.as_ref(), ran_out, !drift.is_empty())
+            }
         };
         let (tokens, minutes) = (board.ledger().board().spent, board.running_ms() as f64 / 60_000.0);
-        let tasks = given.into_iter().filter(|task| task.round == 1).map(|task| task.files).collect();
+        let tasks = given.into_iter().filter(|task| task.round == 1).collect();
         Ok(Self { board: summary.id.to_string(), metrics, score, symptoms, causes, drift, tasks, tokens, minutes })
     }
 
     /// Of the tasks of the first round, those of which this holds, in percent.
     fn tasks_that(&self, is: impl Fn(usize, &BTreeSet<String>) -> bool) -> Option<f64> {
         let all = self.tasks.len();
-        let those = self.tasks.iter().enumerate().filter(|(index, files)| is(*index, files)).count();
+        let those = self.tasks.iter().enumerate().filter(|(index, task)| is(*index, &task.files)).count();
         (all > 0).then(|| percent(those as f64 / all as f64))
     }
 
@@ -165,9 +167,18 @@ impl Row {
     fn overlap(&self) -> Option<f64> {
         let shares = |index: usize, files: &BTreeSet<String>| {
             let mut others = self.tasks.iter().enumerate().filter(|(other, _)| *other != index);
-            others.any(|(_, other)| !other.is_disjoint(files))
+            others.any(|(_, other)| !other.files.is_disjoint(files))
         };
         self.tasks_that(shares)
+    }
+
+    /// How many functions each engineer was given in the first round.
+    fn shares(&self) -> BTreeMap<&str, usize> {
+        let mut shares = BTreeMap::new();
+        for task in &self.tasks {
+            *shares.entry(task.engineer.as_str()).or_default() += task.functions;
+        }
+        shares
     }
 
     fn json(&self) -> Value {
@@ -181,7 +192,8 @@ impl Row {
             "external": external,
             "files": {"tried": tried.len(), "overlap": self.metrics.overlap().map(percent), "shared": shared},
             "lines": {"taken": taken, "of_others": taken_of_others},
-            "tasks": {"first_round": self.tasks.len(), "single_file": self.single_file(), "overlap": self.overlap()},
+            "tasks": {"first_round": self.tasks.len(), "single_file": self.single_file(), "overlap": self.overlap(),
+                "functions": self.shares()},
             "drift": {"edits": self.drifted(), "files": self.drift},
             "score": self.score.map(|score| {
                 json!({"passed": score.passed, "total": score.total, "percent": score.percent()})
@@ -199,6 +211,8 @@ struct Task {
     engineer: String,
     round: u64,
     files: BTreeSet<String>,
+    /// How many it names.
+    functions: usize,
 }
 
 impl Task {
@@ -209,7 +223,8 @@ impl Task {
             let (engineer, file) = (task["engineer_id"].as_str()?.to_owned(), task["file_path"].as_str()?);
             let also = task["also"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let files = also.chain([file]).map(str::to_owned).collect();
-            Some(Self { engineer, round: task["round"].as_u64().unwrap_or(1), files })
+            let functions = task["functions_to_implement"].as_array().map_or(0, Vec::len);
+            Some(Self { engineer, round: task["round"].as_u64().unwrap_or(1), files, functions })
         };
         tasks.as_array().into_iter().flatten().filter_map(read).collect()
     }
@@ -250,25 +265,16 @@ fn scopes(tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
 fn causes(
     metrics: &Metrics,
     symptoms: Option<&BTreeMap<Symptom, u64>>,
-    records: &[Record],
+    ran_out: bool,
     has_drifted: bool,
 ) -> Vec<&'static str> {
     let is_incomplete = symptoms.is_some_and(|symptoms| {
         symptoms.contains_key(&Symptom::MissingSymbol) || symptoms.contains_key(&Symptom::NotImplemented)
     });
-    let is_out = records.iter().filter_map(|record| record.body().ok()).any(|body| match body {
-        Body::Failed(failed) => matches!(
-            failed.code,
-            FailureCode::Timeout | FailureCode::BudgetExhausted | FailureCode::LeaseExpired | FailureCode::Truncated
-        ),
-        Body::Budget(_) => true,
-        Body::Ended(ended) => matches!(ended.cause, Cause::Budget | Cause::Commits | Cause::Edits | Cause::Wall),
-        _ => false,
-    });
     let found = [
         ("incomplete_api", is_incomplete),
         ("scope_drift", has_drifted),
-        ("budget_or_runtime", is_out),
+        ("budget_or_runtime", ran_out),
         ("same_file_overlap", metrics.shared().next().is_some()),
     ];
     found.into_iter().filter(|(_, is)| *is).map(|(cause, _)| cause).collect()
@@ -340,7 +346,9 @@ fn print(rows: &[Row], whole: &Whole, output: Output) -> Result<(), Failure> {
         if let Some((single, overlap)) = row.single_file().zip(row.overlap()) {
             let count = row.tasks.len();
             let told = format!("{single:.1} % of a single file, {overlap:.1} % share a file with another");
-            output.line(&format!("tasks of the first round: {count}, {told}"))?;
+            let shares: Vec<String> =
+                row.shares().iter().map(|(name, count)| format!("{count} of {}", one_line(name))).collect();
+            output.line(&format!("tasks of the first round: {count}, {told}; functions: {}", shares.join(", ")))?;
         }
         if !row.drift.is_empty() {
             let of = |Drift { author, path, edits }: &Drift| one_line(&format!("{edits} of {path} by {author}"));

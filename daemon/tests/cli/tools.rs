@@ -41,10 +41,12 @@ fn usage(prompt: u64, completion: u64) -> Option<Usage> {
 }
 
 /// A board that has ended so, in the sandbox's journal.
-fn played(sandbox: &Sandbox) {
+fn played(sandbox: &Sandbox, iterations: u32) {
     let blueprint = json!({
         "blueprint": 1, "name": "busy", "state": {"schema": {}, "initial": {"list": []}},
-        "workers": {"ada": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-"}]}},
+        "workspace": {"dir": "code"},
+        "workers": {"ada": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-"}],
+            "files": {"iterations": iterations}}},
         "rules": [{"name": "begin", "trigger": "start", "run": "ada"}],
         "done": {"when": "size(state.list) > 0"},
     });
@@ -64,7 +66,7 @@ fn played(sandbox: &Sandbox) {
 #[test]
 fn every_call_of_an_attempt_is_counted_and_what_tools_gave_has_a_part_of_its_own() {
     let sandbox = Sandbox::new();
-    played(&sandbox);
+    played(&sandbox, 4);
     let json = |arguments: &[&str]| -> Value {
         let ran = sandbox.run(&[arguments, &["--output", "json"]].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -88,5 +90,17 @@ fn every_call_of_an_attempt_is_counted_and_what_tools_gave_has_a_part_of_its_own
     for command in ["verify", "replay"] {
         let ran = sandbox.run(&[command, "last"]);
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn an_attempt_that_made_all_its_calls_is_named_where_tests_fail() {
+    for (iterations, causes) in [(3, json!(["budget_or_runtime"])), (4, json!([]))] {
+        let sandbox = Sandbox::new();
+        played(&sandbox, iterations);
+        let told = sandbox.run(&["edits", "last", "--score", "1/2", "--output", "json"]).exits(0).json();
+        assert_eq!(told["boards"][0]["causes"], causes, "{iterations}");
+        let told = sandbox.run(&["edits", "last", "--score", "2/2", "--output", "json"]).exits(0).json();
+        assert_eq!(told["boards"][0]["causes"], json!([]));
     }
 }

@@ -1,0 +1,31 @@
+//! Whether the attempts of a board ended because they might do no more.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::{Body, Cause, Record};
+
+/// Whether an attempt had no calls, tokens or time left, or the board had none: one with tools that made all the calls that
+/// its seat may make was told to reply, and nothing says whether it was done.
+pub fn ran_out(records: &[Record], blueprint: &Blueprint) -> bool {
+    let mut calls: BTreeMap<_, u32> = BTreeMap::new();
+    records.iter().filter_map(|record| record.body().ok()).any(|body| match body {
+        Body::Continued(continued) => {
+            let by = continued.by;
+            let Some(attempt) = by.attempt else { return false };
+            // The one before is answered, and another is made.
+            let made = calls.entry((attempt.invocation, attempt.number)).or_insert(1);
+            *made += 1;
+            let files = blueprint.workers.get(&by.worker).and_then(|seat| seat.files.as_ref());
+            files.is_some_and(|files| *made >= files.iterations)
+        }
+        Body::Failed(failed) => matches!(
+            failed.code,
+            FailureCode::Timeout | FailureCode::BudgetExhausted | FailureCode::LeaseExpired | FailureCode::Truncated
+        ),
+        Body::Budget(_) => true,
+        Body::Ended(ended) => matches!(ended.cause, Cause::Budget | Cause::Commits | Cause::Edits | Cause::Wall),
+        _ => false,
+    })
+}
