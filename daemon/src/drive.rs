@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::board::{BoardError, Pending};
+use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended};
@@ -131,6 +132,7 @@ pub(crate) async fn to_the_end(
         ended,
         version: snapshot.version,
         state: &snapshot.state,
+        has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
         pending: &snapshot.pending,
@@ -166,6 +168,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) version: Version,
     /// Its document.
     pub(crate) state: &'a State,
+    /// Whether part of that is what the kernel knows of files.
+    pub(crate) has_files: bool,
     /// Its last record.
     pub(crate) head: Head,
     /// What it took.
@@ -308,13 +312,26 @@ impl CameTo<'_> {
         let failed = failed.unwrap_or_default();
         let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
         let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
+        let (files, document) = self.document();
         format!(
             "board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
-             replies)\n{failed}{}\n",
-            self.board,
-            self.version,
-            json_pretty(self.state.root())
+             replies)\n{failed}{files}{document}\n",
+            self.board, self.version
         )
+    }
+
+    /// The document as people read it: of files, of which there may be thousands, only how many there are.
+    fn document(&self) -> (String, String) {
+        let root = self.state.root();
+        let Some(files) = root.child(FILES).filter(|_| self.has_files) else {
+            return (String::new(), json_pretty(root));
+        };
+        let said = format!("files    {}; see `patchboard edits {}`\n", grouped(files.part_count() as u64), self.board);
+        let mut document = root.to_value();
+        if let Value::Object(members) = &mut document {
+            members.remove(FILES);
+        }
+        (said, json_pretty(&document))
     }
 }
 

@@ -238,6 +238,12 @@ fn a_manager_and_engineers_work_on_one_repository() {
     for refusal in ["as-many-engineers-as-allowed", "disjoint-files", "two-rounds"] {
         assert!(log.stdout.contains(refusal), "{refusal}: {}", log.stdout);
     }
+    // Of files, of which there may be many, people are told how many there are.
+    let told = sandbox.run(&["resume", "last"]).exits(0).stdout;
+    assert!(told.contains("\nfiles    4; see `patchboard edits ") && !told.contains("calc/ops.py\":"), "{told}");
+    let document = &told[told.find('{').expect("a document")..];
+    let document: Value = serde_json::from_str(document).expect("JSON");
+    assert!(document["verdict"].is_object() && document["files"].is_null(), "{told}");
     who_edited_what_is_told(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
     what_an_edit_wrote_can_be_erased(&sandbox);
@@ -293,7 +299,10 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert!(board["lines"]["of_others"].as_u64() >= Some(1), "{board}");
     assert_eq!((&board["score"]["percent"], &board["causes"]), (&json!(100.0), &json!([])), "by its verdict");
 
-    assert_eq!(board["tasks"], json!({"first_round": 2, "single_file": 100.0, "overlap": 0.0}));
+    assert_eq!(
+        board["tasks"],
+        json!({"first_round": 2, "single_file": 100.0, "overlap": 0.0, "functions": {"engineer_1": 3, "engineer_2": 1}})
+    );
     // What is common to all is in nobody's task.
     let outside = json!([{"author": "engineer_1", "path": "calc/__init__.py", "edits": 1},
         {"author": "engineer_2", "path": "calc/__init__.py", "edits": 2}]);
@@ -306,6 +315,8 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!(board["symptoms"], json!({"assertion": 1, "missing_symbol": 1}));
     assert_eq!(board["causes"], json!(["incomplete_api", "scope_drift", "same_file_overlap"]));
     assert_eq!((&told["score_w"], &told["score"], &told["cost_eff"]), (&json!(60.0), &json!(60.0), &json!(0.1)));
+    let by_point = |of: &str| json!(board[of].as_f64().expect("a number") / 60.0);
+    assert_eq!((&told["tokens_eff"], &told["time_eff"]), (&by_point("tokens"), &by_point("minutes")));
     let two =
         sandbox.run(&["edits", "last", "last", "--score", "1/1", "--score", "0/3", "--output", "json"]).exits(0).json();
     assert_eq!((&two["score_w"], &two["score"]), (&json!(25.0), &json!(50.0)));
