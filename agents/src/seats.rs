@@ -50,20 +50,29 @@ pub enum Inline {
     Allowed,
 }
 
-/// Why a worker's seat cannot be filled.
+/// Why seats cannot be filled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The worker.
-    pub worker: WorkerName,
+    /// The workers of which it is true, at least one.
+    pub workers: Vec<WorkerName>,
     /// What is missing, and how to supply it.
     pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "worker {}: {}", self.worker, self.message)
+        let said = |names: &[WorkerName]| names.iter().map(WorkerName::as_str).collect::<Vec<_>>().join(", ");
+        match self.workers.get(NAMED_MAX..).unwrap_or_default() {
+            [] if self.workers.len() == 1 => write!(f, "worker {}: ", said(&self.workers))?,
+            [] => write!(f, "workers {}: ", said(&self.workers))?,
+            more => write!(f, "workers {} and {} more: ", said(&self.workers[..NAMED_MAX]), more.len())?,
+        }
+        f.write_str(&self.message)
     }
 }
+
+/// Workers that a problem names in its text.
+const NAMED_MAX: usize = 3;
 
 /// A model's agent, made when it is first needed: reading the system's certificates takes a while.
 type Slot = OnceLock<Result<Chat, String>>;
@@ -102,13 +111,19 @@ impl Seats {
         Self { toolbox, ..self }
     }
 
-    /// What keeps seats of the blueprint from being filled; empty if nothing does. Calls nobody.
+    /// What keeps seats of the blueprint from being filled, each once; empty if nothing does. Calls nobody.
     pub fn check(&self, blueprint: &Blueprint) -> Vec<Problem> {
-        let problem = |(name, seat): (&WorkerName, &Worker)| {
-            let message = self.seat_problem(blueprint, name, seat)?;
-            Some(Problem { worker: name.clone(), message })
-        };
-        blueprint.workers.iter().filter_map(problem).collect()
+        let mut problems: Vec<Problem> = Vec::new();
+        for (name, seat) in &blueprint.workers {
+            let of_tools = if seat.files.is_some() { self.toolbox.problems(blueprint, seat) } else { Vec::new() };
+            for message in self.seat_problem(blueprint, name, seat).into_iter().chain(of_tools) {
+                match problems.iter_mut().find(|problem| problem.message == message) {
+                    Some(known) => known.workers.push(name.clone()),
+                    None => problems.push(Problem { workers: vec![name.clone()], message }),
+                }
+            }
+        }
+        problems
     }
 
     /// What the operator offers.
@@ -117,11 +132,6 @@ impl Seats {
     }
 
     fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
-        if seat.files.is_some()
-            && let Some(problem) = self.toolbox.problem(blueprint)
-        {
-            return Some(problem);
-        }
         match &seat.agent {
             AgentKind::Llm => match operator_model(blueprint, seat) {
                 Ok(model) => self.chat(model).err(),

@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{Blueprint, Worker};
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -95,10 +95,10 @@ pub trait Tools: Send {
 
 /// Has the tools of all attempts.
 pub trait Toolbox: Send + Sync {
-    /// What keeps the seats of a blueprint from their tools, if anything does.
-    fn problem(&self, blueprint: &Blueprint) -> Option<String> {
-        let _ = blueprint;
-        None
+    /// What keeps a seat of a blueprint, which has files, from its tools; empty if nothing does.
+    fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
+        let _ = (blueprint, seat);
+        Vec::new()
     }
 
     /// The tools of an attempt; none if its seat has none.

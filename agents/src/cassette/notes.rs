@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{Blueprint, Worker};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::ledger::Usage;
@@ -73,8 +73,8 @@ struct NotedBox {
 }
 
 impl Toolbox for NotedBox {
-    fn problem(&self, blueprint: &Blueprint) -> Option<String> {
-        self.toolbox.problem(blueprint)
+    fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
+        self.toolbox.problems(blueprint, seat)
     }
 
     fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {

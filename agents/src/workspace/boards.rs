@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{Blueprint, FileAccess, Isolation};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::runtime::BoardHandle;
@@ -19,6 +19,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::disk::watch::{Noticed, Watch, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
+use super::git::GIT;
+use super::git::repository::Repository;
 use super::service::{Opened, Workspace, WorkspaceError};
 use super::session::{Answer, Asked, Author};
 use super::sessions::Sessions;
@@ -72,20 +74,22 @@ impl Workspaces {
         Self { directories, boards: Mutex::default(), coming: watch::Sender::new(0), takings: AtomicU64::new(0) }
     }
 
-    /// What keeps boards of a blueprint from the files that its workers are to use, if anything does.
-    pub fn problem(&self, blueprint: &Blueprint) -> Option<String> {
+    /// What keeps a seat of a blueprint, with what it may do there, from the files that it is to use, if anything does.
+    pub fn problem(&self, blueprint: &Blueprint, access: &FileAccess) -> Option<String> {
         let Some(workspace) = &blueprint.workspace else {
             return Some("it uses files, and its blueprint has no workspace".to_owned());
         };
         let name = &workspace.dir;
-        let Some(directory) = self.directories.get(name) else {
-            return Some(format!(
-                "no directory {name} is configured: add [workspaces.{name}] with dir to patchboard.toml, or give \
-                 --workspace {name}=DIR"
-            ));
-        };
-        let is_there = directory.dir.is_dir();
-        (!is_there).then(|| format!("the directory {name} is {}, and there is none", directory.dir.display()))
+        let Some(directory) = self.directories.get(name) else { return Some(not_configured(name)) };
+        let dir = directory.dir.display();
+        if !directory.dir.is_dir() {
+            return Some(format!("the directory {name} is {dir}, and there is none"));
+        }
+        let needs_git = access.run.iter().any(|run| run == GIT) || workspace.isolation == Isolation::Worktree;
+        let lacks_git = needs_git && !Repository::is_at(&directory.dir);
+        lacks_git.then(|| {
+            format!("it uses git, and the directory {name} is no working tree of git: run `git init` in {dir}")
+        })
     }
 
     /// A board is about to be made or resumed.
@@ -107,13 +111,13 @@ impl Workspaces {
     /// Opens the directory of a board; none if it has been let go in the meantime.
     async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
         let opened = self.open(board, taking).await;
-        let state = match &opened {
-            Ok(workspace) => State::Open(Arc::clone(workspace)),
-            Err(error) => State::Failed(error.to_string()),
-        };
         let (opened, watched) = match opened {
             Ok((workspace, watched)) => (Ok(workspace), watched),
             Err(error) => (Err(error), None),
+        };
+        let state = match &opened {
+            Ok(workspace) => State::Open(Arc::clone(workspace)),
+            Err(error) => State::Failed(error.to_string()),
         };
         {
             let mut boards = self.lock();
@@ -136,7 +140,7 @@ impl Workspaces {
         let snapshot = board.snapshot();
         let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
         let Some(directory) = self.directories.get(&spec.dir).cloned() else {
-            return Err(WorkspaceError::NotConfigured(self.problem(&snapshot.blueprint).unwrap_or_default()));
+            return Err(WorkspaceError::NotConfigured(not_configured(&spec.dir)));
         };
         let exclude = directory.exclude.iter().chain(&spec.exclude).cloned().collect();
         let options = DiskOptions { exclude, max_bytes: directory.max_bytes, ..DiskOptions::default() };
@@ -152,10 +156,6 @@ impl Workspaces {
                 disk => break disk?,
             }
         };
-        let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
-        let undone = recovery.changes.len();
-        tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
-        Ok((workspace, watched))
         let disk = Arc::new(disk);
         let watched = {
             let disk = Arc::clone(&disk);
@@ -168,6 +168,10 @@ impl Workspaces {
                 None
             }
         };
+        let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
+        let undone = recovery.changes.len();
+        tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
+        Ok((workspace, watched))
     }
 
     fn is_current(&self, board: &BoardId, taking: u64) -> bool {
@@ -292,6 +296,13 @@ fn is_over(board: &BoardHandle) -> bool {
 
 fn not_open() -> WorkspaceError {
     WorkspaceError::NotConfigured("the board's directory is not open here".to_owned())
+}
+
+fn not_configured(directory: &str) -> String {
+    format!(
+        "no directory {directory} is configured: add [workspaces.{directory}] with dir to patchboard.toml, or give \
+         --workspace {directory}=DIR"
+    )
 }
 
 /// Tells the board early of what others change in its directory. Every edit looks for itself; this is for those who read.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Blueprint, Isolation, WorkspaceSpec};
+use patchboard_kernel::blueprint::{Blueprint, Isolation, Worker, WorkspaceSpec};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{EditAttempt, FilePath};
 use patchboard_kernel::ledger::Usage;
@@ -284,14 +284,21 @@ impl Desk {
 }
 
 impl Toolbox for Desk {
-    fn problem(&self, blueprint: &Blueprint) -> Option<String> {
-        self.workspaces.problem(blueprint)
+    fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
+        let Some(access) = &seat.files else { return Vec::new() };
+        let of_programs = access.run.iter().filter(|name| *name != GIT && !self.programs.contains_key(*name));
+        let of_programs = of_programs.map(|name| {
+            format!(
+                "no program {name} is configured, which files.run names: add [commands.{name}] with program to patchboard.toml"
+            )
+        });
+        self.workspaces.problem(blueprint, access).into_iter().chain(of_programs).collect()
     }
 
     fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
             let Some(access) = call.shown.seat().files.clone() else { return Ok(None) };
-            if let Some(problem) = self.workspaces.problem(&call.shown.plan().blueprint) {
+            if let Some(problem) = self.workspaces.problem(&call.shown.plan().blueprint, access.spec()) {
                 return Err(failure(FailureCode::NotConfigured, problem));
             }
             let workspace = self.workspaces.of(&call.board).await;

@@ -5,7 +5,7 @@ use std::path::Path;
 use patchboard_agents::config::{Config, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_endpoint::{Act, Endpoint};
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{Blueprint, Isolation};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
@@ -74,6 +74,49 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         assert_eq!(failure.code, FailureCode::NotConfigured);
         assert!(failure.message.contains(words), "{words:?} is not in {failure}");
     }
+}
+
+#[test]
+fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let dir = directory.path().display();
+    let config = |text: &str| {
+        let text = format!("[workspaces.code]\ndir = \"{dir}\"\n{text}");
+        Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused)
+    };
+    let worker = |run: Value| json!({"agent": "llm", "files": {"edit": ["**"], "run": run}});
+    let workers =
+        json!({"boss": worker(json!(["tests", "git"])), "one": worker(json!(["tests"])), "two": worker(json!([]))});
+    let mut blueprint = blueprint(workers, json!({}));
+    blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
+    let told = |seats: &Seats, blueprint: &Blueprint| -> Vec<String> {
+        seats
+            .check(blueprint)
+            .iter()
+            .map(|problem| problem.to_string().split(": ").take(2).collect::<Vec<_>>().join(": "))
+            .collect()
+    };
+    let git = format!("it uses git, and the directory code is no working tree of git");
+    let tests = "no program tests is configured, which files.run names";
+    let model = "no model default is configured";
+    let seats = config("");
+    assert_eq!(
+        told(&seats, &blueprint),
+        [
+            format!("workers boss, one, two: {model}"),
+            format!("worker boss: {git}"),
+            format!("workers boss, one: {tests}")
+        ]
+    );
+    let seats = config(
+        "[models.default]\nurl = \"http://localhost:1\"\nmodel = \"m\"\n[commands.tests]\nprogram = [\"true\"]\n",
+    );
+    assert_eq!(told(&seats, &blueprint), [format!("worker boss: {git}")]);
+    std::fs::create_dir(directory.path().join(".git")).expect("made");
+    assert_eq!(told(&seats, &blueprint), [""; 0]);
+    std::fs::remove_dir(directory.path().join(".git")).expect("removed");
+    blueprint.workspace.as_mut().expect("there").isolation = Isolation::Worktree;
+    assert_eq!(told(&seats, &blueprint), [format!("workers boss, one, two: {git}")], "each has a tree of it");
 }
 
 #[test]

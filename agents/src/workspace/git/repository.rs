@@ -94,13 +94,18 @@ struct Answer {
 }
 
 impl Repository {
+    /// Whether a directory is the root of a working tree.
+    pub(crate) fn is_at(root: &Path) -> bool {
+        root.join(".git").exists()
+    }
+
     /// The repository of a directory, for somebody who commits.
     ///
     /// # Errors
     /// The directory is none.
     pub(crate) fn open(root: &Path, label: &str) -> Result<Self, GitError> {
         // A repository is what the operator made one, not what somebody has written files for.
-        if !root.join(".git").exists() {
+        if !Self::is_at(root) {
             let message = "the directory is no working tree of git: it has no .git of its own";
             return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
         }
