@@ -149,11 +149,11 @@ pub fn definitions(
 ) -> Vec<(EditorTool, Definition)> {
     let of_all = schema();
     // Who is alone signs nothing: the tree's commits are its author's.
-    let convention = match spec.annotate && manner != Manner::Alone {
-        true => convention(author),
-        false => String::new(),
-    };
     let is_required = spec.intent == Intent::Required && manner != Manner::Alone;
+    let convention = match manner {
+        Manner::Alone => String::new(),
+        _ => convention(author, is_required, spec.annotate),
+    };
     let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
     shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, manner))).collect()
 }
@@ -182,6 +182,10 @@ impl EditorTool {
             .chain(self.takes)
             .filter(is_taken)
             .map(|name| ((*name).to_owned(), self.argument(&of_all["properties"][*name])))
+            .map(|(name, argument)| match name.as_str() {
+                "path" => (name, described(argument, self.path())),
+                _ => (name, argument),
+            })
             .collect();
         let parameters = json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
@@ -198,17 +202,34 @@ impl EditorTool {
         }
     }
 
+    /// What the argument `path` names.
+    fn path(&self) -> &'static str {
+        match self.name {
+            "view" => "The file, or a directory to list, relative to the workspace, like `src/main.py`.",
+            "list" => "The directory, relative to the workspace, like `src`; all files if absent.",
+            "search" => {
+                "The file or directory to look through, relative to the workspace, like `src`; all files if absent."
+            }
+            _ => "The file, relative to the workspace, like `src/main.py`.",
+        }
+    }
+
     /// An argument without the words that say which commands it is for.
     fn argument(&self, argument: &Value) -> Value {
-        let mut argument = argument.clone();
+        let argument = argument.clone();
         let Some(text) = argument["description"].as_str() else { return argument };
+        let text = text.replace('\n', " ");
         let own = format!("`{}`: ", self.name);
-        let text = text.strip_prefix(&own).or_else(|| text.strip_prefix("Edits: ")).unwrap_or(text);
+        let text = text.strip_prefix(&own).or_else(|| text.strip_prefix("Edits: ")).unwrap_or(&text);
         let mut letters = text.chars();
         let text = letters.next().map(|first| format!("{}{}", first.to_uppercase(), letters.as_str()));
-        argument["description"] = text.unwrap_or_default().into();
-        argument
+        described(argument, &text.unwrap_or_default())
     }
+}
+
+fn described(mut argument: Value, text: &str) -> Value {
+    argument["description"] = text.into();
+    argument
 }
 
 #[cfg(test)]
@@ -258,7 +279,10 @@ mod tests {
         let mut described: Map<String, Value> = Map::new();
         for (tool, Definition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
             let properties = parameters["properties"].as_object().expect("an object");
-            assert!(properties.values().all(|argument| argument["description"].is_string()), "{parameters}");
+            let is_told = |argument: &Value| argument["description"].as_str().is_some_and(|text| !text.contains('\n'));
+            assert!(properties.values().all(is_told), "{parameters}");
+            let path = properties["path"]["description"].as_str().expect("a text");
+            assert_eq!(path.contains("if absent"), matches!(tool.name, "list" | "search"), "{path}");
             described.extend(properties.clone());
             assert_eq!(properties.contains_key("intent"), tool.is_edit);
             assert_eq!(description.starts_with("EVERY EDIT NEEDS AN `intent`"), tool.is_edit, "{description}");
@@ -273,10 +297,28 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_is_demanded_where_the_blueprint_demands_it() {
-        for (_, tool) in tools(json!({"dir": "code", "intent": "optional", "annotate": false})) {
-            assert!(!tool.parameters["required"].as_array().expect("a list").contains(&json!("intent")));
-            assert!(!tool.description.contains("`ada`"));
+    fn what_is_said_first_of_intents_is_what_the_blueprint_has() {
+        for (intent, annotate) in [("required", true), ("required", false), ("optional", true), ("optional", false)] {
+            for (tool, said) in tools(json!({"dir": "code", "intent": intent, "annotate": annotate})) {
+                if !tool.is_edit {
+                    assert!(!said.description.contains("`intent`"), "{}", said.description);
+                    continue;
+                }
+                let is_required = said.parameters["required"].as_array().expect("a list").contains(&json!("intent"));
+                assert_eq!(is_required, intent == "required");
+                let begins =
+                    if is_required { "EVERY EDIT NEEDS AN `intent`: " } else { "Give each edit an `intent`: " };
+                assert!(said.description.starts_with(begins), "{}", said.description);
+                assert_eq!(said.description.contains("like `# ada: "), annotate, "{}", said.description);
+                assert_eq!(
+                    said.description.contains("do not write it into the file"),
+                    !annotate,
+                    "{}",
+                    said.description
+                );
+                let told = said.parameters["properties"]["intent"].to_string();
+                assert!(!told.contains("needs"), "{told}");
+            }
         }
     }
 

@@ -96,7 +96,7 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
             .map(|problem| problem.to_string().split(": ").take(2).collect::<Vec<_>>().join(": "))
             .collect()
     };
-    let git = format!("it uses git, and the directory code is no working tree of git");
+    let git = "it uses git, and the directory code is no working tree of git";
     let tests = "no program tests is configured, which files.run names";
     let model = "no model default is configured";
     let seats = config("");

@@ -67,7 +67,7 @@ struct Arguments {
     /// `rename`: the new name.
     #[serde(alias = "new_file_path")]
     new_path: Option<String>,
-    /// Edits: what the changed block does and what for, in one short sentence. Every edit needs it.
+    /// Edits: what the changed block does and what for, in one short sentence.
     intent: Option<String>,
     /// Edits: the version of the file that you have seen; the last one that was shown to you, if absent.
     version: Option<u64>,
@@ -175,9 +175,16 @@ impl Command {
     /// # Errors
     /// [`EditCode::BadArguments`], with what is wrong.
     pub fn parse(arguments: Value) -> Result<Self, EditError> {
-        let arguments: Arguments =
-            serde_json::from_value(arguments).map_err(|error| bad(one_line(&error.to_string(), 500)))?;
-        Self::from_arguments(arguments)
+        let wrong = |error: serde_json::Error| {
+            let said = error.to_string();
+            // It lists all names that any command takes, other editors' too.
+            let said = match said.split_once(", expected") {
+                Some((which, _)) if which.starts_with("unknown field") => which,
+                _ => &said,
+            };
+            bad(one_line(said, 500))
+        };
+        Self::from_arguments(serde_json::from_value(arguments).map_err(wrong)?)
     }
 
     fn from_arguments(mut arguments: Arguments) -> Result<Self, EditError> {
@@ -442,8 +449,11 @@ mod tests {
         let cases = [
             (json!("view"), "invalid type"),
             (json!({"path": "a"}), "there is no `command`"),
-            (json!({"command": "undo_edit", "path": "a"}), "unknown variant `undo_edit`"),
-            (json!({"command": "view", "path": "a", "folder": 1}), "unknown field `folder`"),
+            (
+                json!({"command": "undo_edit", "path": "a"}),
+                "unknown variant `undo_edit`, expected one of `view`, `list`",
+            ),
+            (json!({"command": "view", "path": "a", "folder": 1}), "cannot be used: unknown field `folder`."),
             (json!({"command": "create", "path": "a"}), "`create` needs `file_text`"),
             (json!({"command": "create", "file_text": "a"}), "`create` needs `path`"),
             (json!({"command": "delete", "path": "../a"}), "no `.` and no `..`"),

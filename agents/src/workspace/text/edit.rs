@@ -158,9 +158,11 @@ fn replace(text: &str, old: &str, new: &str) -> Result<String, EditError> {
         [..] => {
             let lines: Vec<u32> = found.iter().map(|at| line_of(text, at.start)).collect();
             let more = if found.len() == NAMED_MAX { " and perhaps further ones" } else { "" };
-            let named = lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let (mut once, word) = (lines.clone(), if lines.first() == lines.last() { "line" } else { "lines" });
+            once.dedup();
+            let named = once.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let message = format!(
-                "`old_str` begins at several places, in lines {named}{more}. Take more of the lines around it, so that \
+                "`old_str` begins at several places, in {word} {named}{more}. Take more of the lines around it, so that \
                  there is only one."
             );
             Err(EditError { lines, ..EditError::new(EditCode::SeveralMatches, message) })

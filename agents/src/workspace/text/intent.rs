@@ -187,16 +187,25 @@ pub fn broken_annotations(
 }
 
 /// What stands first in the description of a tool that edits files, so that a model cannot miss it.
-pub fn convention(author: &str) -> String {
+///
+/// `is_required`: an edit without an intent is refused. `is_written`: intents stand in the files, as comments.
+pub fn convention(author: &str, is_required: bool, is_written: bool) -> String {
     let author = author_name(author);
-    format!(
-        "EVERY EDIT NEEDS AN `intent`: one short sentence that says what the changed block does and why it is there, for \
-         the others who edit these files at the same time as you. You are `{author}`. Your intent is written for you as a \
-         one-line comment right above each block that you add or change, like `# {author}: refuse texts that are not \
-         numbers`; do not write this comment yourself. Comments of this form under other names are the intents of \
-         others: take them into account before you edit, and leave them and the blocks below them as they are, unless \
-         your task demands a change exactly there.\n"
-    )
+    let demand = if is_required { "EVERY EDIT NEEDS AN `intent`" } else { "Give each edit an `intent`" };
+    let what = "one short sentence that says what the changed block does and why it is there, for the others who edit \
+                these files at the same time as you";
+    let place = if is_written {
+        format!(
+            "Your intent is written for you as a one-line comment right above each block that you add or change, like \
+             `# {author}: refuse texts that are not numbers`; do not write this comment yourself. Comments of this form \
+             under other names are the intents of others: take them into account before you edit, and leave them and \
+             the blocks below them as they are, unless your task demands a change exactly there."
+        )
+    } else {
+        "Your intent is kept with the file's version, and told to who looks at the file; do not write it into the file."
+            .to_owned()
+    };
+    format!("{demand}: {what}. You are `{author}`. {place}\n")
 }
 
 /// A name as it stands in comments: one word.

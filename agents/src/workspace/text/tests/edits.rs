@@ -105,6 +105,9 @@ fn a_refusal_shows_where_the_text_nearly_is_or_where_it_is_several_times() {
     assert_eq!((nothing.code, nothing.lines.len()), (EditCode::NoMatch, 0));
     let several = refused("return");
     assert_eq!((several.code, several.lines.as_slice()), (EditCode::SeveralMatches, [2, 7, 8].as_slice()));
+    assert!(several.message.contains("in lines 2, 7, 8."), "{several}");
+    let in_one = EditCommand::StrReplace { old_str: "a".to_owned(), new_str: String::new() };
+    assert!(apply(&in_one, "aaa\n").expect_err("refused").message.contains("in line 1."));
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn an_edit_is_signed_where_it_changes_something() {
 
 #[test]
 fn the_convention_names_the_author_and_comes_to_the_point_first() {
-    let text = convention("engineer_1");
+    let text = convention("engineer_1", true, true);
     assert!(text.starts_with("EVERY EDIT NEEDS AN `intent`") && text.contains("# engineer_1: "), "{text}");
 }
 
