@@ -16,7 +16,8 @@ use tokio::time::Instant;
 /// How often an ending is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long it is waited for the last of a group that was killed: somebody may never reap it.
+/// How long it is waited for the last of a group that was killed. Whoever is there after that does nothing of its own any
+/// more: nobody has reaped it, or the system is still at its last call, like a write to a disk that does not answer.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running process that leads a group. Dropping it kills the group.
@@ -93,7 +94,7 @@ impl Group {
         self.child.wait().await
     }
 
-    /// The same, and waits until nobody of the group is left who could still do something.
+    /// The same, and waits until nobody of the group is left, [`GONE_WITHIN`] at most.
     pub(crate) async fn end_wholly(self) -> io::Result<ExitStatus> {
         let (group, until) = (self.leader.get(), Instant::now() + GONE_WITHIN);
         let exit = self.end().await;
