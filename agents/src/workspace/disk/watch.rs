@@ -82,10 +82,53 @@ struct Watcher {
     /// There were more events than could be kept.
     overflow: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
-    pending: BTreeSet<FilePath>,
-    is_all: bool,
+    news: News,
     /// Directories have come or gone.
     is_moved: bool,
+}
+
+/// What may have changed and was not told yet.
+#[derive(Default)]
+pub(super) struct News {
+    files: BTreeSet<FilePath>,
+    /// Any file may have.
+    is_all: bool,
+}
+
+impl News {
+    fn are_none(&self) -> bool {
+        !self.is_all && self.files.is_empty()
+    }
+
+    pub(super) fn note(&mut self, file: FilePath) {
+        if !self.is_all {
+            self.files.insert(file);
+        }
+        if self.files.len() > NAMED_MAX {
+            self.note_all();
+        }
+    }
+
+    fn note_all(&mut self) {
+        self.is_all = true;
+        self.files.clear();
+    }
+
+    /// Tells what there is to tell, if there is room; false if nobody listens any more.
+    pub(super) fn tell(&mut self, sender: &mpsc::Sender<Noticed>) -> bool {
+        if self.are_none() {
+            return true;
+        }
+        match sender.try_reserve() {
+            Ok(place) => {
+                let Self { files, is_all } = std::mem::take(self);
+                place.send(if is_all { Noticed::All } else { Noticed::Files(files) });
+                true
+            }
+            Err(mpsc::error::TrySendError::Full(())) => true,
+            Err(mpsc::error::TrySendError::Closed(())) => false,
+        }
+    }
 }
 
 /// Watches a directory.
@@ -114,8 +157,7 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
         watched: BTreeSet::new(),
         overflow,
         is_over: Arc::clone(&is_over),
-        pending: BTreeSet::new(),
-        is_all: false,
+        news: News::default(),
         is_moved: false,
     };
     watcher.watch_all(disk)?;
@@ -130,11 +172,10 @@ pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
 impl Watcher {
     fn run(mut self, events: &Receiver<Told>, sender: &mpsc::Sender<Noticed>) {
         loop {
-            let has_pending = self.is_all || !self.pending.is_empty();
-            let first = if has_pending {
-                events.recv_timeout(HELD_BACK_MAX)
-            } else {
+            let first = if self.news.are_none() {
                 events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                events.recv_timeout(HELD_BACK_MAX)
             };
             let held_back = Instant::now();
             let mut next = first;
@@ -150,8 +191,10 @@ impl Watcher {
                 let Some(left) = HELD_BACK_MAX.checked_sub(held_back.elapsed()) else { break };
                 next = events.recv_timeout(left.min(QUIET));
             }
-            self.is_all |= self.overflow.swap(false, Ordering::AcqRel);
-            if (self.is_moved || self.is_all) && EACH_BY_ITSELF {
+            if self.overflow.swap(false, Ordering::AcqRel) {
+                self.news.note_all();
+            }
+            if (self.is_moved || self.news.is_all) && EACH_BY_ITSELF {
                 let Some(disk) = self.disk.upgrade() else { return };
                 self.is_moved = false;
                 if let Err(DiskError::TooManyWatches) = self.watch_all(&disk) {
@@ -159,39 +202,16 @@ impl Watcher {
                     return;
                 }
             }
-            if !self.tell(sender) {
+            if !self.news.tell(sender) {
                 return;
             }
-        }
-    }
-
-    /// Tells what there is to tell, if there is room; false if nobody listens any more.
-    fn tell(&mut self, sender: &mpsc::Sender<Noticed>) -> bool {
-        if !self.is_all && self.pending.is_empty() {
-            return true;
-        }
-        match sender.try_reserve() {
-            Ok(place) => {
-                let files = std::mem::take(&mut self.pending);
-                place.send(if std::mem::take(&mut self.is_all) { Noticed::All } else { Noticed::Files(files) });
-                true
-            }
-            Err(mpsc::error::TrySendError::Full(())) => true,
-            Err(mpsc::error::TrySendError::Closed(())) => false,
         }
     }
 
     fn take(&mut self, event: notify::Result<Event>) {
         let event = match event {
-            Ok(event) if event.need_rescan() => {
-                self.is_all = true;
-                return;
-            }
-            Ok(event) => event,
-            Err(_) => {
-                self.is_all = true;
-                return;
-            }
+            Ok(event) if !event.need_rescan() => event,
+            Ok(_) | Err(_) => return self.news.note_all(),
         };
         let may_be_directory = matches!(
             event.kind,
@@ -206,16 +226,12 @@ impl Watcher {
             let is_directory = || self.watched.contains(path) || path.symlink_metadata().is_ok_and(|at| at.is_dir());
             if may_be_directory && is_directory() {
                 self.is_moved = true;
-                self.is_all = true;
+                self.news.note_all();
             } else if name.rsplit('/').next() == Some(".gitignore") {
-                self.is_all = true;
+                self.news.note_all();
             } else if let Ok(file) = FilePath::parse(name) {
-                self.pending.insert(file);
+                self.news.note(file);
             }
-        }
-        self.is_all |= self.pending.len() > NAMED_MAX;
-        if self.is_all {
-            self.pending.clear();
         }
     }
 

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use super::{Disk, DiskOptions, change, directory, name, open, write};
-use crate::workspace::disk::watch::{Noticed, Watch, watch};
+use crate::workspace::disk::watch::{News, Noticed, Watch, watch};
 
 /// Waits until `path` may have changed.
 async fn noticed(watch: &mut Watch, path: &str) {
@@ -88,25 +90,52 @@ async fn changes_of_files_are_noticed_wherever_they_are() {
     noticed(&mut watch, "ignored/x").await;
 }
 
+#[test]
+fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
+    let file = |number: usize| name(&format!("f{number}"));
+    let (sender, mut told) = mpsc::channel(2);
+    let mut news = News::default();
+    assert!(news.tell(&sender) && told.try_recv().is_err(), "there is nothing to tell");
+    for number in 0..40 {
+        news.note(file(number));
+        assert!(news.tell(&sender));
+    }
+    let mut heard = Vec::new();
+    while let Ok(word) = told.try_recv() {
+        heard.push(word);
+        assert!(news.tell(&sender));
+    }
+    let those = |numbers: std::ops::Range<usize>| Noticed::Files(numbers.map(file).collect());
+    assert_eq!(heard, [those(0..1), those(1..2), those(2..40)]);
+    // One by one is too many.
+    (0..1_001).for_each(|number| news.note(file(number)));
+    assert!(news.tell(&sender));
+    assert_eq!(told.try_recv(), Ok(Noticed::All));
+    news.note(file(0));
+    assert!(news.tell(&sender));
+    assert_eq!(told.try_recv(), Ok(those(0..1)), "and from then on they are told by name again");
+    drop(told);
+    news.note(file(0));
+    assert!(!news.tell(&sender), "nobody listens");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
+async fn whoever_listens_late_is_told_of_all_files() {
     let root = directory();
     let disk = Arc::new(open(root.path()));
     let mut watch = watch(&disk).expect("watched");
-    let begin = |round: usize| root.path().join(format!("f{round}"));
-    // Far more than what is kept for the listener, one after the other.
-    for round in 0..40 {
-        write(begin(round), "x");
-        tokio::time::sleep(Duration::from_millis(40)).await;
-    }
-    let (files, is_all) = all(&mut watch).await;
-    assert!(is_all || files.len() == 40, "{files:?}");
-    for round in 0..6_000 {
-        write(begin(round), "y");
-    }
-    let (files, is_all) = all(&mut watch).await;
-    assert!(is_all || files.len() == 6_000, "{} files", files.len());
-    assert!(is_all, "one by one is too many");
+    let mut missed: BTreeSet<_> = (0..300).map(|number| format!("f{number}")).collect();
+    missed.iter().for_each(|file| write(root.path().join(file), "x"));
+    let told = async {
+        while !missed.is_empty() {
+            match watch.next().await.expect("somebody watches") {
+                Noticed::All => missed.clear(),
+                Noticed::Files(files) => missed.retain(|file| !files.contains(&name(file))),
+                Noticed::TooManyWatches => panic!("there are few directories"),
+            }
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), told).await.is_ok(), "not noticed: {missed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
