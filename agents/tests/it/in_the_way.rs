@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use patchboard_agents::workspace::session::{Answer, Asked};
 use patchboard_kernel::files::EXTERNAL;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
@@ -141,4 +142,18 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
     assert!(!told.is_error(), "{}", told.text);
     replay::replay(&shop.records(), None).expect("the run follows from its records");
     may_be_written(own, true);
+}
+
+#[tokio::test]
+async fn what_was_in_the_way_is_not_kept_as_the_answer_to_an_edit() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("new", "a file\n")]).await;
+    let mut ada = shop.session(0);
+    let asked = || Asked { key: Some("one".to_owned()), ..Asked::from(create("new/a.txt", "a\n")) };
+    let Answer::Told(told) = ada.once(asked()).await else { panic!("it was asked for once") };
+    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    fs::remove_file(shop.directory.path().join("new")).expect("removed");
+    let Answer::Told(told) = ada.once(asked()).await else { panic!("it was not decided") };
+    assert!(!told.is_error(), "{}", told.text);
+    assert_eq!(shop.text("new/a.txt").as_deref(), Some("a\n"));
+    assert_eq!(ada.once(asked()).await, Answer::Before(told), "what was decided stays");
 }
