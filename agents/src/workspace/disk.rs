@@ -17,6 +17,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -98,6 +99,8 @@ pub struct Contents {
     pub hash: Digest,
     /// When it was changed last, as the file system says.
     pub modified: SystemTime,
+    /// Whether its owner may run it.
+    pub is_executable: bool,
 }
 
 /// Whether rules are asked on the way to a file, or only the file system.
@@ -242,7 +245,8 @@ impl Disk {
         }
         let hash = sha256(&bytes);
         let Ok(text) = String::from_utf8(bytes) else { return refuse(Reason::Binary) };
-        Ok(Some(Contents { text, hash, modified: metadata.modified().map_err(failed)? }))
+        let (modified, mode) = (metadata.modified().map_err(failed)?, metadata.permissions().mode());
+        Ok(Some(Contents { text, hash, modified, is_executable: mode & 0o100 != 0 }))
     }
 
     /// Why a file with this in it is not served, UTF-8 apart.

@@ -1,8 +1,8 @@
 //! Commits of what was edited, in the names of those who edited it.
 //!
 //! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it: files that are served, that
-//! the board knows and that it may view, and nothing else. What is committed has been shown to who commits it, as it is
-//! (`review`). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
+//! the board knows and that it may view, and nothing else. What is committed are the bytes that were found when it was looked
+//! (`staging`), and it has been shown to who commits it, as it is (`review`). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
 //! knows it (`authors`). What the user has staged stays staged.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use self::authors::{Authors, Histories};
 use self::repository::{Change, Repository};
 use self::review::Reviews;
+use self::staging::Found;
 use super::disk::Disk;
 use super::disk::locks::{PathSet, Turn};
 use super::programs::ProgramError;
@@ -27,8 +28,11 @@ use super::worktree::Trees;
 use crate::one_line;
 
 mod authors;
+mod objects;
+mod process;
 pub(super) mod repository;
 mod review;
+mod staging;
 
 /// Whoever may run this may commit.
 pub const GIT: &str = "git";
@@ -140,13 +144,12 @@ pub async fn diff(
     window: Window,
 ) -> Result<String, GitError> {
     let mut notes = workspace.git().lock().await;
+    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let _files = quiet(workspace, who.label()).await?;
-    let repository = Repository::open(workspace.disk().path(), who.label())?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
-    let files = served(workspace, &repository, &base, |path| who.access.may_view(path) && is_asked_for(path)).await?;
-    let tree = files.stage(&repository).await?;
+    let tree = served(workspace, &repository, &base, |path| who.access.may_view(path) && is_asked_for(path)).await?;
     let changes = repository.changes(&base, &tree).await?;
     let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
     let (text, left_out) = repository.unified(&base, &tree, &[], skip.saturating_add(room).saturating_mul(4)).await?;
@@ -220,11 +223,10 @@ async fn commit_quietly(
     message: &str,
     author: Option<&str>,
 ) -> Result<Vec<Commit>, GitError> {
-    let repository = Repository::open(workspace.disk().path(), who.label())?;
+    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let files = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
-    let tree = files.stage(&repository).await?;
+    let tree = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
     notes.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
@@ -278,18 +280,15 @@ async fn authors(histories: &Histories, repository: &Repository, change: &Change
 
 /// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit.
 pub(super) async fn commit_tree(disk: &Arc<Disk>, author: &str, message: &str) -> Result<String, GitError> {
-    let repository = Repository::open(disk.path(), author)?;
+    let repository = Repository::open(disk.path(), author).await?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let known = repository.files(&base).await?;
-    let of = Arc::clone(disk);
-    let files = on_disk(move || {
-        let there: Vec<FilePath> = of.scan().map_err(WorkspaceError::from)?.files.into_keys().collect();
-        let gone = gone(&of, known.keys().filter_map(|name| FilePath::parse(name).ok()));
-        Ok(Files::new(there, gone, &known))
-    })
-    .await?;
-    let tree = files.stage(&repository).await?;
+    let (of, mut found) = (Arc::clone(disk), Found::by(&repository));
+    let found = on_disk(move || {
+        of.scan_with(&mut |path, contents| found.see(path, contents)).map_err(WorkspaceError::from)?;
+        Ok(found)
+    });
+    let tree = staging::stage(&repository, &base, disk, found.await?, |_, _| true).await?;
     let changes = repository.changes(&base, &tree).await?;
     match head {
         Some(head) if changes.is_empty() => Ok(head),
@@ -314,58 +313,26 @@ async fn conclude(
     Ok(hash)
 }
 
-/// Waits until nobody changes anything through the workspace, and tells the board of what others have changed.
+/// Waits until nobody changes anything through the workspace.
 pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Turn, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let by = format!("{runner}, at work with git,");
-    let turn = workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
-    workspace.rescan().await?;
-    Ok(turn)
+    Ok(workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?)
 }
 
-/// Files that may be looked at and committed.
-struct Files {
-    there: Vec<FilePath>,
-    gone: Vec<FilePath>,
-}
-
-impl Files {
-    /// Without those of other repositories that this one links to.
-    fn new(there: Vec<FilePath>, gone: Vec<FilePath>, known: &BTreeMap<String, bool>) -> Self {
-        let links: Vec<&str> = known.iter().filter(|(_, is_own)| !**is_own).map(|(name, _)| name.as_str()).collect();
-        let is_own = |path: &FilePath| !links.iter().any(|link| Path::new(path.as_str()).starts_with(link));
-        let own = |paths: Vec<FilePath>| paths.into_iter().filter(is_own).collect();
-        Self { there: own(there), gone: own(gone) }
-    }
-
-    async fn stage(&self, repository: &Repository) -> Result<String, GitError> {
-        repository.stage(self.there.iter().map(FilePath::as_str), self.gone.iter().map(FilePath::as_str)).await
-    }
-}
-
-/// The files of a workspace that are served, as the board knows them, and that may be seen by who asks.
+/// The tree of the files of a workspace that are served, as the board knows them once it was told what others have changed,
+/// and that may be seen by who asks. Others are as they were.
 async fn served(
     workspace: &Arc<Workspace>,
     repository: &Repository,
     base: &str,
     may: impl Fn(&FilePath) -> bool,
-) -> Result<Files, GitError> {
-    let (known, state) = (repository.files(base).await?, workspace.state());
-    let disk = Arc::clone(workspace.disk());
-    let scan = on_disk(move || Ok(disk.scan().map_err(WorkspaceError::from)?)).await?;
+) -> Result<String, GitError> {
+    let found = workspace.rescan_with(Found::by(repository), Found::see).await?;
+    let state = workspace.state();
     let is_known = |path: &FilePath, hash| Entry::of(&state, path).is_some_and(|entry| entry.hash == hash);
-    let found = scan.files.iter().filter(|(path, found)| may(path) && is_known(path, Some(found.hash)));
-    let there: Vec<FilePath> = found.map(|(path, _)| path.clone()).collect();
-    let committed = known.keys().filter_map(|name| FilePath::parse(name).ok());
-    let deleted: Vec<FilePath> = committed.filter(|path| may(path) && is_known(path, None)).collect();
-    let disk = Arc::clone(workspace.disk());
-    let gone = on_disk(move || Ok(gone(&disk, deleted))).await?;
-    Ok(Files::new(there, gone, &known))
-}
-
-/// Those of which there is nothing, and that would be served if there were.
-fn gone(disk: &Disk, paths: impl IntoIterator<Item = FilePath>) -> Vec<FilePath> {
-    paths.into_iter().filter(|path| matches!(disk.read(path), Ok(None))).collect()
+    let is_meant = |path: &FilePath, hash| may(path) && is_known(path, hash);
+    staging::stage(repository, base, workspace.disk(), found, is_meant).await
 }
 
 fn is_within(path: &FilePath, above: &FilePath) -> bool {

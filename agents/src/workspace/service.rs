@@ -184,6 +184,18 @@ impl Workspace {
         self.alone(move |mut alone| async move { alone.rescan().await }).await
     }
 
+    /// The same, and shows each file as it was found.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(super) async fn rescan_with<S: Send + 'static>(
+        self: &Arc<Self>,
+        seen: S,
+        see: fn(&mut S, &FilePath, &Contents),
+    ) -> Result<S, WorkspaceError> {
+        self.alone(move |mut alone| async move { Ok(alone.rescan_with(seen, see).await?.0) }).await
+    }
+
     /// Tells the board what others have changed of these files; how many that were.
     ///
     /// # Errors

@@ -13,14 +13,14 @@ use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
 use super::disk::locks::PathSet;
-use super::disk::{Disk, DiskError};
+use super::disk::{Disk, DiskError, Found, Put, Reason, Staged};
 use super::git::repository::Repository;
 use super::git::{self, GitCode, GitError, GitNotes, to_its_end};
 use super::look;
 use super::service::{Workspace, WorkspaceError};
 use super::session::{Author, Told};
 use super::text::command::Command;
-use super::text::edit::{EditCommand, EditError, apply};
+use super::text::edit::{EditCommand, EditError, apply, begins_within};
 use super::text::excerpt::excerpt;
 use super::text::hunks::blocks;
 use super::text::search::{Pattern, Search};
@@ -87,7 +87,7 @@ impl Worktree {
 
     async fn sit_down(workspace: &Arc<Workspace>, notes: &mut GitNotes, author: Author) -> Result<Self, GitError> {
         let (root, branch) = place(workspace, author.label());
-        let repository = Repository::open(workspace.disk().path(), author.label())?;
+        let repository = Repository::open(workspace.disk().path(), author.label()).await?;
         let is_new = !root.is_dir();
         if is_new {
             if let Some(above) = root.parent() {
@@ -168,7 +168,8 @@ async fn merge_alone(
     let disk = opened(workspace, &mut notes.trees, author, root).await?;
     let work = git::commit_tree(&disk, author, &message).await?;
     let _files = git::quiet(workspace, who.label()).await?;
-    let repository = Repository::open(workspace.disk().path(), who.label())?;
+    workspace.rescan().await?;
+    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let Some(head) = repository.head().await? else {
         let message = format!("nothing was merged: {branch} exists, and the directory has no commit");
         return Err(GitError::Git(GitCode::GitRefused, message));
@@ -202,7 +203,7 @@ fn message(author: &str) -> String {
 async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Option<String>, GitError> {
     let label = author.label();
     let work = git::commit_tree(disk, label, &message(label)).await?;
-    let repository = Repository::open(disk.path(), label)?;
+    let repository = Repository::open(disk.path(), label).await?;
     if repository.is_in(head, &work).await? {
         return Ok(None);
     }
@@ -296,26 +297,34 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
         true => Ok(()),
         false => Err(Trouble::Other("not_readable", format!("You may not read {path}."))),
     };
+    let no_file = |path: &FilePath| Trouble::Other("no_such_file", format!("There is no file {path}."));
     let there = |path: &FilePath| -> Result<String, Trouble> {
         readable(path)?;
-        let no_file = || Trouble::Other("no_such_file", format!("There is no file {path}."));
-        Ok(disk.read(path)?.ok_or_else(no_file)?.text)
+        Ok(disk.read(path)?.ok_or_else(|| no_file(path))?.text)
     };
     let below = |prefix: Option<&FilePath>| -> Result<Vec<FilePath>, Trouble> {
         Ok(disk.scan()?.files.into_keys().filter(|path| may(path, false) && look::is_below(path, prefix)).collect())
     };
+    let is_directory = |path: &FilePath| disk.read(path).is_err_and(|error| error.reason() == Some(Reason::NotRegular));
+    let list = |prefix: Option<&FilePath>| -> Result<Told, Trouble> {
+        let files: Vec<String> = below(prefix)?.iter().map(ToString::to_string).collect();
+        // An empty list would be taken for an empty directory.
+        if let Some(path) = prefix.filter(|path| files.is_empty() && !(may(path, false) && is_directory(path))) {
+            return Err(Trouble::Other("no_such_file", format!("There is no directory {path}.")));
+        }
+        let (text, listed) = look::list(&files, room);
+        Ok(Told::done(text, json!({"files": files[..listed], "left_out": files.len() - listed})))
+    };
     match command {
+        Command::View { path, .. } if readable(&path).is_ok() && is_directory(&path) => list(Some(&path)),
         Command::View { path, range, columns } => {
             let text = there(&path)?;
+            begins_within(range, &text)?;
             let head = format!("{path}, {} lines\n", count(&text));
             let shown = look::view(&text, range, columns, room.saturating_sub(head.chars().count()));
             Ok(Told::done(format!("{head}{}", shown.text), json!({"path": path, "content": shown.text})))
         }
-        Command::List { path } => {
-            let files: Vec<String> = below(path.as_ref())?.iter().map(ToString::to_string).collect();
-            let (text, listed) = look::list(&files, room);
-            Ok(Told::done(text, json!({"files": files[..listed], "left_out": files.len() - listed})))
-        }
+        Command::List { path } => list(path.as_ref()),
         Command::Search { path, pattern, is_regex } => {
             let pattern = Pattern::new(&pattern, is_regex)?;
             let mut search = Search::new(&pattern, look::found_in(room));
@@ -337,29 +346,86 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
             };
             let after = apply(&edit, before.as_deref().unwrap_or_default())?;
             let text = (!matches!(edit, EditCommand::Delete)).then_some(after.text.as_str());
-            put(disk, may, &path, text)?;
+            let note = put(disk, may, &path, text)?;
             let snippet = excerpt(&after.text, &blocks(&after.hunks), AROUND, SNIPPET_CHARS_MAX);
-            Ok(Told::done(format!("{path} was changed.\n{}", snippet.text), json!({"files": [{"path": path}]})))
+            Ok(Told::done(format!("{path} was changed.\n{note}{}", snippet.text), json!({"files": [{"path": path}]})))
         }
         Command::Rename { path, to, .. } => {
             let text = there(&path)?;
             if disk.read(&to)?.is_some() {
                 return Err(Trouble::Other("file_exists", format!("There is a file {to} already.")));
             }
-            put(disk, may, &to, Some(&text))?;
-            put(disk, may, &path, None)?;
-            Ok(Told::done(format!("{path} is {to} now.\n"), json!({"files": [{"path": to}]})))
+            let note = put(disk, may, &to, Some(&text))? + &put(disk, may, &path, None)?;
+            Ok(Told::done(format!("{path} is {to} now.\n{note}"), json!({"files": [{"path": to}]})))
         }
     }
 }
 
-/// Writes a file as it is to be, over whatever is there.
-fn put(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, path: &FilePath, text: Option<&str>) -> Result<(), Trouble> {
+/// Writes a file as it is to be, over what is there; what there is to say of it.
+fn put(
+    disk: &Disk,
+    may: &dyn Fn(&FilePath, bool) -> bool,
+    path: &FilePath,
+    text: Option<&str>,
+) -> Result<String, Trouble> {
     if !may(path, true) {
         return Err(Trouble::Other("path_not_granted", format!("You may not change {path}.")));
     }
     let from = disk.read(path)?.map(|contents| contents.hash);
-    let staged = disk.stage(path, from, text)?;
-    disk.put(&staged)?;
-    Ok(())
+    Ok(settle(disk, &disk.stage(path, from, text)?)?)
+}
+
+/// Puts in place what is staged. What others, like a program that was left running, wrote in that moment comes after it, as
+/// in the directory; what of that cannot be put back is kept, and it is said where.
+fn settle(disk: &Disk, staged: &Staged) -> Result<String, DiskError> {
+    let path = staged.path();
+    let busy = || DiskError::Busy { path: path.to_string() };
+    match disk.put(staged)? {
+        Put::Done | Put::Missing => Ok(String::new()),
+        Put::Kept(_) => Err(busy()),
+        Put::Displaced(Found { text: Some(text), .. }) if staged.hash().is_some() => {
+            disk.put(&disk.stage(path, staged.hash(), Some(&text))?)?;
+            Err(busy())
+        }
+        Put::Displaced(Found { kept, .. }) => {
+            let kept = kept.unwrap_or_default();
+            tracing::warn!(%path, kept, "what others wrote in a working tree is kept in its .patchboard/displaced");
+            Ok(format!("What others wrote there in that moment is kept in .patchboard/displaced/{kept}.\n"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::disk::DiskOptions;
+
+    /// What comes of a file that is to hold `to`, if others make `meanwhile` of it in the moment in which it is put in place.
+    fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, &'static str>, Vec<u8>, Vec<Vec<u8>>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a.py"), "a = 1\n").expect("written");
+        let disk = Disk::open(directory.path(), DiskOptions::default()).expect("a directory");
+        let path = FilePath::parse("a.py").expect("a name");
+        let from = disk.read(&path).expect("read").map(|contents| contents.hash);
+        let staged = disk.stage(&path, from, to).expect("staged");
+        fs::write(at("a.py"), meanwhile).expect("written");
+        let told = settle(&disk, &staged).map_err(|error| error.code().as_str());
+        let displaced = fs::read_dir(at(".patchboard/displaced")).expect("listed");
+        let displaced = displaced.map(|entry| fs::read(entry.expect("an entry").path()).expect("read")).collect();
+        (told, fs::read(at("a.py")).expect("it is there"), displaced)
+    }
+
+    #[test]
+    fn what_others_write_while_a_tree_is_edited_is_not_lost_without_a_word() {
+        let (told, now, _) = settled(Some("a = 2\n"), b"a = 1\n");
+        assert_eq!((told, now), (Ok(String::new()), b"a = 2\n".to_vec()));
+        for to in [Some("a = 2\n"), None] {
+            let (told, now, _) = settled(to, b"a = 7\n");
+            assert_eq!((told, now), (Err("file_busy"), b"a = 7\n".to_vec()));
+        }
+        let (told, now, displaced) = settled(Some("a = 2\n"), b"\0");
+        assert!(told.is_ok_and(|told| told.contains(".patchboard/displaced/")));
+        assert_eq!((now, displaced), (b"a = 2\n".to_vec(), vec![b"\0".to_vec()]));
+    }
 }

@@ -1,4 +1,4 @@
-//! What is shown and committed of a repository, and what becomes of working trees of authors' own.
+//! What is shown and committed of a repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,26 +7,24 @@ use std::sync::Arc;
 use patchboard_agents::config::Program;
 use patchboard_agents::tools::ROOM_MAX;
 use patchboard_agents::workspace::git::{self, Window};
-use patchboard_agents::workspace::session::{Author, Session, Told};
+use patchboard_agents::workspace::session::{Author, Session};
 use patchboard_agents::workspace::tools::call;
-use patchboard_agents::workspace::worktree::{Worktree, merge};
 use patchboard_kernel::files::Access;
-use patchboard_kernel::record::Kind;
 use patchboard_workshop::{Workshop, path};
 use serde_json::{Value, json};
 
 /// Somebody who may do this, in the seat of the first engineer.
-fn who(shop: &Workshop, label: &str, files: &Value) -> Author {
+pub(crate) fn who(shop: &Workshop, label: &str, files: &Value) -> Author {
     let access = Access::compile(&serde_json::from_value(files.clone()).expect("access")).expect("patterns");
     Author { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
 }
 
-fn manager(shop: &Workshop) -> Author {
+pub(crate) fn manager(shop: &Workshop) -> Author {
     who(shop, "manager", &json!({"run": ["git"]}))
 }
 
 /// What a script says; it has to end well.
-fn sh(directory: &Path, script: &str) -> String {
+pub(crate) fn sh(directory: &Path, script: &str) -> String {
     const IDENTITY: [(&str, &str); 4] = [
         ("GIT_AUTHOR_NAME", "me"),
         ("GIT_AUTHOR_EMAIL", "me@x"),
@@ -38,7 +36,7 @@ fn sh(directory: &Path, script: &str) -> String {
     String::from_utf8(ran.stdout).expect("text")
 }
 
-const BEGIN: &str = "git init -qb main && git add . && git commit -qm begin";
+pub(crate) const BEGIN: &str = "git init -qb main && git add . && git commit -qm begin";
 
 /// A file is written anew by an engineer, counted from 0.
 async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
@@ -213,104 +211,6 @@ async fn names_of_any_form_and_links_to_other_repositories_are_left_as_they_are(
     assert_eq!(sh(root, "git ls-tree -r --name-only HEAD -- dir ./-rf"), "-rf/in\ndir\n");
 }
 
-/// Uses a tool as an engineer with a tree of its own.
-struct Engineer {
-    session: Session,
-    tree: Worktree,
-    programs: std::collections::BTreeMap<String, Program>,
-}
-
-impl Engineer {
-    async fn sit_down(shop: &Workshop, engineer: usize) -> Self {
-        let author = shop.session(engineer).author().clone();
-        let files = json!({"edit": ["**"], "run": ["where"]});
-        let access = Access::compile(&serde_json::from_value(files).expect("access")).expect("patterns");
-        let author = Author { access, ..author };
-        assert!(Worktree::is_for(&author, &shop.workspace));
-        let tree = Worktree::open(&shop.workspace, author.clone()).await.expect("a tree");
-        let program =
-            vec!["sh".to_owned(), "-c".to_owned(), "pwd; cat a.py; echo made > made.txt; echo k > k.key".to_owned()];
-        let programs = [("where".to_owned(), Program::new(program))].into();
-        Self { session: Session::new(Arc::clone(&shop.workspace), author), tree, programs }
-    }
-
-    async fn does(&mut self, tool: &str, arguments: Value) -> Told {
-        let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments, ROOM_MAX).await;
-        assert!(!told.is_error(), "{}", told.text);
-        told
-    }
-}
-
-fn create(name: &str, text: &str) -> Value {
-    json!({"path": name, "file_text": text, "intent": "anew"})
-}
-
-#[tokio::test]
-async fn programs_run_in_the_tree_of_who_runs_them_and_a_tree_serves_what_the_directory_does() {
-    let spec = json!({"isolation": "worktree", "exclude": ["*.key"]});
-    let shop = Workshop::open(1, &spec, &[("a.py", "a = 1\n")]).await;
-    let root = shop.directory.path().canonicalize().expect("a directory");
-    sh(&root, BEGIN);
-    let mut ada = Engineer::sit_down(&shop, 0).await;
-    ada.does("create", create("a.py", "a = 2\n")).await;
-    let told = ada.does("run", json!({"program": "where"})).await;
-    assert!(told.text.contains("worktrees/engineer_1\n") && told.text.contains("a = 2"), "{}", told.text);
-    assert!(!root.join("made.txt").exists());
-    let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"}), ROOM_MAX).await;
-    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
-    // The next attempt sits down while the one before is not gone.
-    let again = Engineer::sit_down(&shop, 0).await;
-    drop(ada);
-    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("it is merged");
-    assert!(said.contains("2 files"), "{said}");
-    drop(again);
-    assert_eq!(sh(&root, "cat a.py made.txt; ls *.key 2>/dev/null || true; git status --porcelain"), "a = 2\nmade\n");
-    assert_eq!(shop.entry("a.py").map(|entry| entry.writer).as_deref(), Some("manager"));
-    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("nothing is left");
-    assert!(said.contains("not merged already"), "{said}");
-}
-
-#[tokio::test]
-async fn a_merge_that_fails_leaves_no_trace_and_one_that_does_not_keeps_what_is_staged() {
-    let shop = Workshop::open(2, &json!({"isolation": "worktree"}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
-    let root = shop.directory.path();
-    sh(root, BEGIN);
-    for (engineer, text) in [(0, "a = 2\n"), (1, "a = 3\n")] {
-        Engineer::sit_down(&shop, engineer).await.does("create", create("a.py", text)).await;
-    }
-    sh(root, "echo mine > mine.txt; git add mine.txt");
-    shop.workspace.rescan().await.expect("it is looked at");
-    merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("it is merged");
-    assert_eq!(sh(root, "git status --porcelain; cat a.py"), "A  mine.txt\na = 2\n");
-    let (before, known) = (sh(root, "git rev-parse HEAD; git ls-files -s"), shop.records().len());
-    let error = merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect_err("it conflicts");
-    assert_eq!(error.code(), "merge_conflict");
-    assert!(error.to_string().contains("conflicts in a.py"), "{error}");
-    assert_eq!(sh(root, "git rev-parse HEAD; git ls-files -s"), before);
-    assert_eq!(sh(root, "git status --porcelain; cat a.py"), "A  mine.txt\na = 2\n");
-    assert_eq!(shop.records().len(), known, "the board is told of nothing");
-
-    // What is not committed in the directory is not written over, and nothing of the merge is made.
-    let mut bob = Engineer::sit_down(&shop, 1).await;
-    bob.does("create", create("b.py", "b = 2\n")).await;
-    bob.does("create", create("c.py", "c = 2\n")).await;
-    sh(root, "echo 'b = 7' > b.py");
-    shop.workspace.rescan().await.expect("it is looked at");
-    let known = shop.records().len();
-    let error = merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect_err("it is in the way");
-    assert_eq!(error.code(), "merge_conflict");
-    assert!(error.to_string().contains("b.py"), "{error}");
-    assert_eq!(sh(root, "cat b.py; ls"), "b = 7\na.py\nb.py\nmine.txt\n");
-    assert_eq!(shop.records().len(), known);
-    sh(root, "git checkout -q b.py");
-    shop.workspace.rescan().await.expect("it is looked at");
-    let commits = |shop: &Workshop| shop.records().iter().filter(|record| record.kind == Kind::Committed).count();
-    let known = commits(&shop);
-    merge(&shop.workspace, &manager(&shop), "engineer_2").await.expect("it is merged");
-    assert_eq!(commits(&shop), known + 1, "one outcome");
-    assert_eq!(sh(root, "cat a.py b.py c.py; git status --porcelain"), "a = 2\nb = 2\nc = 2\nA  mine.txt\n");
-}
-
 #[tokio::test]
 async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_the_other() {
     let planted = [
@@ -446,41 +346,6 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
     assert_eq!((commits[0].author.as_str(), commits[0].others.len()), ("engineer_2", 0));
 }
 
-#[tokio::test]
-async fn a_tree_is_brought_up_to_what_was_merged_when_its_engineer_sits_down_again() {
-    let shop = Workshop::open(2, &json!({"isolation": "worktree"}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
-    let root = shop.directory.path();
-    sh(root, BEGIN);
-    let who = manager(&shop);
-    Engineer::sit_down(&shop, 0).await.does("create", create("a.py", "a = 2\n")).await;
-    let mut bob = Engineer::sit_down(&shop, 1).await;
-    bob.does("create", create("a.py", "a = 3\n")).await;
-    bob.does("create", create("c.py", "c = 3\n")).await;
-    merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
-    merge(&shop.workspace, &who, "engineer_2").await.expect_err("it conflicts");
-    drop(bob);
-    // The second round: it finds what is merged, its own that is in nobody's way, and is told what was.
-    let mut bob = Engineer::sit_down(&shop, 1).await;
-    let told = bob.does("view", json!({"path": "a.py"})).await;
-    assert!(
-        told.text.contains("What you had changed in a.py conflicts") && told.text.contains("+a = 3"),
-        "{}",
-        told.text
-    );
-    assert!(told.data["content"].as_str().is_some_and(|text| text.contains("a = 2")), "{}", told.data);
-    let told = bob.does("view", json!({"path": "c.py"})).await;
-    assert!(told.text.contains("c = 3") && !told.text.contains("conflicts"), "{}", told.text);
-    bob.does("create", create("a.py", "a = 2\na = 3\n")).await;
-    drop(bob);
-    merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged");
-    assert_eq!(sh(root, "cat a.py c.py; git status --porcelain"), "a = 2\na = 3\nc = 3\n");
-    // Whose work is merged is taken along without a word, and without a commit.
-    let mut ada = Engineer::sit_down(&shop, 0).await;
-    let told = ada.does("view", json!({"path": "c.py"})).await;
-    assert!(told.text.starts_with("c.py") && told.text.contains("c = 3"), "{}", told.text);
-    assert_eq!(sh(root, "git rev-parse main"), sh(root, "git rev-parse workspace/engineer_1"));
-}
-
 /// Who stops waiting leaves no lock behind, and no index that says another thing than the branch.
 #[tokio::test]
 async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
@@ -500,4 +365,45 @@ async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
         assert_eq!(sh(root, "git diff --cached"), "", "index and branch say the same");
         sh(root, "git commit -qam rest || true");
     }
+}
+
+/// Configures programs at every place at which git runs some, and says how to find out whether any ran.
+pub(crate) fn plant(root: &Path) -> impl Fn() -> bool {
+    let ran = root.join(".git/ran");
+    let touch = format!("touch {}; cat", ran.display());
+    for key in ["filter.x.clean", "filter.x.smudge", "diff.x.textconv", "diff.x.command", "merge.x.driver"] {
+        sh(root, &format!("git config {key} '{touch}'"));
+    }
+    // Also for files without attributes.
+    sh(
+        root,
+        &format!("git config merge.default x; git config core.fsmonitor '{touch}'; git config diff.external '{touch}'"),
+    );
+    move || ran.exists()
+}
+
+/// Attributes that somebody would have who edits here.
+pub(crate) const PLANTED: &str = "* filter=x merge=x diff=x working-tree-encoding=UTF-16 ident\n";
+
+#[tokio::test]
+async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_files() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    let has_run = plant(root);
+    write(&shop, 0, ".gitattributes", PLANTED).await;
+    write(&shop, 0, "a.py", "a = '$Id: 2 $'\n").await;
+    let who = manager(&shop);
+    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    assert!(diff.contains("+a = '$Id: 2 $'\n"), "{diff}");
+    commit(&shop, &who, "two", None).await.expect("commits");
+    assert!(!has_run());
+    assert_eq!(sh(root, "git cat-file blob HEAD:a.py"), "a = '$Id: 2 $'\n");
+    // Once they are committed, such files are left to whoever has the programs.
+    write(&shop, 0, "a.py", "a = 3\n").await;
+    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    assert_eq!(diff, "");
+    let error = commit(&shop, &who, "three", None).await.expect_err("nothing is left");
+    assert_eq!(error.code(), "nothing_to_commit");
+    assert!(!has_run());
 }

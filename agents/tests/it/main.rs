@@ -20,3 +20,4 @@ mod support;
 mod texts;
 mod tools;
 mod workspace;
+mod worktree;

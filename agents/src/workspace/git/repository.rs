@@ -1,28 +1,31 @@
 //! A repository, without its index: what commits are made of is put together in an index of our own, and the user's is
 //! told of it afterwards, so that what the user has staged stays so.
 //!
+//! Nothing runs but git. Programs of the configuration (hooks, monitors, filters, drivers that merge or show) may be anybody's,
+//! and attributes that name them may be anybody's who edits here: what git does here, it does without the attributes of
+//! files, and what is committed are the bytes that were given. Only where trees are merged and checked out the repository's
+//! own `info/attributes` counts, which nobody edits here: git knows no way around it.
+//!
 //! Names go in and come out between zeros, by standard input and output, so their number and their form do not matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use patchboard_kernel::files::FilePath;
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
+use uuid::Uuid;
 
+use super::objects::{Entry, Names};
+use super::process::{Answer, answered, complaint, refused, succeeded, text};
 use super::{GIT, GitCode, GitError};
 use crate::command::INHERITED;
-use crate::command::group::Group;
 use crate::config::Environment;
-use crate::one_line;
-use crate::workspace::programs::{ProgramCode, ProgramError};
 
-/// What a repository's own configuration would run is not run: it may be anybody's.
-const COMMAND_LINE: [&str; 11] = [
+/// What a configuration would run is not run.
+const COMMAND_LINE: [&str; 13] = [
     "-c",
     "safe.bareRepository=explicit",
     "-c",
@@ -33,27 +36,24 @@ const COMMAND_LINE: [&str; 11] = [
     "core.fsmonitor=false",
     "-c",
     "gc.auto=0",
+    "-c",
+    "submodule.recurse=false",
     "--literal-pathspecs",
 ];
 
 /// Bytes of a list of names; all that a workspace may hold have room in it.
 const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes of what git says is wrong.
-const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
-
-/// How long git may take.
-const RUNS_MAX: Duration = Duration::from_secs(600);
-
-/// What links to another repository.
-const LINK: &str = "160000";
+/// Attributes of files of which git commits something else than what is in them.
+const CONVERTED: [&str; 3] = ["filter", "ident", "working-tree-encoding"];
 
 /// A repository and a working tree of it.
 pub(crate) struct Repository {
     root: PathBuf,
     /// In whose name.
     label: String,
-    /// For the index.
+    names: Names,
+    /// For the index, and for what is to be kept.
     scratch: TempDir,
 }
 
@@ -84,15 +84,6 @@ impl Change {
     }
 }
 
-/// What git answered.
-struct Answer {
-    exit: Option<i32>,
-    stdout: Vec<u8>,
-    /// Bytes of it that are not here.
-    left_out: u64,
-    stderr: String,
-}
-
 impl Repository {
     /// Whether a directory is the root of a working tree.
     pub(crate) fn is_at(root: &Path) -> bool {
@@ -103,7 +94,7 @@ impl Repository {
     ///
     /// # Errors
     /// The directory is none.
-    pub(crate) fn open(root: &Path, label: &str) -> Result<Self, GitError> {
+    pub(crate) async fn open(root: &Path, label: &str) -> Result<Self, GitError> {
         // A repository is what the operator made one, not what somebody has written files for.
         if !Self::is_at(root) {
             let message = "the directory is no working tree of git: it has no .git of its own";
@@ -111,7 +102,18 @@ impl Repository {
         }
         let scratch =
             tempfile::tempdir().map_err(|error| refused(format!("there is no place for an index: {error}")))?;
-        Ok(Self { root: root.to_owned(), label: label.to_owned(), scratch })
+        let mut repository = Self { root: root.to_owned(), label: label.to_owned(), names: Names::Sha1, scratch };
+        repository.names = match repository.git(["rev-parse", "--show-object-format"]).await?.as_str() {
+            "sha1" => Names::Sha1,
+            "sha256" => Names::Sha256,
+            other => return Err(refused(format!("its objects are named by {other}, which is not known here"))),
+        };
+        Ok(repository)
+    }
+
+    /// How it names what it keeps.
+    pub(super) const fn names(&self) -> Names {
+        self.names
     }
 
     /// The commit that is checked out; none before the first.
@@ -144,28 +146,80 @@ impl Repository {
         self.tree().await
     }
 
-    /// The files of a tree, and whether each is one of this repository rather than a link to another.
+    /// What is in a tree, by name.
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn files(&self, tree: &str) -> Result<BTreeMap<String, bool>, GitError> {
+    pub(super) async fn files(&self, tree: &str) -> Result<BTreeMap<String, Entry>, GitError> {
         let listed = self.git(["ls-tree", "-r", "-z", "--full-tree", tree]).await?;
         // `MODE TYPE HASH<tab>NAME`
         let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
-        Ok(entries.map(|(what, name)| (name.to_owned(), !what.starts_with(LINK))).collect())
+        let entries = entries.filter_map(|(what, name)| {
+            let mut parts = what.split(' ');
+            let (mode, holds) = (parts.next()?.to_owned(), parts.nth(1)?.to_owned());
+            Some((name.to_owned(), Entry { mode, holds }))
+        });
+        Ok(entries.collect())
     }
 
-    /// Takes up files as they stand, and leaves out those that are gone; returns the tree.
+    /// Whether the modes of files are what the working tree says.
     ///
     /// # Errors
     /// [`GitError`].
-    pub(crate) async fn stage<'a>(
+    pub(crate) async fn has_modes(&self) -> Result<bool, GitError> {
+        Ok(self.git(["config", "--type=bool", "--default=true", "core.fileMode"]).await? == "true")
+    }
+
+    /// Those of these files of which git would commit something else than what is in them, by the attributes in a tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn converted<'a>(
         &self,
-        there: impl IntoIterator<Item = &'a str>,
-        gone: impl IntoIterator<Item = &'a str>,
-    ) -> Result<String, GitError> {
-        self.own(["update-index", "--force-remove", "-z", "--stdin"], &lines(gone)).await?;
-        self.own(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"], &lines(there)).await?;
+        tree: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<BTreeSet<String>, GitError> {
+        let source = format!("--source={tree}");
+        let asked = ["check-attr", &source, "-z", "--stdin"].into_iter().chain(CONVERTED);
+        let told = self.own(asked, &lines(names)).await?;
+        // A name, an attribute and what it is, in turn.
+        let mut parts = told.split('\0');
+        let mut converted = BTreeSet::new();
+        while let (Some(name), Some(_), Some(value)) = (parts.next(), parts.next(), parts.next()) {
+            if !matches!(value, "unspecified" | "unset") {
+                converted.insert(name.to_owned());
+            }
+        }
+        Ok(converted)
+    }
+
+    /// A place for something that is to be kept.
+    pub(crate) fn place(&self, number: usize) -> PathBuf {
+        self.scratch.path().join(number.to_string())
+    }
+
+    /// Keeps what lies in so many places, as it is; what each is called then.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn keep(&self, count: usize) -> Result<Vec<String>, GitError> {
+        let places: String = (0..count).map(|number| format!("{}\n", self.place(number).display())).collect();
+        let told = self.own(["hash-object", "-w", "--no-filters", "--stdin-paths"], places.as_bytes()).await?;
+        let names: Vec<String> = told.lines().map(str::to_owned).collect();
+        if names.len() == count { Ok(names) } else { Err(refused("not everything was kept".to_owned())) }
+    }
+
+    /// Takes up what is kept under these names, and leaves out what is gone; returns the tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(super) async fn stage(&self, there: &[(FilePath, Entry)], gone: &[FilePath]) -> Result<String, GitError> {
+        let none = "0".repeat(self.names.of_nothing().len());
+        // In this order: a directory may have become a file, or a file a directory.
+        let gone = gone.iter().map(|path| format!("0 {none}\t{path}\0"));
+        let there = there.iter().map(|(path, entry)| format!("{} {}\t{path}\0", entry.mode, entry.holds));
+        let told: String = gone.chain(there).collect();
+        self.own(["update-index", "-z", "--index-info"], told.as_bytes()).await?;
         self.tree().await
     }
 
@@ -212,8 +266,18 @@ impl Repository {
     /// [`GitError`].
     pub(crate) async fn content_before(&self, change: &Change) -> Result<Option<Vec<u8>>, GitError> {
         let hash = change.what.split(' ').nth(2).filter(|hash| hash.bytes().any(|digit| digit != b'0'));
-        let Some(hash) = hash else { return Ok(None) };
-        Ok(Some(self.succeed(Index::Own, ["cat-file", "blob", hash], b"", LIST_BYTES_MAX).await?.stdout))
+        match hash {
+            Some(hash) => Ok(Some(self.content(hash).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What a file holds that is kept under this name.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn content(&self, holds: &str) -> Result<Vec<u8>, GitError> {
+        Ok(self.succeed(Index::Own, ["cat-file", "blob", holds], b"", LIST_BYTES_MAX).await?.stdout)
     }
 
     /// What a tree has otherwise than another, in the unified form, of these files or of all; so many bytes from the
@@ -352,6 +416,9 @@ impl Repository {
         // Whose repository it is, is known by its place alone, and nothing asks for anything.
         command
             .args(COMMAND_LINE)
+            // The driver of files that have none, which is git's own where there is none of the name.
+            .args(["-c", &format!("merge.default={}", Uuid::now_v7())])
+            .arg(format!("--attr-source={}", self.names.of_nothing()))
             .args(["--git-dir=.git", "--work-tree=."])
             .args(arguments.into_iter().map(OsStr::new))
             .env_clear()
@@ -362,7 +429,9 @@ impl Repository {
             .env("GIT_AUTHOR_EMAIL", &email)
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_ATTR_NOSYSTEM", "1")
             .current_dir(&self.root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -372,67 +441,6 @@ impl Repository {
         }
         command
     }
-}
-
-async fn answered(command: Command, input: &[u8], max: usize) -> Result<Answer, GitError> {
-    let program = |code, message| GitError::Program(ProgramError::Program(code, message));
-    let mut group = Group::spawn(command)
-        .map_err(|error| program(ProgramCode::CannotStart, format!("git cannot be started: {error}")))?;
-    let (stdin, stdout, stderr) = (group.stdin(), group.stdout(), group.stderr());
-    let give = async move {
-        // Who does not read to the end says why.
-        if let Some(mut stdin) = stdin
-            && stdin.write_all(input).await.is_ok()
-        {
-            stdin.shutdown().await.ok();
-        }
-    };
-    let all =
-        async { tokio::join!(give, beginning(stdout, max), beginning(stderr, COMPLAINT_BYTES_MAX), group.ended()) };
-    let done = tokio::time::timeout(RUNS_MAX, all).await;
-    let exit = group.end().await;
-    let Ok(((), (stdout, left_out), (stderr, _), ())) = done else {
-        let message = format!("git did not end within {} s, and was ended", RUNS_MAX.as_secs());
-        return Err(program(ProgramCode::TookTooLong, message));
-    };
-    let exit = exit.ok().and_then(|status| status.code());
-    Ok(Answer { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
-}
-
-/// The beginning of a stream, and how many bytes come after it.
-async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u8>, u64) {
-    let (mut kept, mut left_out) = (Vec::new(), 0);
-    let Some(mut stream) = stream else { return (kept, left_out) };
-    let mut buffer = vec![0; 8192];
-    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-        let room = read.min(max - kept.len());
-        kept.extend_from_slice(&buffer[..room]);
-        left_out += (read - room) as u64;
-    }
-    (kept, left_out)
-}
-
-fn succeeded(answer: Answer) -> Result<Answer, GitError> {
-    if answer.exit == Some(0) { Ok(answer) } else { Err(complaint(&answer)) }
-}
-
-fn complaint(answer: &Answer) -> GitError {
-    let why = one_line(&answer.stderr, 500);
-    match why.contains("not a git repository") {
-        true => GitError::Git(GitCode::NoRepository, why),
-        false => refused(why),
-    }
-}
-
-fn refused(why: String) -> GitError {
-    GitError::Git(GitCode::GitRefused, why)
-}
-
-fn text(bytes: Vec<u8>) -> String {
-    let mut text =
-        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    text.truncate(text.trim_end_matches('\n').len());
-    text
 }
 
 fn lines<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {

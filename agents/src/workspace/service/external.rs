@@ -46,25 +46,35 @@ struct Batch {
 impl Alone {
     /// Looks at the whole directory and tells the board what others have changed; how many files that were.
     pub(super) async fn rescan(&mut self) -> Result<usize, WorkspaceError> {
+        Ok(self.rescan_with((), |(), _, _| {}).await?.1)
+    }
+
+    /// The same, and shows each file as it was found.
+    pub(super) async fn rescan_with<S: Send + 'static>(
+        &mut self,
+        mut seen: S,
+        see: fn(&mut S, &FilePath, &Contents),
+    ) -> Result<(S, usize), WorkspaceError> {
         self.settle().await?;
         let known = self.workspace.files();
         let workspace = Arc::clone(&self.workspace);
-        let (scan, known) = self
+        let (scan, known, seen) = self
             .workspace
             .on_disk(move |disk| {
                 let scan = disk.scan_with(&mut |path, contents| {
+                    see(&mut seen, path, contents);
                     if known.get(path).is_some_and(|entry| entry.hash == Some(contents.hash)) {
                         workspace.texts.keep_beside(path, &contents.text);
                     }
                 });
-                Ok((scan?, known))
+                Ok((scan?, known, seen))
             })
             .await?;
         let of = |entry: &Entry| entry.hash;
         let changed = scan.files.iter().filter(|(path, found)| known.get(*path).and_then(of) != Some(found.hash));
         let gone = known.keys().filter(|path| !scan.files.contains_key(*path));
         let changed: Vec<FilePath> = changed.map(|(path, _)| path.clone()).chain(gone.cloned()).collect();
-        self.tell_of(changed).await
+        Ok((seen, self.tell_of(changed).await?))
     }
 
     /// A file as it stands, once the board knows of it.

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use patchboard_kernel::files::{Entry, FilePath, Lines, count};
+use patchboard_kernel::files::{Entry, FilePath, Lines};
 use serde_json::json;
 
 use super::super::disk::Reason;
 use super::super::look;
 use super::super::service::WorkspaceError;
-use super::super::text::edit::EditError;
+use super::super::text::edit::begins_within;
 use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
 use super::{Session, SessionCode, Shown, Told, Trouble};
@@ -32,9 +32,7 @@ impl Session {
             self.reads.note(path, standing.version(), None, None);
             return Err(Trouble::Session(SessionCode::NoSuchFile, format!("There is no file {path}.")));
         };
-        if let Some((first, _)) = range.filter(|(first, _)| *first > count(text).max(1)) {
-            return Err(EditError::no_such_line(first, count(text)).into());
-        }
+        begins_within(range, text)?;
         let ends = if has_crlf(text) { ", lines end in CRLF" } else { "" };
         let headline = format!("{}{ends}", headline(path, entry));
         let room = self.room.saturating_sub(headline.chars().count() + 1);

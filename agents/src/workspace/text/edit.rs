@@ -75,6 +75,14 @@ impl EditError {
     }
 }
 
+/// Looks whether a text has the first of these lines. One without lines may be looked at from its beginning.
+pub(in crate::workspace) fn begins_within(range: Option<(u32, Option<u32>)>, text: &str) -> Result<(), EditError> {
+    match range {
+        Some((first, _)) if first > count(text).max(1) => Err(EditError::no_such_line(first, count(text))),
+        _ => Ok(()),
+    }
+}
+
 /// What to do with a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EditCommand {

@@ -1,0 +1,91 @@
+//! A process of git: what it is given and what it says, and how long it may take.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::{GitCode, GitError};
+use crate::command::group::Group;
+use crate::one_line;
+use crate::workspace::programs::{ProgramCode, ProgramError};
+
+/// Bytes of what git says is wrong.
+const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
+
+/// How long git may take.
+const RUNS_MAX: Duration = Duration::from_secs(600);
+
+/// What git answered.
+pub(super) struct Answer {
+    pub(super) exit: Option<i32>,
+    pub(super) stdout: Vec<u8>,
+    /// Bytes of it that are not here.
+    pub(super) left_out: u64,
+    stderr: String,
+}
+
+/// Gives a process this, and hears what it says: so many bytes from the beginning.
+pub(super) async fn answered(command: Command, input: &[u8], max: usize) -> Result<Answer, GitError> {
+    let program = |code, message| GitError::Program(ProgramError::Program(code, message));
+    let mut group = Group::spawn(command)
+        .map_err(|error| program(ProgramCode::CannotStart, format!("git cannot be started: {error}")))?;
+    let (stdin, stdout, stderr) = (group.stdin(), group.stdout(), group.stderr());
+    let give = async move {
+        // Who does not read to the end says why.
+        if let Some(mut stdin) = stdin
+            && stdin.write_all(input).await.is_ok()
+        {
+            stdin.shutdown().await.ok();
+        }
+    };
+    let all =
+        async { tokio::join!(give, beginning(stdout, max), beginning(stderr, COMPLAINT_BYTES_MAX), group.ended()) };
+    let done = tokio::time::timeout(RUNS_MAX, all).await;
+    let exit = group.end().await;
+    let Ok(((), (stdout, left_out), (stderr, _), ())) = done else {
+        let message = format!("git did not end within {} s, and was ended", RUNS_MAX.as_secs());
+        return Err(program(ProgramCode::TookTooLong, message));
+    };
+    let exit = exit.ok().and_then(|status| status.code());
+    Ok(Answer { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+}
+
+/// The beginning of a stream, and how many bytes come after it.
+async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u8>, u64) {
+    let (mut kept, mut left_out) = (Vec::new(), 0);
+    let Some(mut stream) = stream else { return (kept, left_out) };
+    let mut buffer = vec![0; 8192];
+    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+        let room = read.min(max - kept.len());
+        kept.extend_from_slice(&buffer[..room]);
+        left_out += (read - room) as u64;
+    }
+    (kept, left_out)
+}
+
+/// The answer of a process that did what it was to do.
+pub(super) fn succeeded(answer: Answer) -> Result<Answer, GitError> {
+    if answer.exit == Some(0) { Ok(answer) } else { Err(complaint(&answer)) }
+}
+
+/// What git says is wrong.
+pub(super) fn complaint(answer: &Answer) -> GitError {
+    let why = one_line(&answer.stderr, 500);
+    match why.contains("not a git repository") {
+        true => GitError::Git(GitCode::NoRepository, why),
+        false => refused(why),
+    }
+}
+
+pub(super) fn refused(why: String) -> GitError {
+    GitError::Git(GitCode::GitRefused, why)
+}
+
+/// A text without the line ends behind it.
+pub(super) fn text(bytes: Vec<u8>) -> String {
+    let mut text =
+        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}

@@ -1,0 +1,214 @@
+//! What of a directory becomes a tree: the very bytes that were found when it was looked through.
+//!
+//! Nothing is read by git, so no attribute makes something else of a file than what is in it. Where the committed attributes
+//! want that (filters, like those of git-lfs and git-crypt), a file is as it was: what others' programs would make of it is
+//! theirs to commit.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::files::FilePath;
+
+use super::objects::{Entry, Names};
+use super::process::refused;
+use super::repository::Repository;
+use super::{GitError, on_disk};
+use crate::workspace::disk::{Contents, Disk};
+
+const CRLF: &str = "\r\n";
+
+/// Files as they were found.
+pub(super) struct Found {
+    names: Names,
+    files: BTreeMap<FilePath, File>,
+}
+
+struct File {
+    hash: Digest,
+    /// What git would call it.
+    holds: String,
+    /// What git would call it if its lines ended without a carriage return; none if they do.
+    holds_in_lf: Option<String>,
+    is_executable: bool,
+}
+
+/// A file that is to be taken up, if it is still what was found.
+struct Wanted {
+    path: FilePath,
+    hash: Digest,
+    entry: Entry,
+    /// Whether its lines are to end without a carriage return.
+    ends_in_lf: bool,
+}
+
+impl Found {
+    /// None yet.
+    pub(super) const fn by(repository: &Repository) -> Self {
+        Self { names: repository.names(), files: BTreeMap::new() }
+    }
+
+    /// Takes up a file.
+    pub(super) fn see(&mut self, path: &FilePath, contents: &Contents) {
+        let Contents { text, hash, is_executable, .. } = contents;
+        let holds = self.names.of(text.as_bytes());
+        let holds_in_lf = text.contains(CRLF).then(|| self.names.of(in_lf(text).as_bytes()));
+        self.files.insert(path.clone(), File { hash: *hash, holds, holds_in_lf, is_executable: *is_executable });
+    }
+}
+
+fn in_lf(text: &str) -> String {
+    text.replace(CRLF, "\n")
+}
+
+/// Puts the files that were found, and that are meant, in the place of what a tree has; so with files of it that are gone, of
+/// which there is no hash. Returns the tree that comes of it.
+pub(super) async fn stage(
+    repository: &Repository,
+    base: &str,
+    disk: &Arc<Disk>,
+    found: Found,
+    is_meant: impl Fn(&FilePath, Option<Digest>) -> bool,
+) -> Result<String, GitError> {
+    let (known, has_modes) = (repository.files(base).await?, repository.has_modes().await?);
+    let links: Vec<&str> = known.iter().filter(|(_, entry)| entry.is_link()).map(|(name, _)| name.as_str()).collect();
+    let is_own = |path: &FilePath| !links.iter().any(|link| Path::new(path.as_str()).starts_with(link));
+    let missing = known.keys().filter_map(|name| FilePath::parse(name).ok());
+    let missing = missing.filter(|path| !found.files.contains_key(path) && is_own(path) && is_meant(path, None));
+    let missing: Vec<FilePath> = missing.collect();
+    let mut wanted = Vec::new();
+    let is_wanted = |(path, file): &(FilePath, File)| is_own(path) && is_meant(path, Some(file.hash));
+    for (path, file) in found.files.into_iter().filter(is_wanted) {
+        let before = known.get(path.as_str());
+        let was_executable = before.and_then(Entry::is_executable);
+        let is_executable = if has_modes { file.is_executable } else { was_executable == Some(true) };
+        // As git has it where lines end in another way in the working tree than in what is committed.
+        let ends_in_lf = match (before, &file.holds_in_lf) {
+            (Some(before), Some(holds)) if before.holds == *holds => true,
+            (Some(before), Some(_)) if was_executable.is_some() && before.holds != file.holds => {
+                !repository.content(&before.holds).await?.windows(2).any(|two| two == CRLF.as_bytes())
+            }
+            _ => false,
+        };
+        let holds = if ends_in_lf { file.holds_in_lf } else { None }.unwrap_or(file.holds);
+        let entry = Entry::file(is_executable, holds);
+        if before != Some(&entry) {
+            wanted.push(Wanted { path, hash: file.hash, entry, ends_in_lf });
+        }
+    }
+    let converted = repository.converted(base, wanted.iter().map(|wanted| wanted.path.as_str())).await?;
+    wanted.retain(|wanted| !converted.contains(wanted.path.as_str()));
+    let places: Vec<_> = (0..wanted.len()).map(|number| repository.place(number)).collect();
+    let disk = Arc::clone(disk);
+    let taken = on_disk(move || {
+        let gone: Vec<FilePath> = missing.into_iter().filter(|path| matches!(disk.read(path), Ok(None))).collect();
+        let (mut there, mut free) = (Vec::new(), places.iter());
+        for Wanted { path, hash, entry, ends_in_lf } in wanted {
+            if let Ok(Some(Contents { text, .. })) = disk.read(&path).map(|read| read.filter(|now| now.hash == hash))
+                && let Some(place) = free.next()
+            {
+                let text = if ends_in_lf { in_lf(&text) } else { text };
+                fs::write(place, text).map_err(|error| refused(format!("{path} cannot be kept: {error}")))?;
+                there.push((path, entry));
+            }
+        }
+        Ok((there, gone))
+    });
+    let (mut there, gone) = taken.await?;
+    let kept = repository.keep(there.len()).await?;
+    there.iter_mut().zip(kept).for_each(|((_, entry), holds)| entry.holds = holds);
+    repository.stage(&there, &gone).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::process::Command;
+
+    use super::*;
+    use crate::workspace::disk::DiskOptions;
+
+    fn sh(root: &Path, script: &str) -> String {
+        let script = format!("git() {{ command git -c user.name=me -c user.email=me@x \"$@\"; }}\n{script}");
+        let ran = Command::new("sh").args(["-ec", &script]).current_dir(root).output().expect("sh runs");
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
+    /// The tree of what was found, if `meanwhile` comes between that and its being taken up.
+    async fn tree(root: &Path, meanwhile: impl FnOnce()) -> String {
+        let repository = Repository::open(root, "me").await.expect("a repository");
+        let head = repository.head().await.expect("asked");
+        let base = repository.begin(head.as_deref()).await.expect("a tree");
+        let disk = Arc::new(Disk::open(root, DiskOptions::default()).expect("a directory"));
+        let mut found = Found::by(&repository);
+        disk.scan_with(&mut |path, contents| found.see(path, contents)).expect("looked through");
+        meanwhile();
+        stage(&repository, &base, &disk, found, |_, _| true).await.expect("a tree")
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_up_is_what_was_found_and_nothing_else() {
+        for format in ["sha1", "sha256"] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let root = directory.path();
+            sh(root, &format!("git init -q --object-format={format}; echo a > a; echo b > b; echo c > c"));
+            sh(root, "git add .; git commit -qm begin; echo a2 > a; echo b2 > b; rm c");
+            fs::write(root.join("\"d e"), "d\n").expect("written");
+            let meanwhile = || {
+                // Others are at it, and one of them would have another file committed.
+                fs::write(root.join("a"), "a3\n").expect("written");
+                fs::write(root.join("c"), "c3\n").expect("written");
+                fs::remove_file(root.join("b")).expect("removed");
+                symlink("/etc/passwd", root.join("b")).expect("linked");
+            };
+            let tree = tree(root, meanwhile).await;
+            let named = sh(root, &format!("git ls-tree -r --name-only {tree}"));
+            assert_eq!(named, "\"\\\"d e\"\na\nb\nc\n", "{format}");
+            assert_eq!(sh(root, &format!("git show {tree}:a {tree}:b {tree}:c '{tree}:\"d e'")), "a\nb\nc\nd\n");
+        }
+    }
+
+    #[tokio::test]
+    async fn modes_and_kinds_of_files_are_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path();
+        sh(root, "git init -q; echo a > a; echo b > b; ln -s a l; ln -s a m; mkdir d; echo x > d/x; echo y > e");
+        sh(root, "chmod +x b; git add .; git commit -qm begin; chmod +x a; echo b2 > b; rm m; echo m > m");
+        sh(root, "rm -r d e; echo d > d; mkdir e; echo y > e/y; echo n > n; chmod 755 n");
+        let modes = async || {
+            let tree = tree(root, || ()).await;
+            sh(root, &format!("git ls-tree -r {tree} | sed 's/ blob [0-9a-f]*//' | tr '\\t\\n' ': '"))
+        };
+        assert_eq!(modes().await, "100755:a 100755:b 100644:d 100644:e/y 120000:l 100644:m 100755:n ");
+        // Where the file system has no modes they are as they were.
+        sh(root, "git config core.fileMode false; chmod -x b");
+        assert_eq!(modes().await, "100644:a 100755:b 100644:d 100644:e/y 120000:l 100644:m 100644:n ");
+        let mode = fs::metadata(root.join("a")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o100, 0o100, "and nothing is done to the files");
+    }
+
+    #[tokio::test]
+    async fn no_attribute_makes_something_else_of_a_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path();
+        sh(root, "git init -q; printf 'k filter=crypt\\ni ident\\n*.bat eol=crlf\\n' > .gitattributes");
+        sh(root, "git config filter.crypt.clean 'touch ran; tr a-z A-Z'; echo a > a; echo k > k; echo '$Id$' > i");
+        sh(root, "printf 'x\\ny\\n' > w.bat; git add .; git commit -qm begin; rm -f ran");
+        // As they are committed: others' programs have been at work, and what they made is theirs.
+        sh(root, "echo k2 > k; echo '$Id: 1 $' > i; printf 'x\\r\\ny\\r\\n' > w.bat");
+        let before = sh(root, "git rev-parse HEAD^{tree}");
+        assert_eq!(tree(root, || ()).await, before.trim());
+        // As somebody would have them who edits here.
+        let attributes = "* filter=crypt ident working-tree-encoding=UTF-16\n";
+        fs::write(root.join(".gitattributes"), attributes).expect("written");
+        sh(root, "echo 'a2 $Id: 1 $' > a; printf 'x\\r\\nz\\r\\n' > w.bat; printf 'n\\r\\n' > n");
+        let tree = tree(root, || ()).await;
+        assert_eq!(sh(root, &format!("git show {tree}:.gitattributes")), attributes);
+        assert_eq!(sh(root, &format!("git show {tree}:a {tree}:k")), "a2 $Id: 1 $\nK\n");
+        assert_eq!(sh(root, &format!("git show {tree}:w.bat {tree}:n")), "x\nz\nn\r\n");
+        assert!(!root.join("ran").exists());
+    }
+}
