@@ -215,12 +215,15 @@ pub struct Directory {
     /// Bytes of a file at most.
     #[serde(default = "default_file_bytes")]
     pub max_bytes: u64,
+    /// Whether nothing is done there any more once its `.patchboard` was taken away. Otherwise it is opened anew.
+    #[serde(skip)]
+    pub ends_with_own: bool,
 }
 
 impl Directory {
     /// A directory of which everything is served that is text.
     pub const fn at(dir: PathBuf) -> Self {
-        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX }
+        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
     }
 }
 

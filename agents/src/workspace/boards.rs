@@ -2,7 +2,8 @@
 //!
 //! A board's directory is opened when the board is taken up and let go with it; until it is open, whoever wants to work
 //! there waits. One directory serves one board at a time, and each taking up of a board is one of its own: what is left of
-//! the one before says nothing about it.
+//! the one before says nothing about it. If what a workspace keeps in its directory for itself is taken away, the directory is
+//! opened anew for who asks next.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use patchboard_kernel::blueprint::{Blueprint, FileAccess, Isolation};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::runtime::BoardHandle;
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -43,6 +44,8 @@ pub struct Workspaces {
     /// How many boards are about to be taken up.
     coming: watch::Sender<usize>,
     takings: AtomicU64,
+    /// Held by who opens a directory anew.
+    anew: AsyncMutex<()>,
 }
 
 /// A board that is about to be taken up: until this is used or dropped, whoever wants to work at a directory that is not
@@ -71,7 +74,8 @@ enum State {
 impl Workspaces {
     /// The operator's directories.
     pub fn new(directories: BTreeMap<String, Directory>) -> Self {
-        Self { directories, boards: Mutex::default(), coming: watch::Sender::new(0), takings: AtomicU64::new(0) }
+        let (coming, takings) = (watch::Sender::new(0), AtomicU64::new(0));
+        Self { directories, boards: Mutex::default(), coming, takings, anew: AsyncMutex::default() }
     }
 
     /// What keeps a seat of a blueprint, with what it may do there, from the files that it is to use, if anything does.
@@ -174,6 +178,30 @@ impl Workspaces {
         Ok((workspace, watched))
     }
 
+    fn is_usable(&self, workspace: &Workspace) -> bool {
+        let directory = self.directories.get(&workspace.spec().dir);
+        directory.is_some_and(|directory| directory.ends_with_own) || workspace.disk().is_there()
+    }
+
+    /// Opens a directory again from which was taken away what was the workspace's own. Who works there has to read again.
+    async fn open_anew(&self, board: &BoardId, gone: &Arc<Workspace>) -> Result<(), WorkspaceError> {
+        let _one = self.anew.lock().await;
+        let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, gone));
+        let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.taking));
+        // Somebody has done it.
+        let Some((handle, taking)) = slot else { return Ok(()) };
+        let dir = gone.disk().path().display().to_string();
+        tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
+        let (workspace, watched) = self.open(&handle, taking).await?;
+        if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.taking == taking) {
+            slot.sessions.forget();
+            slot.looking = JoinSet::new();
+            slot.looking.spawn(look_after(Arc::downgrade(&workspace), watched));
+            slot.state.send_replace(State::Open(workspace));
+        }
+        Ok(())
+    }
+
     fn is_current(&self, board: &BoardId, taking: u64) -> bool {
         self.lock().get(board).is_some_and(|slot| slot.taking == taking)
     }
@@ -191,9 +219,13 @@ impl Workspaces {
             match state {
                 Some(mut state) => {
                     let decided = timeout_at(deadline, state.wait_for(|state| !matches!(state, State::Opening))).await;
-                    match decided.map_err(|_| not_open())?.as_deref() {
-                        Ok(State::Open(workspace)) => return Ok(Arc::clone(workspace)),
-                        Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why.clone())),
+                    let decided = decided.map_err(|_| not_open())?.map(|state| state.clone());
+                    match decided {
+                        Ok(State::Open(workspace)) if self.is_usable(&workspace) => return Ok(workspace),
+                        Ok(State::Open(workspace)) => {
+                            timeout_at(deadline, self.open_anew(board, &workspace)).await.map_err(|_| not_open())??;
+                        }
+                        Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why)),
                         // It was let go, and taken up again perhaps.
                         Ok(State::Opening) | Err(_) => {}
                     }

@@ -51,6 +51,9 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 pub const FILES_MAX: usize = 20_000;
 /// How many directories a file may be below.
 pub const DEPTH_MAX: usize = 64;
+/// What is locked by who has the directory, in what is the workspace's own.
+const LOCK: &str = "lock";
+
 /// How far into a file a zero byte makes it binary.
 const BINARY_BYTES: usize = 8 * 1024;
 
@@ -87,7 +90,7 @@ pub struct Disk {
     displaced: OwnedFd,
     swap: replace::Swap,
     /// Held for as long as the workspace is open.
-    _lock: File,
+    lock: File,
 }
 
 /// A file as it was read.
@@ -136,12 +139,27 @@ impl Disk {
         let (staged, displaced) = (own("staged")?, own("displaced")?);
         let swap = replace::Swap::find(&staged).map_err(bad)?;
         let DiskOptions { exclude, max_bytes, max_files } = options;
-        Ok(Self { path, root, device, rules, exclude, max_bytes, max_files, staged, displaced, swap, _lock: lock })
+        Ok(Self { path, root, device, rules, exclude, max_bytes, max_files, staged, displaced, swap, lock })
     }
 
     /// Where the directory was when it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether what the workspace keeps here for itself is still there. Without it nothing can be replaced, and others may have
+    /// the directory.
+    pub fn is_there(&self) -> bool {
+        let there = match handle::directory(&self.root, PRIVATE) {
+            Ok(private) => handle::stat(&private, LOCK),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match (there, rustix::fs::fstat(&self.lock)) {
+            (Ok(there), Ok(own)) => there.is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            // That it cannot be looked at now does not say that it is gone.
+            (Err(_), _) | (_, Err(_)) => true,
+        }
     }
 
     /// What the operator says of it.
@@ -266,7 +284,7 @@ fn private(root: impl AsFd) -> io::Result<(OwnedFd, File)> {
         Err(error) => return Err(error),
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = File::from(rustix::fs::openat(&private, "lock", flags, Mode::from_raw_mode(0o600))?);
+    let lock = File::from(rustix::fs::openat(&private, LOCK, flags, Mode::from_raw_mode(0o600))?);
     Ok((private, lock))
 }
 

@@ -92,6 +92,11 @@ impl Sessions {
         at_work
     }
 
+    /// Forgets everybody: who goes on begins anew, and knows it.
+    pub fn forget(&mut self) {
+        self.forgotten.extend(std::mem::take(&mut self.seated).into_values().map(|seated| seated.of));
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.seated.len()

@@ -96,7 +96,9 @@ impl Host {
         // It led to one who is gone.
         place.withdraw();
         let mut config = Config::default();
-        config.workspaces.insert(DIRECTORY.to_owned(), Directory::at(place.directory().to_owned()));
+        // Its journal would be gone as well, so another host comes.
+        let directory = Directory { ends_with_own: true, ..Directory::at(place.directory().to_owned()) };
+        config.workspaces.insert(DIRECTORY.to_owned(), directory);
         let settings = Settings::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;

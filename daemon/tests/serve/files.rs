@@ -32,15 +32,24 @@ struct Office {
 
 impl Office {
     async fn open() -> Self {
-        let mut daemon = Daemon::at_rest(&[]);
+        Self::at_rest().begin().await
+    }
+
+    /// Before its daemon is started.
+    fn at_rest() -> Self {
+        let daemon = Daemon::at_rest(&[]);
         daemon.configure("[workspaces.code]\ndir = \"code\"\n");
         std::fs::create_dir_all(daemon.path().join("code/src")).expect("directories");
         std::fs::write(daemon.path().join("code/src/a.py"), CODE).expect("a file");
         std::fs::write(daemon.path().join("code/secret.txt"), "hush\n").expect("a file");
-        daemon.start();
-        let made = daemon.post("/v1/boards", &json!({ "source": OFFICE })).await.is(201);
-        let board = made["board"].as_str().expect("an id").to_owned();
-        Self { daemon, board }
+        Self { daemon, board: String::new() }
+    }
+
+    async fn begin(mut self) -> Self {
+        self.daemon.start();
+        let made = self.daemon.post("/v1/boards", &json!({ "source": OFFICE })).await.is(201);
+        self.board = made["board"].as_str().expect("an id").to_owned();
+        self
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -228,6 +237,29 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
     does("bob", view.clone()).await.is(200);
     let edit = json!({"command": "create", "path": "src/a.py", "file_text": "x\n", "intent": "x"});
     does("bob", edit).await.refuses(403, "wrong_worker");
+}
+
+#[tokio::test]
+async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
+    let mut office = Office::at_rest();
+    office.daemon.logs();
+    let office = office.begin().await;
+    let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
+    let view = json!({"command": "view", "path": "src/a.py"});
+    for (lease, worker) in [(&ada, "ada"), (&bob, "bob")] {
+        office.does(lease, worker, view.clone()).await.is(200);
+    }
+    std::fs::remove_dir_all(office.file(".patchboard")).expect("removed");
+    office.does(&ada, "ada", eleven()).await.refuses(409, "reads_lost");
+    let seen = office.does(&bob, "bob", view.clone()).await.is(200);
+    assert_eq!(seen["data"]["begun_anew"], true, "{seen}");
+    office.does(&ada, "ada", view).await.is(200);
+    office.does(&ada, "ada", eleven()).await.is(200);
+    assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    return 11\n");
+    let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
+    office.does(&bob, "bob", twelve).await.refuses(409, "stale_target");
+    let log = office.daemon.log();
+    assert_eq!(log.matches("it is opened anew").count(), 1, "{log}");
 }
 
 /// What a tool of a seat answers.
