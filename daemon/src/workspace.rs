@@ -7,7 +7,7 @@
 //!
 //! * [`place`]: what they know each other by, in the directory.
 //! * [`launch`]: how the host is started.
-//! * [`desk`]: one agent's way to the host; [`changes`]: who changed what lately, in words.
+//! * [`desk`]: one agent's way to the host; [`sitting`]: what it has there; [`changes`]: who changed what lately, in words.
 //! * [`editor`]: what the agent sees of it, in MCP.
 //!
 //! The host itself is [`crate::serve::host`].
@@ -17,3 +17,4 @@ pub(crate) mod desk;
 pub(crate) mod editor;
 mod launch;
 pub(crate) mod place;
+mod sitting;

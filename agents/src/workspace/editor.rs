@@ -160,9 +160,18 @@ pub fn definitions(
 
 /// The arguments of the editor for a call of one of the tools; none of what is no such tool.
 pub fn arguments(tool: &str, mut arguments: Map<String, Value>) -> Option<Value> {
-    ALL.iter().find(|known| known.name == tool)?;
     arguments.insert("command".to_owned(), tool.into());
-    Some(arguments.into())
+    is_tool(tool).then(|| arguments.into())
+}
+
+/// Whether one of them is called so.
+pub fn is_tool(name: &str) -> bool {
+    ALL.iter().any(|known| known.name == name)
+}
+
+/// Whether a tool is called so that changes files.
+pub fn is_edit(name: &str) -> bool {
+    ALL.iter().any(|known| known.name == name && known.is_edit)
 }
 
 impl EditorTool {

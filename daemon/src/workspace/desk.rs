@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use patchboard_agents::workspace::editor::is_edit;
 use patchboard_agents::workspace::session::Told;
 use patchboard_agents::workspace::text::author::{NAMED_SO, is_author_name};
 use patchboard_agents::workspace::text::command::PATH_ARGUMENTS;
 use patchboard_agents::workspace::text::intent::author_name;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
@@ -23,11 +23,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::changes::changes;
 use super::launch::launch;
 use super::place::{Address, Place};
+use super::sitting::{Asked, Missed, Sitting, gone, new_key, once};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::short;
 use crate::serve::mcp::editor::USUAL_ROOM;
-use crate::serve::tokens;
 
 /// The worker whose calls the agents lease, and what has one made.
 const WORKER: &str = "editor";
@@ -49,14 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
-/// How long an answer may take, which may have to wait for others, and a good-bye.
-const ANSWER: Duration = Duration::from_secs(60);
+/// How long a good-bye may take.
 const LEAVE: Duration = Duration::from_secs(1);
-
-/// How long there may be no answer before the host is asked whether it is alive, and how long it has to say so. That needs
-/// nothing of the board, so who does not say it stands still.
-const QUIET: Duration = Duration::from_secs(2);
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
 /// Characters of a client's name, and bytes of one that is given; a number may come behind it.
 const NAME_CHARS_MAX: usize = 48;
@@ -67,30 +61,6 @@ const PATH_CHARS_MAX: usize = 200;
 
 /// What an agent is called whose client does not say.
 const NAMELESS: &str = "agent";
-
-/// Records that are looked at for what has changed.
-const LOOKED_AT: u64 = 200;
-
-/// Records that are looked at for an edit that was made a moment ago, before all agents came to another host.
-const LOOKED_FOR: u64 = 1000;
-
-/// What is told of an edit whose answer was lost.
-const MADE: &str = "The edit was made. What it made of the file was not heard: view the file before you go on.";
-
-/// The code of what was broken off: the same host does it, or has done it, when it is asked once more.
-const INTERRUPTED: &str = "interrupted";
-
-/// Codes that say that the lease, the board or the host is another by now.
-const GONE: &[&str] = &[
-    "lease_over",
-    "invocation_closed",
-    "board_over",
-    "board_not_running",
-    "board_closed",
-    "no_such_board",
-    "no_workspace",
-    "unauthorized",
-];
 
 /// One agent at the directory.
 pub(crate) struct Desk {
@@ -111,38 +81,6 @@ struct Here {
     place: Arc<Place>,
     /// What it is called, once that is known, and what keeps others from being called so.
     name: Option<(String, File)>,
-}
-
-/// A lease, and where it was given.
-struct Sitting {
-    place: Arc<Place>,
-    client: Client,
-    /// The host's process.
-    pid: u32,
-    board: String,
-    lease: String,
-    /// Whether it has worked before under another lease.
-    is_anew: bool,
-}
-
-/// What is asked of the host.
-enum Asked {
-    /// To do what an editor is told.
-    Command(Value),
-    /// What was committed last.
-    LastCommits,
-}
-
-/// Why there is no answer.
-enum Missed {
-    /// There is another host, board or lease by now, or will be.
-    Gone(Failure),
-    /// It was broken off, and can be asked for again where it was.
-    Broken(Failure),
-    /// That is the answer.
-    Refused(Value),
-    /// There can be no answer before something is mended.
-    Never(Failure),
 }
 
 impl Desk {
@@ -207,9 +145,9 @@ impl Desk {
         }
         // Which files there are is no reading of them.
         let is_work = arguments["command"] != "list";
+        let is_edit = arguments["command"].as_str().is_some_and(is_edit);
         let body = json!({"worker": WORKER, "name": name, "room": self.room, "arguments": arguments});
-        let asked = Asked::Command(body);
-        let answer = self.insist(&asked).await?;
+        let answer = self.insist(&Asked::Command(body, is_edit)).await?;
         self.has_worked.fetch_or(is_work, Ordering::Relaxed);
         Ok(match answer {
             Ok(answer) => {
@@ -234,30 +172,26 @@ impl Desk {
         let (mut tried, mut pause) = (None, LOOK_MIN);
         loop {
             let sitting = self.sit(until).await?;
-            match once(&sitting, asked, &mut tried).await {
-                Ok(answer) => return Ok(Ok(answer)),
-                // What is said by one who is the host of nothing any more does not count.
+            let failure = match once(&sitting, asked, &mut tried).await {
+                // What is said by one who is the host of nothing any more does not count, but that an edit is made.
+                Ok(answer) if asked.is_edit() || sitting.place.is_there() => return Ok(Ok(answer)),
                 Err(Missed::Refused(problem)) if sitting.place.is_there() => return Ok(Err(problem)),
-                Err(missed) => {
-                    let failure = match missed {
-                        Missed::Never(failure) => return Err(failure),
-                        Missed::Broken(failure) => failure,
-                        Missed::Gone(failure) => {
-                            self.rise(&sitting).await;
-                            failure
-                        }
-                        Missed::Refused(_) => {
-                            self.rise(&sitting).await;
-                            gone("what the directory has of the host was taken away")
-                        }
-                    };
-                    if Instant::now() > until {
-                        return Err(failure);
-                    }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LOOK_MAX);
+                Err(Missed::Never(failure)) => return Err(failure),
+                Err(Missed::Broken(failure)) => failure,
+                Err(Missed::Gone(failure)) => {
+                    self.rise(&sitting).await;
+                    failure
                 }
+                Ok(_) | Err(Missed::Refused(_)) => {
+                    self.rise(&sitting).await;
+                    gone("what the directory has of the host was taken away")
+                }
+            };
+            if Instant::now() > until {
+                return Err(failure);
             }
+            sleep(pause).await;
+            pause = (pause * 2).min(LOOK_MAX);
         }
     }
 
@@ -356,10 +290,6 @@ async fn host(place: &Arc<Place>) -> Result<Address, Missed> {
     place.address().ok_or_else(missing)
 }
 
-fn gone(why: &str) -> Failure {
-    Failure::failed("host_gone", why).help("try again; what the host complained of is in .patchboard/host.log")
-}
-
 /// Names in arguments from the directory, where they were given from the root of the file system.
 fn relative(place: &Place, arguments: &mut Value) -> Result<(), Told> {
     for name in PATH_ARGUMENTS {
@@ -377,115 +307,6 @@ fn relative(place: &Place, arguments: &mut Value) -> Result<(), Told> {
         arguments[*name] = within.into();
     }
     Ok(())
-}
-
-/// Asks once more, or for the first time. What was `tried` before under another lease may have been done without an answer;
-/// under the same one the key is enough to have it done once.
-async fn once(
-    sitting: &Arc<Sitting>,
-    asked: &Asked,
-    tried: &mut Option<(Arc<Sitting>, String)>,
-) -> Result<Value, Missed> {
-    let key = match tried {
-        Some((then, key)) if (&then.board, &then.lease) == (&sitting.board, &sitting.lease) => key.clone(),
-        Some((_, key)) if matches!(asked, Asked::Command(_)) && sitting.has_made(key).await? => {
-            return Ok(json!({"text": MADE, "data": null}));
-        }
-        Some(_) | None => new_key().map_err(Missed::Never)?,
-    };
-    *tried = Some((Arc::clone(sitting), key.clone()));
-    sitting.answer(asked, &key).await
-}
-
-/// What nobody has used to make repetitions known.
-fn new_key() -> Result<String, Failure> {
-    tokens::random().map(|text| text.trim_start_matches(tokens::PREFIX).to_owned())
-}
-
-impl Sitting {
-    async fn answer(&self, asked: &Asked, key: &str) -> Result<Value, Missed> {
-        let board = format!("/v1/boards/{}", self.board);
-        match asked {
-            Asked::Command(body) => {
-                let path = format!("{board}/leases/{}/files", self.lease);
-                let mut body = body.clone();
-                body["anew"] = self.is_anew.into();
-                self.ask(&path, Some(&body), Some(key)).await
-            }
-            Asked::LastCommits => self.commits_of_last(LOOKED_AT).await,
-        }
-    }
-
-    /// The commits among so many last records.
-    async fn commits_of_last(&self, records: u64) -> Result<Value, Missed> {
-        let board = format!("/v1/boards/{}", self.board);
-        let head = self.ask(&board, None, None).await?["head"]["seq"].as_u64().unwrap_or_default();
-        let after = head.saturating_sub(records);
-        self.ask(&format!("{board}/journal?kind=committed&limit={records}&after={after}"), None, None).await
-    }
-
-    /// Whether an edit was made whose answer was lost. That was a moment ago.
-    async fn has_made(&self, key: &str) -> Result<bool, Missed> {
-        let page = self.commits_of_last(LOOKED_FOR).await?;
-        let mut tokens = page["records"].as_array().into_iter().flatten().filter_map(|it| it["by"]["token"].as_str());
-        Ok(tokens.any(|token| token.rsplit('/').next() == Some(key)))
-    }
-
-    /// What the host answers; null if that is nothing.
-    async fn ask(&self, path: &str, body: Option<&Value>, key: Option<&str>) -> Result<Value, Missed> {
-        let mut headers = HeaderMap::new();
-        if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
-            headers.insert(HeaderName::from_static("idempotency-key"), key);
-        }
-        let asked = async {
-            let response = match body {
-                Some(body) => self.client.send(path, headers, body.to_string(), ANSWER).await?,
-                None => self.client.fetch(path, ANSWER).await?,
-            };
-            let status = response.status();
-            let bytes = response.bytes().await.map_err(|error| self.client.unreachable(path, error))?;
-            Ok((status, bytes))
-        };
-        let (status, bytes) = tokio::select! {
-            answered = asked => answered.map_err(|_: Failure| {
-                Missed::Gone(gone(&format!("the host of the directory, process {}, gave no answer", self.pid)))
-            })?,
-            () = self.falls_silent() => return Err(Missed::Never(self.stands_still())),
-        };
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let code = answer["code"].as_str().unwrap_or_default();
-        if status.is_success() {
-            return Ok(answer);
-        }
-        let detail = answer["detail"].as_str().unwrap_or("what answers there is no host");
-        match code {
-            INTERRUPTED => Err(Missed::Broken(Failure::failed(INTERRUPTED, detail))),
-            code if GONE.contains(&code) || code.is_empty() => Err(Missed::Gone(gone(detail))),
-            _ => Err(Missed::Refused(answer)),
-        }
-    }
-
-    /// Ends once the host says nothing at all.
-    async fn falls_silent(&self) {
-        loop {
-            sleep(QUIET).await;
-            if !matches!(timeout(SIGN_OF_LIFE, self.client.fetch("/healthz", SIGN_OF_LIFE)).await, Ok(Ok(_))) {
-                return;
-            }
-        }
-    }
-
-    fn stands_still(&self) -> Failure {
-        let pid = self.pid;
-        let what = format!(
-            "the host of the directory, process {pid}, does not answer; whether an edit that was under way is made is not \
-             known before it does"
-        );
-        Failure::failed("host_unresponsive", what).help(format!(
-            "have somebody continue the process (kill -CONT {pid}) or end it (kill -KILL {pid}), then another comes in its \
-             place; view a file again before you go on"
-        ))
-    }
 }
 
 /// A problem document as an editor tells it.

@@ -1,6 +1,7 @@
 //! `patchboard mcp --workspace`: processes that edit one directory, without a daemon, through kills and departures.
 
 mod hosts;
+mod ways;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::symlink;

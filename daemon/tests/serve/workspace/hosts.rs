@@ -1,14 +1,11 @@
 //! What becomes of agents at a directory when its host is killed, stands still, or loses what is its own there.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::ways::{Then, way};
 use super::{Agent, address, directory, host, journal, lives, state, until};
 
 /// Stops a process as Ctrl-Z does.
@@ -139,50 +136,6 @@ fn when_what_is_theirs_is_taken_away_all_meet_again_at_one_host() {
     }
 }
 
-/// Lets agents that come from now on reach the host through a way on which the answer to the first `insert` is lost; what is
-/// done at that moment.
-fn loses_an_answer(directory: &Path, then: impl Fn() + Send + Sync + 'static) {
-    let mut address = address(directory);
-    let host = u16::try_from(address["port"].as_u64().expect("a port")).expect("a port");
-    let way = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    address["port"] = json!(way.local_addr().expect("it listens").port());
-    std::fs::write(directory.join(".patchboard/host.json"), address.to_string()).expect("written");
-    let (then, is_lost) = (Arc::new(then), Arc::new(AtomicBool::new(false)));
-    std::thread::spawn(move || {
-        for from in way.incoming() {
-            let Ok(mut from) = from else { return };
-            let Ok(mut to) = TcpStream::connect(("127.0.0.1", host)) else { continue };
-            let (mut back_from, mut back_to) = (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
-            let is_edit = Arc::new(AtomicBool::new(false));
-            let (asked, then, is_lost) = (Arc::clone(&is_edit), Arc::clone(&then), Arc::clone(&is_lost));
-            std::thread::spawn(move || {
-                let mut bytes = [0; 65536];
-                while let Ok(read @ 1..) = from.read(&mut bytes) {
-                    let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
-                    is_edit.fetch_or(text.contains("insert_text"), Ordering::SeqCst);
-                    if to.write_all(&bytes[..read]).is_err() {
-                        break;
-                    }
-                }
-                drop(to.shutdown(Shutdown::Both));
-            });
-            std::thread::spawn(move || {
-                let mut bytes = [0; 65536];
-                while let Ok(read @ 1..) = back_from.read(&mut bytes) {
-                    if asked.load(Ordering::SeqCst) && !is_lost.swap(true, Ordering::SeqCst) {
-                        then();
-                        break;
-                    }
-                    if back_to.write_all(&bytes[..read]).is_err() {
-                        break;
-                    }
-                }
-                drop((back_to.shutdown(Shutdown::Both), back_from.shutdown(Shutdown::Both)));
-            });
-        }
-    });
-}
-
 #[test]
 fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
     for is_killed in [false, true] {
@@ -190,11 +143,17 @@ fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
         let mut first = Agent::new(directory.path(), "t", &[]);
         first.does("list", &json!({}));
         let host = host(directory.path());
-        loses_an_answer(directory.path(), move || {
+        let is_lost = AtomicBool::new(false);
+        let loses = move |text: &str| {
+            if !text.contains("insert_text") || is_lost.swap(true, Ordering::SeqCst) {
+                return Then::Arrives;
+            }
             if is_killed {
                 crate::daemon::send("-KILL", host);
             }
-        });
+            Then::IsLost
+        };
+        way(directory.path(), |_| Then::Arrives, loses);
         let mut second = Agent::new(directory.path(), "t", &[]);
         second.does("view", &json!({"path": "a.py"}));
         let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
@@ -207,6 +166,53 @@ fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
         drop(first);
         journal(directory.path(), &["verify", "last"]);
     }
+}
+
+#[test]
+fn a_host_that_is_not_to_be_reached_any_more_does_not_stand_still() {
+    let directory = directory();
+    let mut first = Agent::new(directory.path(), "t", &[]);
+    first.does("list", &json!({}));
+    let (before, file) = (address(directory.path()), directory.path().join(".patchboard/host.json"));
+    let vanishes = move |text: &str| {
+        if !text.contains("insert_text") {
+            return Then::Arrives;
+        }
+        std::fs::write(&file, before.to_string()).expect("written");
+        Then::StandsAlone
+    };
+    way(directory.path(), vanishes, |_| Then::Arrives);
+    let mut second = Agent::new(directory.path(), "t", &[]);
+    second.does("view", &json!({"path": "a.py"}));
+    let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
+    let (text, code) = second.call("insert", &insert);
+    assert_ne!(code.as_deref(), Some("host_unresponsive"), "{text}");
+    if code.is_some() {
+        second.does("insert", &insert);
+    }
+    let text = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
+    assert_eq!(text.matches("x = 1").count(), 1, "{text}");
+    second.leaves();
+}
+
+#[test]
+fn what_was_shown_by_the_host_of_nothing_was_not_read() {
+    let directory = directory();
+    let mut first = Agent::new(directory.path(), "t", &[]);
+    first.does("list", &json!({}));
+    let (own, is_gone) = (directory.path().join(".patchboard"), AtomicBool::new(false));
+    let takes = move |text: &str| {
+        if text.contains(r#""command":"view""#) && !is_gone.swap(true, Ordering::SeqCst) {
+            std::fs::remove_dir_all(&own).expect("removed");
+        }
+        Then::Arrives
+    };
+    way(directory.path(), |_| Then::Arrives, takes);
+    let mut second = Agent::new(directory.path(), "t", &[]);
+    assert!(second.does("view", &json!({"path": "a.py"})).contains("return 1"));
+    second.does("str_replace", &Agent::replaces("return 1", "return 2"));
+    second.leaves();
+    journal(directory.path(), &["verify", "last"]);
 }
 
 #[tokio::test]
