@@ -8,6 +8,7 @@
 //! * [`place`]: what they know each other by, in the directory.
 //! * [`launch`]: how the host is started.
 //! * [`desk`]: one agent's way to the host; [`sitting`]: what it has there; [`changes`]: who changed what lately, in words.
+//! * [`turns`]: its commands, in the order in which it asks, and what it had heard when it did.
 //! * [`editor`]: what the agent sees of it, in MCP.
 //!
 //! The host itself is [`crate::serve::host`].
@@ -18,3 +19,4 @@ pub(crate) mod editor;
 mod launch;
 pub(crate) mod place;
 mod sitting;
+pub(crate) mod turns;

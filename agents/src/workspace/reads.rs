@@ -201,6 +201,13 @@ impl Reads {
         lines.iter().for_each(|lines| self.note(path, version, *lines, text));
     }
 
+    /// Knows what was known then, and nothing since.
+    pub fn become_again(&mut self, then: &Self) {
+        self.weigh(self.text_bytes, 0);
+        (self.files, self.clock) = (then.files.clone(), then.clock);
+        self.weigh(0, then.text_bytes);
+    }
+
     /// Forgets what was read of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {

@@ -21,7 +21,7 @@ use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
-pub use asked::{Asked, Bases, Basis};
+pub use asked::{Asked, Bases, Basis, Order};
 
 use super::git::GIT;
 use super::reads::Reads;
@@ -194,7 +194,7 @@ impl Session {
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
         let reads = Reads::among(workspace.held());
-        let (bases, basis) = (Bases::default(), Reads::default());
+        let (bases, basis) = (Bases::new(false), Reads::default());
         let (is_anew, room, token, answers) = (false, ROOM_MAX, None, VecDeque::new());
         Self { workspace, author, reads, bases, at_once: None, basis, is_anew, room, token, answers }
     }
@@ -202,7 +202,7 @@ impl Session {
     /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
     /// or by a refusal if it would edit something.
     pub fn anew(workspace: Arc<Workspace>, author: Author) -> Self {
-        Self { is_anew: true, ..Self::new(workspace, author) }
+        Self { is_anew: true, bases: Bases::new(true), ..Self::new(workspace, author) }
     }
 
     /// Where it works.
@@ -239,7 +239,7 @@ impl Session {
     /// the last edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and
     /// shows what is there now.
     pub async fn once(&mut self, asked: Asked) -> Answer {
-        let Asked { arguments, key, room, basis } = asked;
+        let Asked { arguments, key, room, order, basis } = asked;
         let digest = sha256(arguments.to_string().as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
@@ -256,12 +256,13 @@ impl Session {
         self.token = key.as_deref().map(Token::from);
         if is_edit {
             let basis = basis.or_else(|| self.at_once.clone());
+            self.is_anew |= basis.as_ref().is_some_and(Basis::is_lost);
             self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
         }
         let (told, is_decided) = self.run(command).await;
         self.token = None;
         self.basis = Reads::default();
-        self.bases.told(&self.reads);
+        self.bases.told(order.map(|order| order.number), &self.reads);
         if let Some(key) = key.filter(|_| is_edit && is_decided) {
             self.answers.truncate(ANSWERS_MAX - 1);
             self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });

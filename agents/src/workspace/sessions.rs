@@ -50,10 +50,15 @@ impl AtWork {
     }
 
     /// Does what is asked for when its turn comes. Until then others may be told something: that was not known.
-    pub fn ask(&self, asked: Asked) -> impl Future<Output = Answer> + Send + use<> {
-        let basis = Some(asked.basis.clone().unwrap_or_else(|| self.bases.now()));
+    pub fn ask(&self, mut asked: Asked) -> impl Future<Output = Answer> + Send + use<> {
+        let heard = asked.order.as_ref().map_or(u64::MAX, |order| order.heard);
+        asked.basis.get_or_insert_with(|| self.bases.after(heard));
         let session = Arc::clone(&self.session);
-        async move { session.lock().await.once(Asked { basis, ..asked }).await }
+        async move {
+            let mut session = session.lock().await;
+            session.unheard(asked.order.as_ref().map(|order| order.unheard.as_slice()).unwrap_or_default());
+            session.once(asked).await
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{Answer, Asked, Session, Told};
+use patchboard_agents::workspace::session::{Answer, Asked, Order, Session, Told};
 use patchboard_agents::workspace::sessions::{AtWork, Sessions};
 use patchboard_workshop::Workshop;
 use serde_json::{Value, json};
@@ -97,6 +97,65 @@ async fn what_arrives_before_the_answer_does_not_know_it() {
     let both = (answer(both.0).await, answer(both.1).await);
     assert_eq!((both.0.as_deref(), both.1.as_deref()), (Some("stale_read"), Some("stale_read")));
     assert_eq!(ask(replace("b.txt", "b", "y")).await, None, "it was told");
+}
+
+fn ordered(number: u64, heard: u64, unheard: &[u64], arguments: Value) -> Asked {
+    let order = Some(Order { number, heard, unheard: unheard.to_vec() });
+    Asked { order, ..Asked::from(arguments) }
+}
+
+#[tokio::test]
+async fn who_says_what_it_had_heard_knows_that_whenever_it_arrives() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let mut sessions = Sessions::default();
+    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let ask = |number: u64, heard: u64, unheard: &[u64], arguments: Value| {
+        answer(agent.ask(ordered(number, heard, unheard, arguments)))
+    };
+    assert_eq!(ask(11, 10, &[], view("a.txt")).await, None);
+    assert_eq!(ask(12, 10, &[], replace("a.txt", "a", "x")).await.as_deref(), Some("unseen_target"));
+    assert_eq!(ask(13, 12, &[], replace("a.txt", "a", "x")).await, None);
+    // What it did itself it knows, also who asked before; of what it has not heard nothing counts.
+    assert_eq!(ask(14, 12, &[], replace("a.txt", "x", "y")).await, None);
+    assert_eq!(ask(15, 14, &[], view("b.txt")).await, None);
+    assert_eq!(ask(16, 14, &[15], replace("a.txt", "y", "z")).await, None);
+    let mut bob = shop.session(1);
+    drop(bob.call(view("b.txt")).await);
+    assert_eq!(code(&mut bob, replace("b.txt", "b", "c")).await, None);
+    assert_eq!(ask(17, 16, &[], replace("a.txt", "z", "1")).await, None, "it has not read b.txt");
+    assert_eq!(ask(18, 17, &[], replace("b.txt", "c", "d")).await.as_deref(), Some("unseen_target"));
+    assert_eq!(ask(19, 18, &[], replace("b.txt", "c", "d")).await, None);
+    assert_eq!((shop.text("a.txt"), shop.text("b.txt")), (Some("1\n".to_owned()), Some("d\n".to_owned())));
+}
+
+#[tokio::test]
+async fn of_many_answers_the_last_are_kept() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
+    let mut sessions = Sessions::default();
+    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+    let ask = |number: u64, heard: u64, arguments: Value| answer(agent.ask(ordered(number, heard, &[], arguments)));
+    for number in 1..=127 {
+        assert_eq!(ask(number, 0, view("a.txt")).await, None);
+    }
+    assert_eq!(ask(128, 0, replace("a.txt", "a", "x")).await.as_deref(), Some("unseen_target"));
+    assert_eq!(ask(129, 0, replace("a.txt", "a", "x")).await, None, "what was known before the first is not kept");
+}
+
+#[tokio::test]
+async fn who_was_not_told_that_its_reads_are_lost_has_not_got_over_it() {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
+    let mut sessions = Sessions::default();
+    let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), Some(true));
+    let ask = |number: u64, heard: u64, unheard: &[u64], arguments: Value| {
+        answer(agent.ask(ordered(number, heard, unheard, arguments)))
+    };
+    let create = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
+    assert_eq!(ask(1, 0, &[], view("a.txt")).await, None);
+    for number in 2..=3 {
+        assert_eq!(ask(number, 0, &[], create.clone()).await.as_deref(), Some("reads_lost"));
+    }
+    assert_eq!(ask(4, 0, &[1, 2, 3], create.clone()).await.as_deref(), Some("reads_lost"));
+    assert_eq!(ask(5, 4, &[], create).await, None);
 }
 
 #[tokio::test]

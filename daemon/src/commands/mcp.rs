@@ -2,7 +2,8 @@
 //! seat on a board of a daemon, or to a directory that agents share.
 //!
 //! Each line is a message; it is sent to the daemon's endpoint, or answered here where there is none, and what comes back is
-//! written as lines. Nothing is decided here, so that both ways in are one. Stdout has nothing but messages.
+//! written as lines. Nothing is decided here, so that both ways in are one; what is asked of an editor here has its turn
+//! (`workspace::turns`). Stdout has nothing but messages.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,6 +29,7 @@ use crate::serve::{host, mcp};
 use crate::workspace::desk::Desk;
 use crate::workspace::editor::Editor;
 use crate::workspace::place::Place;
+use crate::workspace::turns::{Queued, Turn, Turns};
 
 /// Bytes of a message, as the daemon takes them.
 const MESSAGE_BYTES_MAX: u64 = 8 << 20;
@@ -111,7 +113,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let desk = Arc::new(Desk::new(Place::open(directory)?, arguments.name.as_deref(), arguments.room)?);
     let editor = Editor::new(Arc::clone(&desk));
     let served = tokio::select! {
-        served = serve(Far::Here(editor)) => served,
+        served = serve(Far::Here { editor, turns: Arc::new(Turns::new()) }) => served,
         () = desk.keep() => Ok(Exit::Done),
     };
     desk.leave().await;
@@ -153,9 +155,13 @@ fn written_all(written: Result<io::Result<()>, JoinError>) -> Outcome {
     written.map(|()| Exit::Done).map_err(|error| Failure::writing(&error))
 }
 
-async fn write(mut unwritten: mpsc::Receiver<Value>) -> io::Result<()> {
+async fn write(mut unwritten: mpsc::Receiver<Answer>) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
-    while let Some(message) = unwritten.recv().await {
+    while let Some((message, turn)) = unwritten.recv().await {
+        // Whoever goes on as soon as it is there has heard it.
+        if let Some(turn) = &turn {
+            turn.heard();
+        }
         // A message is one line: JSON escapes what would break it.
         stdout.write_all(format!("{message}\n").as_bytes()).await?;
         stdout.flush().await?;
@@ -196,6 +202,8 @@ async fn read(
             endpoint.cancel(&message["params"]["requestId"]);
             continue;
         }
+        // Before it waits for room: what comes meanwhile it has not heard.
+        let queued = endpoint.far.queue(&message);
         while under_way.try_join_next().is_some() {}
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let (to, text) = (Arc::clone(endpoint), text.to_owned());
@@ -205,7 +213,7 @@ async fn read(
         let own = id.clone();
         let request = under_way.spawn(async move {
             let _place = place;
-            to.pass_on(&message, text).await;
+            to.pass_on(&message, text, queued).await;
             if let Some(id) = own {
                 locked(&to.asked).remove(&id);
             }
@@ -221,13 +229,24 @@ enum Far {
     /// At a daemon's endpoint.
     Daemon { client: Client, path: String, room: Option<u32> },
     /// In this process.
-    Here(Editor),
+    Here { editor: Editor, turns: Arc<Turns> },
 }
 
+/// A message to be written, and the turn that it ends, if it is what came of a command.
+type Answer = (Value, Option<Arc<Turn>>);
+
 impl Far {
+    /// The place of a command of an editor here among those that were asked for before. A daemon takes things as they come.
+    fn queue(&self, message: &Value) -> Option<Queued> {
+        let Self::Here { turns, .. } = self else { return None };
+        let tool = message["params"]["name"].as_str().filter(|_| message["method"] == "tools/call");
+        tool.is_some_and(mcp::editor::is_tool).then(|| turns.queue())
+    }
+
     async fn answer(
         &self,
         message: &Value,
+        turn: Option<&Arc<Turn>>,
         text: String,
         mut headers: HeaderMap,
         within: Duration,
@@ -240,10 +259,11 @@ impl Far {
                 let response = client.send(path, headers, text, within).await?;
                 Ok(http::Response::from(response).map(Body::new))
             }
-            Self::Here(editor) => {
+            Self::Here { editor, .. } => {
                 editor.hear(message);
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                Ok(mcp::answer(editor.clone(), &headers, message).await)
+                let editor = turn.map_or_else(|| editor.clone(), |turn| editor.at(turn));
+                Ok(mcp::answer(editor, &headers, message).await)
             }
         }
     }
@@ -252,7 +272,7 @@ impl Far {
     fn broken(&self, error: &axum::Error) -> Failure {
         match self {
             Self::Daemon { client, path, .. } => client.broken(path, error),
-            Self::Here(_) => Failure::failed("internal", format!("the answer broke off: {error}")),
+            Self::Here { .. } => Failure::failed("internal", format!("the answer broke off: {error}")),
         }
     }
 }
@@ -260,7 +280,7 @@ impl Far {
 /// What answers, and what is under way there.
 struct Endpoint {
     far: Far,
-    answers: mpsc::Sender<Value>,
+    answers: mpsc::Sender<Answer>,
     /// The version of the protocol that was agreed on at the beginning, where one was.
     version: Mutex<Option<String>>,
     /// What is under way, by the text of its id.
@@ -270,10 +290,15 @@ struct Endpoint {
 impl Endpoint {
     /// Writes a message, if somebody reads them.
     async fn tell(&self, message: Value) {
-        let _ = self.answers.send(message).await;
+        self.tell_in(None, message).await;
     }
 
-    /// Ends a request: the daemon notices that nobody waits for it.
+    /// The same, where it is what came of a command.
+    async fn tell_in(&self, turn: Option<Arc<Turn>>, message: Value) {
+        let _ = self.answers.send((message, turn)).await;
+    }
+
+    /// Ends a request: the daemon notices that nobody waits for it. Of a command that has begun, the answer is not written.
     fn cancel(&self, id: &Value) {
         if let Some(request) = locked(&self.asked).remove(&id.to_string()) {
             request.abort();
@@ -281,19 +306,23 @@ impl Endpoint {
     }
 
     /// Has a message answered, and writes what it says.
-    async fn pass_on(&self, message: &Value, text: String) {
-        if let Err(Failure::Told(told)) = self.exchange(message, text).await
+    async fn pass_on(&self, message: &Value, text: String, queued: Option<Queued>) {
+        let turn = match queued {
+            Some(queued) => queued.turn().await,
+            None => None,
+        };
+        if let Err(Failure::Told(told)) = self.exchange(message, text, turn).await
             && let Some(id) = message.get("id")
         {
             self.tell(error(id, -32603, told.code, &told.message)).await;
         }
     }
 
-    async fn exchange(&self, message: &Value, text: String) -> Result<(), Failure> {
+    async fn exchange(&self, message: &Value, text: String, turn: Option<Arc<Turn>>) -> Result<(), Failure> {
         let agreed = locked(&self.version).clone();
         let headers = headers_of(message, agreed.as_deref());
         let within = if message["method"] == "subscriptions/listen" { STREAM_TIMEOUT } else { ANSWER_TIMEOUT };
-        let response = self.far.answer(message, text, headers, within).await?;
+        let response = self.far.answer(message, turn.as_ref(), text, headers, within).await?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_stream = kind.starts_with("text/event-stream");
@@ -320,7 +349,7 @@ impl Endpoint {
             if message["method"] == "initialize" {
                 *locked(&self.version) = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
             }
-            self.tell(answer).await;
+            self.tell_in(turn, answer).await;
         } else {
             // A problem document: the daemon did not come to look at the message.
             let code = if status.is_server_error() { -32603 } else { -32600 };

@@ -18,12 +18,14 @@ use patchboard_agents::workspace::text::command::PATH_ARGUMENTS;
 use patchboard_agents::workspace::text::intent::author_name;
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::changes::changes;
 use super::launch::launch;
 use super::place::{Address, Place};
 use super::sitting::{Asked, Missed, Sitting, gone, new_key, once};
+use super::turns::Turn;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::short;
@@ -74,6 +76,8 @@ pub(crate) struct Desk {
     /// Whether it has read or changed something so far.
     has_worked: AtomicBool,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
+    /// The command whose turn it is.
+    under_way: Mutex<Option<AbortHandle>>,
 }
 
 /// What the agent has of the directory.
@@ -97,6 +101,7 @@ impl Desk {
             room: room.and_then(|room| usize::try_from(room).ok()).unwrap_or(USUAL_ROOM),
             has_worked: AtomicBool::new(false),
             sitting: AsyncMutex::default(),
+            under_way: Mutex::default(),
         })
     }
 
@@ -137,8 +142,16 @@ impl Desk {
         Ok(here)
     }
 
-    /// Does what the arguments of an editor say; an error is one that the agent can do nothing about.
-    pub(crate) async fn call(&self, mut arguments: Value) -> Result<Told, Failure> {
+    /// Does what the arguments of an editor say, and to its end, also if nobody waits for it any more: what follows must come
+    /// after it. An error is one that the agent can do nothing about.
+    pub(crate) async fn call(self: &Arc<Self>, turn: Arc<Turn>, arguments: Value) -> Result<Told, Failure> {
+        let own = Arc::clone(self);
+        let called = tokio::spawn(async move { own.command(&turn, arguments).await });
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(called.abort_handle());
+        called.await.unwrap_or_else(|error| Err(Failure::failed("internal", error)))
+    }
+
+    async fn command(&self, turn: &Turn, mut arguments: Value) -> Result<Told, Failure> {
         let name = self.meet(None)?;
         if let Err(told) = relative(&self.here()?.place, &mut arguments) {
             return Ok(told);
@@ -146,8 +159,10 @@ impl Desk {
         // Which files there are is no reading of them.
         let is_work = arguments["command"] != "list";
         let is_edit = arguments["command"].as_str().is_some_and(is_edit);
-        let body = json!({"worker": WORKER, "name": name, "room": self.room, "arguments": arguments});
+        let order = turn.order();
+        let body = json!({"worker": WORKER, "name": name, "room": self.room, "order": order, "arguments": arguments});
         let answer = self.insist(&Asked::Command(body, is_edit)).await?;
+        turn.answered();
         self.has_worked.fetch_or(is_work, Ordering::Relaxed);
         Ok(match answer {
             Ok(answer) => {
@@ -267,6 +282,9 @@ impl Desk {
 
     /// Says that it goes, and goes.
     pub(crate) async fn leave(&self) {
+        if let Some(command) = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            command.abort();
+        }
         if let Some(sitting) = self.sitting.lock().await.take() {
             let path = format!("/v1/boards/{}/leases/{}/answer", sitting.board, sitting.lease);
             let answer = json!({"worker": WORKER, "patch": []});

@@ -1,6 +1,6 @@
 //! The directory as an agent sees it in MCP: an editor's tools, and one that tells what others do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use rmcp::model::{
@@ -12,6 +12,7 @@ use rmcp::{ErrorData as McpError, ServerHandler};
 use serde_json::{Map, Value, json};
 
 use super::desk::Desk;
+use super::turns::Turn;
 use crate::failure::Failure;
 use crate::serve::host;
 use crate::serve::mcp::{editor, no_such_tool};
@@ -27,13 +28,20 @@ const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) struct Editor {
     desk: Arc<Desk>,
     spec: Arc<WorkspaceSpec>,
+    /// That of the command it is asked for, for as long as somebody waits for what comes of it.
+    turn: Weak<Turn>,
 }
 
 impl Editor {
     /// An editor at a desk.
     pub(crate) fn new(desk: Arc<Desk>) -> Self {
         let spec = host::blueprint().workspace.expect("the blueprint has a workspace");
-        Self { desk, spec: Arc::new(spec) }
+        Self { desk, spec: Arc::new(spec), turn: Weak::new() }
+    }
+
+    /// The same, for a command whose turn it is.
+    pub(crate) fn at(&self, turn: &Arc<Turn>) -> Self {
+        Self { turn: Arc::downgrade(turn), ..self.clone() }
     }
 
     /// Hears who sends a message, if it says so.
@@ -90,7 +98,10 @@ impl ServerHandler for Editor {
     ) -> Result<CallToolResponse, McpError> {
         let given: Map<String, Value> = request.arguments.unwrap_or_default();
         let told = match editor::arguments(&request.name, given) {
-            Some(arguments) => self.desk.call(arguments).await,
+            Some(arguments) => match self.turn.upgrade() {
+                Some(turn) => self.desk.call(turn, arguments).await,
+                None => return Err(McpError::internal_error("the request was cancelled", None)),
+            },
             None if request.name == CHANGES => self.desk.changes().await,
             None => return Err(no_such_tool(&request.name)),
         };

@@ -240,6 +240,22 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
 }
 
 #[tokio::test]
+async fn who_asks_for_several_things_says_what_it_had_heard() {
+    let office = Office::open().await;
+    let path = format!("{}/files", office.lease("ada").await);
+    let view = json!({"command": "view", "path": "src/a.py"});
+    let ask = async |arguments: &Value, order: Value| {
+        office.daemon.post(&path, &json!({"worker": "ada", "order": order, "arguments": arguments})).await
+    };
+    ask(&view, json!({"number": 7, "heard": 0})).await.is(200);
+    ask(&eleven(), json!({"number": 8, "heard": 6})).await.refuses(409, "unseen_target");
+    // Neither was heard.
+    ask(&eleven(), json!({"number": 9, "heard": 6, "unheard": [7, 8]})).await.refuses(409, "unseen_target");
+    ask(&eleven(), json!({"number": 10, "heard": 9})).await.is(200);
+    ask(&view, json!({"number": 11, "heard": 10, "by": "ada"})).await.refuses(422, "bad_body");
+}
+
+#[tokio::test]
 async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
     let mut office = Office::at_rest();
     office.daemon.logs();

@@ -1,5 +1,6 @@
 //! `patchboard mcp --workspace`: processes that edit one directory, without a daemon, through kills and departures.
 
+mod asking;
 mod hosts;
 mod ways;
 

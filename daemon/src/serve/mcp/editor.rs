@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-pub(crate) use patchboard_agents::workspace::editor::arguments;
 use patchboard_agents::workspace::editor::{Manner, definitions};
+pub(crate) use patchboard_agents::workspace::editor::{arguments, is_tool};
 use patchboard_agents::workspace::session::Told;
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use patchboard_agents::workspace::session::Asked;
+use patchboard_agents::workspace::session::{Asked, Order};
 use patchboard_kernel::files::EditAttempt;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde::Deserialize;
@@ -37,6 +37,12 @@ pub(crate) struct Commanded {
     /// and its first edit is refused (`reads_lost`), unless it looks at something first. Counts with its first command. If
     /// nothing is said, it is so in every attempt of a call but the first.
     anew: Option<bool>,
+    /// When this was asked for, for an agent that asks for several things before it is answered: `number` is this command's,
+    /// larger than those of all before it; `heard` is that of the last whose answer it had heard by then, so that it is not held
+    /// to know more; `unheard` are those before it whose answers it will not hear, of which nothing counts as read. If nothing
+    /// is said, it knows what was answered before this is received.
+    #[schema(value_type = Option<Object>)]
+    order: Option<Order>,
     /// `command` is `view`, `list`, `search`, `create`, `str_replace`, `insert`, `delete` or `rename`; the rest goes with it.
     #[schema(value_type = Object)]
     arguments: Value,
@@ -56,13 +62,13 @@ pub(crate) async fn command(
     key: Key,
     Body(commanded): Body<Commanded>,
 ) -> Answered<impl IntoResponse> {
-    let Commanded { worker, name, room, anew, arguments } = commanded;
+    let Commanded { worker, name, room, anew, order, arguments } = commanded;
     let worker = WorkerName::from(worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     let of = EditAttempt { invocation, attempt };
     let key = key.token(&caller).map(|key| key.to_string());
-    let asked = Asked { key, room: files::room(room)?, ..Asked::from(arguments) };
+    let asked = Asked { key, room: files::room(room)?, order, ..Asked::from(arguments) };
     let wanted = files::Wanted { worker, of, name, is_anew: anew, asked };
     let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;
     if let Some(problem) = files::problem(&told) {

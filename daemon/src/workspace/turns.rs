@@ -1,0 +1,175 @@
+//! The commands of one agent, one after the other in the order in which it asked for them, and which answers it had heard when
+//! it did.
+//!
+//! An answer is heard once it is written out. One that is not written, because its command was cancelled or the host gave none
+//! in time, will not be heard: the host is told so with the next command, so that nothing of it counts as read.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
+use patchboard_agents::workspace::session::Order;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::unconstrained;
+
+/// Answers that were not heard, and of which the host has not heard; the oldest are forgotten.
+const UNHEARD_MAX: usize = 64;
+
+/// The commands of one agent.
+pub(crate) struct Turns {
+    /// The number of the last that was asked for.
+    asked: AtomicU64,
+    /// That of the last whose answer was heard.
+    heard: AtomicU64,
+    /// Those whose answers were not, as far as the host does not know.
+    unheard: Mutex<BTreeSet<u64>>,
+    queue: Arc<AsyncMutex<()>>,
+}
+
+/// A command that waits for those before it.
+pub(crate) struct Queued {
+    turns: Arc<Turns>,
+    number: u64,
+    heard: u64,
+    coming: MaybeDone<BoxFuture<'static, OwnedMutexGuard<()>>>,
+}
+
+/// A command whose turn it is, until this is dropped.
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    number: u64,
+    heard: u64,
+    is_answered: AtomicBool,
+    is_heard: AtomicBool,
+    _held: OwnedMutexGuard<()>,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        // Another process may have gone on under the same lease before: what is asked for here comes after that.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let begin = u64::try_from(since.as_millis()).unwrap_or_default();
+        let (asked, heard) = (AtomicU64::new(begin), AtomicU64::new(begin));
+        Self { asked, heard, unheard: Mutex::default(), queue: Arc::default() }
+    }
+
+    /// A turn behind all that were asked for so far, by who has heard what was written out so far.
+    pub(crate) fn queue(self: &Arc<Self>) -> Queued {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let heard = self.heard.load(Ordering::SeqCst);
+        let mut coming = maybe_done(unconstrained(Arc::clone(&self.queue).lock_owned()).boxed());
+        // Whoever asks first is first.
+        let _ = (&mut coming).now_or_never();
+        Queued { turns: Arc::clone(self), number, heard, coming }
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        // Whole whatever thread ended while it held it.
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queued {
+    /// Waits until those before it are done.
+    pub(crate) async fn turn(mut self) -> Option<Arc<Turn>> {
+        (&mut self.coming).await;
+        let held = Pin::new(&mut self.coming).take_output()?;
+        let Self { turns, number, heard, .. } = self;
+        let (is_answered, is_heard) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Arc::new(Turn { turns, number, heard, is_answered, is_heard, _held: held }))
+    }
+}
+
+impl Turn {
+    /// What the host has to know of it.
+    pub(crate) fn order(&self) -> Order {
+        Order { number: self.number, heard: self.heard, unheard: self.turns.unheard().iter().copied().collect() }
+    }
+
+    /// The host has done it, or refused it.
+    pub(crate) fn answered(&self) {
+        self.is_answered.store(true, Ordering::SeqCst);
+    }
+
+    /// What came of it is about to be written out.
+    pub(crate) fn heard(&self) {
+        self.is_heard.store(true, Ordering::SeqCst);
+        if self.is_answered.load(Ordering::SeqCst) {
+            self.turns.heard.store(self.number, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (is_answered, is_heard) = (*self.is_answered.get_mut(), *self.is_heard.get_mut());
+        let mut unheard = self.turns.unheard();
+        if is_answered {
+            // It came with what was unheard until then.
+            unheard.clear();
+        }
+        if !(is_answered && is_heard) {
+            unheard.insert(self.number);
+            if unheard.len() > UNHEARD_MAX {
+                unheard.pop_first();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::join_all;
+
+    use super::{Order, Turns};
+
+    #[tokio::test]
+    async fn who_was_queued_first_is_first_whoever_waits_first() {
+        let turns = Arc::new(Turns::new());
+        // More than a task does before others have their turn.
+        let queued: Vec<_> = (0..1_000).map(|_| turns.queue()).collect();
+        let numbers: Vec<u64> = queued.iter().map(|queued| queued.number).collect();
+        let done = Arc::new(std::sync::Mutex::new(Vec::new()));
+        join_all(queued.into_iter().rev().map(|queued| async {
+            let turn = queued.turn().await.expect("a turn");
+            done.lock().expect("whole").push(turn.order().number);
+        }))
+        .await;
+        assert_eq!(*done.lock().expect("whole"), numbers);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_written_out_is_unheard_until_the_host_knows() {
+        let turns = Arc::new(Turns::new());
+        let begin = turns.queue().number;
+        let order = |number: u64, heard: u64, unheard: &[u64]| Order {
+            number: begin + number,
+            heard: begin + heard - 1,
+            unheard: unheard.iter().map(|number| begin + number).collect(),
+        };
+        let turn = turns.queue().turn().await.expect("a turn");
+        assert_eq!(turn.order(), order(1, 0, &[]));
+        turn.answered();
+        drop(turn);
+        // The host did not answer, so it does not know of the first.
+        let turn = turns.queue().turn().await.expect("a turn");
+        assert_eq!(turn.order(), order(2, 0, &[1]));
+        turn.heard();
+        drop(turn);
+        let queued = turns.queue();
+        let turn = turns.queue().turn();
+        drop(queued);
+        let turn = turn.await.expect("a turn");
+        assert_eq!(turn.order(), order(4, 0, &[1, 2]));
+        turn.answered();
+        turn.heard();
+        drop(turn);
+        assert_eq!(turns.queue().turn().await.expect("a turn").order(), order(5, 5, &[]));
+    }
+}
