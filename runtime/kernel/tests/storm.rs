@@ -4,17 +4,23 @@ mod played;
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::record::End;
 use patchboard_kernel::source::Source;
 use played::Played;
 use serde_json::{Value, json};
 
-fn board() -> Played {
+fn members() -> Value {
     let text = include_str!("../../../blueprints/storm.yaml");
     let mut members = Source::read("storm.yaml", text).expect("it can be read").value().clone();
-    // Whoever begins is not played here.
-    members["rules"].as_array_mut().expect("rules").retain(|rule| rule["name"] != "scan");
     members["request"] = json!(true);
     members["invariants"].as_array_mut().expect("invariants").retain(|of| of["name"] != "as-many-engineers-as-allowed");
+    members
+}
+
+/// A board on which nobody is called yet: whoever begins is not played.
+fn board() -> Played {
+    let mut members = members();
+    members["rules"].as_array_mut().expect("rules").retain(|rule| rule["name"] != "scan");
     Played::new(members)
 }
 
@@ -158,5 +164,88 @@ fn a_round_that_leaves_nothing_to_do_is_the_last() {
     assert_eq!(called(&played), ["manager_review"]);
     played.answer(json!([review(1, &[("t1", true)])]), None);
     assert_eq!(called(&played), ["manager_final"]);
+    played.holds();
+}
+
+/// What is written at each stage, one after the other, by who writes it, where those of these numbers are given up. The
+/// engineer of `t2` does not do it.
+fn stages(given_up: &[usize]) -> Vec<(&'static str, Value)> {
+    let is_done = !given_up.contains(&2);
+    let again = task("t3", 2, "b.py", json!({"round": 2, "again_of": "t2"}));
+    vec![
+        ("manager_scan", json!([{"op": "add", "path": "/summary", "value": "Two files."}])),
+        ("manager_delegate", json!([task("t1", 1, "a.py", json!({})), task("t2", 2, "b.py", json!({}))])),
+        ("engineer_1", report("t1", 1)),
+        ("engineer_2", report("t2", 2)),
+        ("manager_review", json!([review(1, &[("t1", is_done), ("t2", false)]), again])),
+        ("engineer_2", report("t3", 2)),
+        ("manager_review", json!([review(2, &[("t3", false)])])),
+        ("manager_final", json!([{"op": "add", "path": "/verdict", "value": {"passed": 1, "failed": 1, "notes": "t2"}}])),
+    ]
+}
+
+/// Plays the stages; those of these numbers are given up. Who was called, one after the other.
+fn play(given_up: &[usize]) -> (Played, Vec<String>) {
+    let mut played = Played::new(members());
+    let (mut stages, mut order) = (stages(given_up).into_iter().enumerate().peekable(), Vec::new());
+    while played.board.ended().is_none() {
+        let worker = played.calls.first().expect("somebody is called").2.clone();
+        order.push(worker.clone());
+        // What nobody was asked for is left out.
+        while stages.next_if(|(_, (by, _))| *by != worker).is_some() {}
+        let outcome = match stages.next() {
+            // The script's own reply.
+            None => {
+                let script = &played.board.plan().blueprint.workers["no_verdict"].script;
+                let reply = script[0].clone();
+                assert_eq!(worker, "no_verdict");
+                played.answer(reply, None)
+            }
+            Some((at, _)) if given_up.contains(&at) => {
+                fail(&mut played, FailureCode::Refused);
+                continue;
+            }
+            Some((_, (_, reply))) => played.answer(reply, None),
+        };
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{worker}: {outcome:?}");
+    }
+    played.holds();
+    (played, order)
+}
+
+#[test]
+fn a_board_ends_with_a_verdict_whoever_gives_up() {
+    let (scan, delegate, first, second) = ("manager_scan", "manager_delegate", "engineer_1", "engineer_2");
+    let (review, last, none) = ("manager_review", "manager_final", "no_verdict");
+    for (given_up, expected) in [
+        (vec![], vec![scan, delegate, first, second, review, second, review, last]),
+        (vec![0], vec![scan, last]),
+        (vec![1], vec![scan, delegate, last]),
+        (vec![2], vec![scan, delegate, first, second, review, second, review, last]),
+        (vec![4], vec![scan, delegate, first, second, review, last]),
+        (vec![5], vec![scan, delegate, first, second, review, second, review, last]),
+        (vec![6], vec![scan, delegate, first, second, review, second, review, last]),
+        (vec![7], vec![scan, delegate, first, second, review, second, review, last, none]),
+        (vec![0, 7], vec![scan, last, none]),
+        (vec![1, 7], vec![scan, delegate, last, none]),
+        (vec![4, 7], vec![scan, delegate, first, second, review, last, none]),
+    ] {
+        let (played, order) = play(&given_up);
+        assert_eq!(order, expected, "{given_up:?}");
+        assert!(played.board.ended().is_some_and(|ended| ended.end == End::Done), "{given_up:?}");
+        let verdict = &played.board.state().root().to_value()["verdict"];
+        assert_eq!(verdict["passed"].is_u64(), !given_up.contains(&7), "nobody claims to have counted: {verdict}");
+    }
+}
+
+#[test]
+fn a_board_that_can_pay_nobody_ends_with_a_verdict_too() {
+    let mut members = members();
+    members["limits"]["tokens"] = json!(1);
+    let mut played = Played::new(members);
+    assert_eq!(called(&played), ["no_verdict"]);
+    let reply = played.board.plan().blueprint.workers["no_verdict"].script[0].clone();
+    played.answer(reply, None);
+    assert!(played.board.ended().is_some_and(|ended| ended.end == End::Done));
     played.holds();
 }
