@@ -337,6 +337,9 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
         }
+        Body::NoOp(record::NoOp { by: Author { edit: Some(_), .. }, written, .. }) => {
+            edit(record, &written.unwrap_or_default())?
+        }
         Body::Rejected(rejected) if rejected.by.edit.is_some() => edit(record, &rejected.reply)?,
         Body::Committed(record::Committed { by, patch, .. }) if by.worker.as_str() == ADMINISTRATOR => {
             let member = |name| patch.get(0).and_then(|op| op.get(name)).cloned().unwrap_or_default();

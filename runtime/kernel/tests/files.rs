@@ -2,7 +2,7 @@
 
 mod played;
 
-use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::board::{Board, Input, Outcome, Verdict};
 use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FileRead};
 use patchboard_kernel::id::{InvocationId, Token};
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
@@ -246,6 +246,50 @@ fn a_repeated_edit_is_made_once() {
     played.answer(json!([]), None);
     let late = played.give(Input::Edit(first));
     assert!(matches!(late.outcome, Some(Outcome::Duplicate(_))), "the task is over, and what was done in it is done");
+    played.holds();
+}
+
+#[test]
+fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
+    let mut played = shop(json!({}));
+    let same = |at: &str, text: &str| FileChange { from: hash(text), hunks: Some(Vec::new()), ..create(at, text) };
+    let state = played.board.state().digest();
+    // It is judged as any other.
+    assert_eq!(refused(edit(&mut played, "ada", &[], same("src/a.py", A))).code, Code::UnseenTarget);
+    let nothing = Edit {
+        token: Some(Token::from("one")),
+        ..by(&played, "ada", &[read("src/a.py", 1, None)], vec![same("src/a.py", A)])
+    };
+    let outcome = played.give(Input::Edit(nothing.clone())).outcome;
+    assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "{outcome:?}");
+    let again = played.give(Input::Edit(nothing)).outcome;
+    assert!(matches!(again, Some(Outcome::Duplicate(Verdict::NoOp { .. }))), "{again:?}");
+    // Told once more of what has happened.
+    let happened = Edit { changes: vec![same("src/a.py", A), same("setup.py", "s\n")], ..external() };
+    let outcome = played.give(Input::Edit(happened)).outcome;
+    assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "{outcome:?}");
+    assert_eq!((played.board.state().digest(), played.count(Kind::NoOp)), (state, 2));
+
+    // Of an edit that changes another file, too, it stays as it is, and who has read it is not refused.
+    let (other, _) = change("src/b.py", "b\n", 1, "b\n", "c\n");
+    let reads = [read("src/a.py", 1, None), read("src/b.py", 1, None)];
+    let both = by(&played, "ada", &reads, vec![same("src/a.py", A), other]);
+    committed(&played.give(Input::Edit(both)).outcome.expect("an outcome"));
+    assert_eq!((entry(&played, "src/a.py").version, entry(&played, "src/b.py").version), (1, 2));
+    let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
+    committed(&edit(&mut played, "bob", &[read("src/a.py", 1, None)], first));
+
+    // Whoever was refused and then leaves the file as it is does not keep it from others.
+    let (late, _) = change("src/a.py", A, 8, "8\n", "acht\n");
+    assert_eq!(refused(edit(&mut played, "ada", &[read("src/a.py", 1, None)], late)).code, Code::StaleTarget);
+    let (next, _) = change("src/a.py", &text, 4, "4\n", "vier\n");
+    let reads = [read("src/a.py", 2, None)];
+    assert_eq!(refused(edit(&mut played, "bob", &reads, next.clone())).code, Code::Reserved);
+    let outcome = edit(&mut played, "ada", &reads, same("src/a.py", &text));
+    assert!(matches!(outcome, Outcome::NoOp { .. }), "{outcome:?}");
+    committed(&edit(&mut played, "bob", &reads, next));
+    let recovered = Board::recover(&played.records).expect("recovered");
+    assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
     played.holds();
 }
 

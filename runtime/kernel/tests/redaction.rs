@@ -349,6 +349,22 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
 }
 
 #[test]
+fn what_an_edit_wrote_that_changed_nothing_is_erased_too() {
+    let mut played = leaked();
+    let text = format!("import os\nKEY = None\n{COMMON}");
+    let line = "KEY = None # unmentionable, or so they say\n";
+    let (made, text) = change("keys.py", &text, 2, "KEY = None\n", line);
+    let ada = by(&played, "ada", &[read("keys.py", 2, None)], vec![made]);
+    assert!(matches!(edit(&mut played, ada), Outcome::Committed { .. }));
+    let (same, _) = change("keys.py", &text, 2, line, line);
+    let ada = by(&played, "ada", &[read("keys.py", 3, None)], vec![same]);
+    assert!(matches!(edit(&mut played, ada), Outcome::NoOp { .. }));
+    let records = erased(&played, &places(&["/files/keys.py"]));
+    assert!(!self::text(&records).contains("unmentionable"), "{}", self::text(&records));
+    assert!(sound(&records).is_exact());
+}
+
+#[test]
 fn all_edits_of_a_file_are_erased_by_its_place() {
     let mut played = leaked();
     let request = places(&["/files/keys.py"]);

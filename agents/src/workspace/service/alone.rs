@@ -253,7 +253,9 @@ async fn ask(board: &BoardHandle, edit: &Edit) -> Result<Edited, WorkspaceError>
     let refused =
         |stage, code, message: &str| Edited::Refused(Rejection::new(stage, vec![Violation::new(code, "", message)]));
     Ok(match outcome {
-        Outcome::Committed { .. } | Outcome::Duplicate(Verdict::Committed { .. }) => Edited::Done,
+        Outcome::Committed { .. }
+        | Outcome::NoOp { .. }
+        | Outcome::Duplicate(Verdict::Committed { .. } | Verdict::NoOp { .. }) => Edited::Done,
         Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) => Edited::Refused(rejection),
         Outcome::Duplicate(Verdict::Rejected { stage, code, .. }) => {
             refused(stage, code, "it was refused; read again what it rests on")

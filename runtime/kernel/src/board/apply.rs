@@ -103,7 +103,7 @@ impl Board {
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::NoOp);
-                self.feedback.remove(&no_op.by.worker);
+                self.has_succeeded(&no_op.by);
             }
             Body::Expanded(expanded) => {
                 if let Some(token) = token_of(&expanded.by) {
@@ -305,12 +305,16 @@ impl Board {
         let branch = self.finish(&committed.by, at, finish)?;
         let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-        match &committed.by.edit {
-            // Its author has what it was faster for.
-            Some(edit) => edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation)),
-            None => drop(self.feedback.remove(&committed.by.worker)),
-        }
+        self.has_succeeded(&committed.by);
         Ok(())
+    }
+
+    /// What is kept for an author because it was refused is kept no longer.
+    fn has_succeeded(&mut self, by: &Author) {
+        match &by.edit {
+            Some(edit) => edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation)),
+            None => drop(self.feedback.remove(&by.worker)),
+        }
     }
 
     fn apply_rejection(

@@ -60,8 +60,8 @@ impl From<Rejection> for Refused {
     }
 }
 
-/// The patch that an edit makes of the state, or why it may not be made.
-pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> {
+/// The patch that an edit makes of the state, none if every file stays as it is, or why it may not be made.
+pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, Refused> {
     let entries: BTreeMap<&FilePath, Entry> = edit
         .changes
         .iter()
@@ -92,9 +92,15 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Value, Refused> 
     let forgotten = forgotten(edit, &entries, inputs).unwrap_or_default();
     let forgotten = forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()}));
     let (writer, intent) = (inputs.writer, edit.intent.as_deref());
-    let operations =
-        edit.changes.iter().flat_map(|change| operations(inputs.state, inputs.floor, change, writer, intent));
-    Ok(forgotten.chain(operations).collect())
+    // What stays as it is has no further version: nobody would be to read it again for that.
+    let is_changed = |change: &&FileChange| entries.get(&change.path).and_then(|entry| entry.hash) != change.hash;
+    let mut operations = edit
+        .changes
+        .iter()
+        .filter(is_changed)
+        .flat_map(|change| operations(inputs.state, inputs.floor, change, writer, intent))
+        .peekable();
+    Ok(operations.peek().is_some().then(|| forgotten.chain(operations).collect()))
 }
 
 /// The oldest version at which a file was read; if it was not, what its edits did is of no interest.

@@ -104,6 +104,7 @@ impl Edits {
 fn edit_of(record: &Record) -> Result<Option<Edit>, String> {
     let written = match record.body().map_err(|error| error.to_string())? {
         Body::Committed(committed) if committed.by.edit.is_some() => committed.written,
+        Body::NoOp(no_op) if no_op.by.edit.is_some() => no_op.written,
         Body::Rejected(rejected) if rejected.by.edit.is_some() => Some(rejected.reply),
         _ => None,
     };

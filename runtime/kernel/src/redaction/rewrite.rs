@@ -151,6 +151,7 @@ impl<'a> Rewriting<'a> {
                 self.exposed = None;
             }
             Body::NoOp(_) | Body::Expanded(_) | Body::Approval(_) => {
+                let is_asked = is_asked || self.edits.are_erased(record.seq);
                 if let Some(patch) = values.get_mut("patch") {
                     self.proposed(patch, is_asked);
                 }

@@ -1,5 +1,7 @@
 //! Edits of the files of a workspace.
 
+use serde_json::json;
+
 use super::calls::refused;
 use super::{Draft, author};
 use crate::board::apply::edit_token;
@@ -8,11 +10,11 @@ use crate::board::{Outcome, ReplyBody};
 use crate::files::{self, EXTERNAL, Edit, Refused};
 use crate::id::WorkerName;
 use crate::pipeline;
-use crate::record::{Author, Editing};
+use crate::record::{Author, Body, Editing, NoOp};
 use crate::rejection::Code;
 
 impl Draft<'_> {
-    /// Commits an edit, or refuses it. The attempt it belongs to goes on in any case. What nobody can refuse, because it
+    /// Commits an edit, notes that it changes nothing, or refuses it. The attempt it belongs to goes on in any case. What nobody can refuse, because it
     /// has happened, is committed even on a paused board.
     pub(super) fn edit(&mut self, edit: Edit) {
         let refused = |code, message: &str| Some(refused(code, message));
@@ -70,12 +72,20 @@ impl Draft<'_> {
                 floor: self.board.files.floor,
             },
         );
-        let verdict = verdict.and_then(|patch| Ok(pipeline::amend(&self.board.plan, &self.board.state, patch)?));
+        let amend = |patch| pipeline::amend(&self.board.plan, &self.board.state, patch);
+        let verdict = verdict.and_then(|patch| Ok(patch.map(amend).transpose()?));
+        let intent = edit.intent.filter(|intent| !intent.is_empty());
+        let written = Some(body.text());
         match verdict {
-            Ok(mut accepted) => {
-                accepted.reply.intent = edit.intent.filter(|intent| !intent.is_empty());
-                accepted.reply.written = Some(body.text());
+            Ok(Some(mut accepted)) => {
+                accepted.reply.intent = intent;
+                accepted.reply.written = written;
                 self.commit(by, None, accepted, &body);
+            }
+            Ok(None) => {
+                let seq = self.push(Body::NoOp(NoOp { by, patch: json!([]), intent, written }));
+                self.step.outcome = Some(Outcome::NoOp { seq });
+                self.move_breakers(None);
             }
             Err(Refused { rejection, contested }) => self.reject(by, None, &body, rejection, contested),
         }
