@@ -96,6 +96,10 @@ pub(crate) fn heard(text: &str, of: Option<&str>) -> BTreeMap<String, Heard> {
             heard.entry(file()).or_default().numbered.push((number, shown.to_owned()));
             continue;
         }
+        if let Some(comment) = annotation(line) {
+            heard.entry(file()).or_default().numbered.push(comment);
+            continue;
+        }
         if line == "(the file is empty)" {
             heard.entry(file()).or_default().is_empty = true;
             continue;
@@ -107,4 +111,12 @@ pub(crate) fn heard(text: &str, of: Option<&str>) -> BTreeMap<String, Heard> {
         }
     }
     heard
+}
+
+/// The line of a comment, and the comment, which a refusal repeats in words.
+fn annotation(line: &str) -> Option<(usize, String)> {
+    let (number, told) = line.strip_prefix("Line ")?.split_once(" says what ")?;
+    let (author, told) = told.split_once(" wrote the block below for (")?;
+    let (intent, _) = told.split_once("), ")?;
+    Some((number.parse().ok()?, format!("# {author}: {intent}")))
 }
