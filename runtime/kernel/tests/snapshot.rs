@@ -155,6 +155,29 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
     assert!(error.contains("another board"), "{error}");
 }
 
+#[test]
+fn a_snapshot_that_does_not_count_the_edits_of_files_is_not_used() {
+    let mut genesis = genesis(Salt::ZERO);
+    genesis.blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
+    let (mut board, Step { records, .. }) = Board::create(genesis, &Own).expect("a board");
+    let of_none = store(&board);
+    assert!(restore(&records[0], of_none.0, &of_none.1).is_ok(), "there were no edits");
+    let edit = json!({"changes": [{"path": "a.py", "hash": sha256(b"1\n"), "lines": 1, "bytes": 2}]});
+    board.step(Timestamp(0), Input::Edit(serde_json::from_value(edit).expect("an edit")));
+    let (digest, mut parts) = store(&board);
+    assert!(restore(&records[0], digest, &parts).is_ok());
+    // As it was before they were counted.
+    let tally = r#","files",["o",0,0,["b",0,0,["edits",1,"floor",0]]]"#;
+    let with_rest = parts.values().find(|text| text.contains(tally));
+    let with_rest = with_rest.unwrap_or_else(|| panic!("{parts:?}")).clone();
+    let rest = with_rest.replace(tally, "");
+    let manifest = parts[&digest].replace(&sha256(with_rest.as_bytes()).to_string(), &sha256(rest.as_bytes()).to_string());
+    let digest = sha256(manifest.as_bytes());
+    parts.extend([rest, manifest].map(|text| (sha256(text.as_bytes()), text)));
+    let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();
+    assert!(error.contains("how many edits"), "{error}");
+}
+
 /// What a thread has if nobody asks for more.
 fn on_a_small_stack(test: fn()) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(test).expect("a thread");

@@ -16,7 +16,7 @@ use super::{Board, BoardError, Pending};
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher, sha256};
-use crate::files::Tally;
+use crate::files::{FILES, Tally};
 use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
@@ -282,6 +282,11 @@ impl Board {
         }
         if commits.len() as u64 != state.version().0 || files.edits > state.version().0 {
             return Err(unreadable("it does not say of every version who made it"));
+        }
+        // Written before edits were counted: the journal knows how many there were.
+        let knows_files = |state: &State| state.root().child(FILES).is_some_and(|files| files.part_count() > 0);
+        if plan.blueprint.workspace.is_some() && files.edits == 0 && knows_files(&state) {
+            return Err(unreadable("it does not say how many edits of files there were"));
         }
         let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
         for (invocation, place, reads, members) in bases {
