@@ -5,6 +5,7 @@
 //! which lines the last edits moved. So whether an edit may be made is a question to the state, and is answered here.
 
 mod access;
+mod author;
 mod entry;
 mod judge;
 mod lines;
@@ -19,6 +20,7 @@ use crate::id::{InvocationId, Token};
 use crate::state::State;
 
 pub use access::{Access, PATTERNS_MAX, patterns};
+pub use author::begins_comments;
 pub use entry::{EDITS_MAX, Edited, Entry, Seen, seen};
 pub use judge::{CHANGES_MAX, EXTERNAL, FILES_MAX, INTENT_MAX, READS_MAX, is_covered};
 pub(crate) use judge::{Inputs, Refused, judge};

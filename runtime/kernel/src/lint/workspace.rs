@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::blueprint::AgentKind;
-use crate::files::{Access, EXTERNAL, FILES, patterns};
+use crate::files::{Access, EXTERNAL, FILES, begins_comments, patterns};
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::Location;
 use crate::source::child;
@@ -32,6 +32,13 @@ impl Check<'_> {
                 let (field, what) = error.split_once(": ").unwrap_or(("", &error));
                 let pointer = if field.is_empty() { at } else { format!("{at}/{field}") };
                 self.find("bad_files", &pointer, what, "Write patterns like `src/**` or `*.py`.");
+            }
+            let annotates = blueprint.workspace.as_ref().is_some_and(|workspace| workspace.annotate);
+            if annotates && !files.edit.is_empty() && begins_comments(name.as_str()) {
+                let message =
+                    format!("comments that begin with `{name}:` are written by anybody, and would all be this worker's");
+                self.find("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
+                self.point_at_key();
             }
         }
         let Some(workspace) = &blueprint.workspace else { return };

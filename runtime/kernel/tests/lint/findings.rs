@@ -206,6 +206,15 @@ const FIXTURES: &[Fixture] = &[
             ("path: /answer, ops: [add]", "path: /files/*/version, ops: [replace]"),
         ],
     ),
+    change(
+        "reserved_name",
+        &[
+            ("  writer:\n    agent: llm", "  Todo:\n    files: {edit: [src/**]}\n    agent: llm"),
+            ("    run: writer", "    run: Todo"),
+            (END, "workspace: {dir: code}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+        ],
+    ),
     change("unknown_path", &[(END, "workspace: {dir: code}\n")]),
     // The document.
     change("bad_schema", &[("answer: {type: string}", "answer: {type: strin}")]),
