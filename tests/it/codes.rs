@@ -65,9 +65,9 @@ fn page() -> String {
     section(&mut page, "Files that are not served", "Why, behind `not_served`.");
     table(&mut page, errors, "Reason", disk::Reason::ALL, disk::Reason::as_str);
     section(&mut page, "Ends", "How a board ends.");
-    table(&mut page, "runtime/kernel/src/record/body.rs", "End", End::ALL, End::as_str);
+    table(&mut page, "runtime/kernel/src/record/body/board.rs", "End", End::ALL, End::as_str);
     section(&mut page, "Causes", "Why a board ended.");
-    table(&mut page, "runtime/kernel/src/record/body.rs", "Cause", Cause::ALL, Cause::as_str);
+    table(&mut page, "runtime/kernel/src/record/body/board.rs", "Cause", Cause::ALL, Cause::as_str);
     section(&mut page, "Records", "The kinds of records in a journal.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "Kind", Kind::ALL, Kind::as_str);
     section(&mut page, "Breaker moves", "What happened to a branch.");
@@ -75,7 +75,7 @@ fn page() -> String {
     section(&mut page, "Breaker reasons", "Why a breaker moved.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
     section(&mut page, "Resources", "What a budget counts.");
-    table(&mut page, "runtime/kernel/src/record/body.rs", "Resource", Resource::ALL, Resource::as_str);
+    table(&mut page, "runtime/kernel/src/record/body/board.rs", "Resource", Resource::ALL, Resource::as_str);
     section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
     findings(&mut page, lint::CODES);
     section(

@@ -171,7 +171,8 @@ fn a_snapshot_that_does_not_count_the_edits_of_files_is_not_used() {
     let with_rest = parts.values().find(|text| text.contains(tally));
     let with_rest = with_rest.unwrap_or_else(|| panic!("{parts:?}")).clone();
     let rest = with_rest.replace(tally, "");
-    let manifest = parts[&digest].replace(&sha256(with_rest.as_bytes()).to_string(), &sha256(rest.as_bytes()).to_string());
+    let manifest =
+        parts[&digest].replace(&sha256(with_rest.as_bytes()).to_string(), &sha256(rest.as_bytes()).to_string());
     let digest = sha256(manifest.as_bytes());
     parts.extend([rest, manifest].map(|text| (sha256(text.as_bytes()), text)));
     let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();

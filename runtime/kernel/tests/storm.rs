@@ -180,7 +180,10 @@ fn stages(given_up: &[usize]) -> Vec<(&'static str, Value)> {
         ("manager_review", json!([review(1, &[("t1", is_done), ("t2", false)]), again])),
         ("engineer_2", report("t3", 2)),
         ("manager_review", json!([review(2, &[("t3", false)])])),
-        ("manager_final", json!([{"op": "add", "path": "/verdict", "value": {"passed": 1, "failed": 1, "notes": "t2"}}])),
+        (
+            "manager_final",
+            json!([{"op": "add", "path": "/verdict", "value": {"passed": 1, "failed": 1, "notes": "t2"}}]),
+        ),
     ]
 }
 

@@ -35,8 +35,9 @@ impl Check<'_> {
             }
             let annotates = blueprint.workspace.as_ref().is_some_and(|workspace| workspace.annotate);
             if annotates && !files.edit.is_empty() && begins_comments(name.as_str()) {
-                let message =
-                    format!("comments that begin with `{name}:` are written by anybody, and would all be this worker's");
+                let message = format!(
+                    "comments that begin with `{name}:` are written by anybody, and would all be this worker's"
+                );
                 self.find("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
                 self.point_at_key();
             }

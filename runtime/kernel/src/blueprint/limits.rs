@@ -1,0 +1,225 @@
+//! What bounds a board: its limits, and what a breaker does where a branch goes wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::id::WorkerName;
+
+/// When to stop a branch (a rule and its worker) or the board (SPEC section 7).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Circuit {
+    /// Rejected proposals of a branch in a row.
+    pub rejections: Streak,
+    /// Proposals of a branch in a row that changed nothing.
+    pub no_ops: Streak,
+    /// Invocations of a branch in a row that were given up because the agent crashed.
+    pub crashes: Streak,
+    /// Returns of what a branch writes to an earlier value.
+    pub cycles: Cycles,
+    /// A budget that is used up.
+    pub budget: BudgetPolicy,
+    /// Decisions an open branch waits before it is tried again.
+    pub cooldown: u32,
+}
+
+impl Default for Circuit {
+    fn default() -> Self {
+        Self {
+            rejections: Streak { limit: 3, then: Action::ReduceView },
+            no_ops: Streak { limit: 2, then: Action::StopBranch },
+            crashes: Streak { limit: 3, then: Action::StopBranch },
+            cycles: Cycles::default(),
+            budget: BudgetPolicy::default(),
+            cooldown: 16,
+        }
+    }
+}
+
+impl Circuit {
+    /// What follows on each kind of trouble, by its name.
+    pub const fn actions(&self) -> [(&'static str, &Action); 5] {
+        [
+            ("rejections", &self.rejections.then),
+            ("no_ops", &self.no_ops.then),
+            ("crashes", &self.crashes.then),
+            ("cycles", &self.cycles.then),
+            ("budget", &self.budget.then),
+        ]
+    }
+}
+
+/// A run of outcomes of one kind, and what follows when it gets too long.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Streak {
+    /// How many in a row.
+    pub limit: u32,
+    /// What follows. After `reduce_view`, another `limit` in a row stop the branch.
+    pub then: Action,
+}
+
+/// Returns to an earlier value, within a window of the branch's commits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cycles {
+    /// The branch's last so many commits are remembered.
+    pub window: u32,
+    /// How many returns among them.
+    pub repeats: u32,
+    /// What follows.
+    pub then: Action,
+}
+
+impl Default for Cycles {
+    fn default() -> Self {
+        Self { window: 16, repeats: 2, then: Action::StopBoard }
+    }
+}
+
+/// What follows when a budget is used up.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BudgetPolicy {
+    /// What follows.
+    pub then: Action,
+}
+
+impl Default for BudgetPolicy {
+    fn default() -> Self {
+        Self { then: Action::StopBranch }
+    }
+}
+
+/// What a breaker does when it trips.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Halves the branch's view budget.
+    ReduceView,
+    /// Opens the branch.
+    StopBranch,
+    /// Ends the board.
+    StopBoard,
+    /// Opens the branch and wakes this worker.
+    Wake(WorkerName),
+}
+
+impl Serialize for Action {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::ReduceView => serializer.serialize_str("reduce_view"),
+            Self::StopBranch => serializer.serialize_str("stop_branch"),
+            Self::StopBoard => serializer.serialize_str("stop_board"),
+            Self::Wake(worker) => BTreeMap::from([("wake", worker)]).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Action {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const FORMS: &str = "an action is reduce_view, stop_branch, stop_board or {wake: worker}";
+        let value = Value::deserialize(deserializer)?;
+        match value.as_str() {
+            Some("reduce_view") => return Ok(Self::ReduceView),
+            Some("stop_branch") => return Ok(Self::StopBranch),
+            Some("stop_board") => return Ok(Self::StopBoard),
+            Some(other) => return Err(D::Error::custom(format!("{FORMS}, not {other}"))),
+            None => {}
+        }
+        let woken = value.as_object().filter(|map| map.len() == 1).and_then(|map| map.get("wake")?.as_str());
+        woken.map(|worker| Self::Wake(worker.into())).ok_or_else(|| D::Error::custom(FORMS))
+    }
+}
+
+/// Edits of files that a board takes, unless its blueprint says otherwise: eight engineers with eighty iterations in each of
+/// eight tasks make 5,120 at most.
+pub const EDITS_MAX: u64 = 20_000;
+
+/// Limits of a whole board.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BoardLimits {
+    /// Commits, edits of files not counted.
+    pub commits: u64,
+    /// Edits of files; [`EDITS_MAX`] if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edits: Option<u64>,
+    /// Tokens of all workers.
+    pub tokens: u64,
+    /// Recorded running time, without pauses and downtime.
+    pub wall: Duration,
+    /// Bytes of the state as compact JSON.
+    pub state_bytes: u64,
+    /// Nesting of the state.
+    pub depth: u32,
+}
+
+impl Default for BoardLimits {
+    fn default() -> Self {
+        Self {
+            commits: 1000,
+            edits: None,
+            tokens: 1_000_000,
+            wall: Duration::from_secs(3600),
+            state_bytes: 64 * 1024 * 1024,
+            depth: 64,
+        }
+    }
+}
+
+/// A span of time, written as `250ms`, `60s`, `30m`, `1h` or `2d`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Duration {
+    ms: u64,
+}
+
+/// The units of [`Duration`], largest first, in milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+
+impl Duration {
+    /// So many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self { ms: secs * 1000 }
+    }
+
+    /// In milliseconds.
+    pub const fn as_ms(self) -> u64 {
+        self.ms
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, size) = UNITS.into_iter().find(|(_, size)| self.ms.is_multiple_of(*size)).unwrap_or(("ms", 1));
+        write!(f, "{}{unit}", self.ms / size)
+    }
+}
+
+impl std::str::FromStr for Duration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("a time is a whole number with ms, s, m, h or d, like 60s, not {text:?}");
+        let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (count, unit) = text.split_at(split);
+        let (_, size) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let ms = count.parse::<u64>().ok().and_then(|count| count.checked_mul(size)).ok_or_else(wrong)?;
+        Ok(Self { ms })
+    }
+}
+
+impl Serialize for Duration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,135 @@
+//! What wakes workers.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::id::{RuleName, WorkerName};
+use crate::rejection::coded;
+
+/// Trigger, condition, action.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Unique in the blueprint.
+    pub name: RuleName,
+    /// What it waits for.
+    pub trigger: Trigger,
+    /// A CEL condition; absent: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// The worker it wakes.
+    pub run: WorkerName,
+    /// How dear its invocations may become.
+    #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
+    pub limits: RuleLimits,
+}
+
+/// Limits of one rule: of the branch that it is with its worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuleLimits {
+    /// Tokens on this board; absent: only the limits of worker and board hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+impl RuleLimits {
+    const fn are_none(&self) -> bool {
+        self.tokens.is_none()
+    }
+}
+
+/// What a rule waits for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Trigger {
+    /// The board's creation.
+    Start,
+    /// Somebody asks for the rule by name.
+    Manual,
+    /// A committed change at a place.
+    Event {
+        /// The kind of change; absent: any.
+        op: Option<EventOp>,
+        /// Path pattern of the place.
+        path: String,
+    },
+    /// A schedule, in cron's notation.
+    Every(String),
+    /// A signal by name.
+    Signal(String),
+    /// Every named rule has completed an invocation.
+    After(Vec<RuleName>),
+    /// Nothing of the named rules is under way any more, whatever became of it.
+    Idle(Vec<RuleName>),
+}
+
+coded! {
+    /// What a commit did to a place.
+    EventOp {
+        /// Something new is there.
+        Add = "add",
+        /// Something else is there.
+        Replace = "replace",
+        /// Nothing is there any more.
+        Remove = "remove",
+    }
+}
+
+impl Serialize for Trigger {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = Map::new();
+        match self {
+            Self::Start => return serializer.serialize_str("start"),
+            Self::Manual => return serializer.serialize_str("manual"),
+            Self::Event { op, path } => {
+                if let Some(op) = op {
+                    map.insert("op".into(), op.as_str().into());
+                }
+                map.insert("path".into(), path.clone().into());
+            }
+            Self::Every(cron) => drop(map.insert("every".into(), cron.clone().into())),
+            Self::Signal(name) => drop(map.insert("signal".into(), name.clone().into())),
+            Self::After(rules) | Self::Idle(rules) => {
+                let word = if matches!(self, Self::After(_)) { "after" } else { "idle" };
+                let names = rules.iter().map(|name| name.as_str().into()).collect();
+                map.insert(word.into(), Value::Array(names));
+            }
+        }
+        map.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Trigger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            op: Option<EventOp>,
+            path: Option<String>,
+            every: Option<String>,
+            signal: Option<String>,
+            after: Option<Vec<RuleName>>,
+            idle: Option<Vec<RuleName>>,
+        }
+        const FORMS: &str = "a trigger is start, manual, {op, path}, {every}, {signal}, {after} or {idle}";
+        let value = Value::deserialize(deserializer)?;
+        if let Some(word) = value.as_str() {
+            return match word {
+                "start" => Ok(Self::Start),
+                "manual" => Ok(Self::Manual),
+                other => Err(D::Error::custom(format!("{FORMS}, not {other}"))),
+            };
+        }
+        let fields: Fields = serde_json::from_value(value).map_err(D::Error::custom)?;
+        let Fields { op, path, every, signal, after, idle } = fields;
+        match (path, every, signal, after, idle) {
+            (Some(path), None, None, None, None) => Ok(Self::Event { op, path }),
+            (None, Some(cron), None, None, None) if op.is_none() => Ok(Self::Every(cron)),
+            (None, None, Some(name), None, None) if op.is_none() => Ok(Self::Signal(name)),
+            (None, None, None, Some(rules), None) if op.is_none() => Ok(Self::After(rules)),
+            (None, None, None, None, Some(rules)) if op.is_none() => Ok(Self::Idle(rules)),
+            _ => Err(D::Error::custom(FORMS)),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What happens to the board as a whole: that it began and ended, who has it, what stopped a part of it, what came from
+//! outside.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::breaker;
+use crate::digest::{Digest, Salt};
+use crate::id::{BoardId, InvocationId, RuleName, Seq, Token, WorkerName};
+use crate::ledger::Usage;
+use crate::mode::Mode;
+use crate::rejection::coded;
+
+/// A body that says no more than its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// A pause, or its end.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steered {
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+}
+
+/// The board came to be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Created {
+    /// [`FORMAT`](crate::record::FORMAT).
+    pub format: u32,
+    /// The board.
+    pub board: BoardId,
+    /// The blueprint's name.
+    pub name: String,
+    /// Digest of the initial state.
+    pub state: Digest,
+    /// Which system it runs as.
+    #[serde(default, skip_serializing_if = "Mode::is_default")]
+    pub mode: Mode,
+    /// The accepted blueprint, fragments resolved and defaults spelled out.
+    #[serde(skip_serializing)]
+    pub blueprint: Value,
+    /// What the user asked.
+    #[serde(skip_serializing)]
+    pub request: Value,
+    /// What keeps this board's digests from being guessed.
+    #[serde(skip_serializing)]
+    pub salt: Salt,
+    /// Who wrote the blueprint, if a model did for this board.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architect: Option<Architect>,
+}
+
+/// What it took to have a model write a board's blueprint, before there was the board; charged to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Architect {
+    /// Calls of the model.
+    pub calls: u32,
+    /// Their tokens.
+    pub usage: Usage,
+    /// Of the tokens: those of calls after the first, which mended what was found wrong.
+    #[serde(default)]
+    pub repairs: Usage,
+    /// Hashes of the prompts, in order; the texts are stored like those of workers.
+    pub prompts: Vec<Digest>,
+}
+
+/// A process took the board over; whatever was under way is lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Epoch {
+    /// Counts owners, from 1.
+    pub epoch: u64,
+    /// The owner's random name.
+    pub writer: String,
+}
+
+/// A breaker moved.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    /// The branch's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// The branch's worker.
+    pub worker: WorkerName,
+    /// What happened to the branch.
+    pub change: breaker::Change,
+    /// Why.
+    pub reason: breaker::Reason,
+}
+
+coded! {
+    /// What ran out.
+    Resource {
+        /// Invocations of a worker.
+        Invocations = "invocations",
+        /// Tokens of a worker.
+        WorkerTokens = "worker_tokens",
+        /// Tokens of a rule with its worker.
+        BranchTokens = "branch_tokens",
+        /// Tokens of the board.
+        BoardTokens = "board_tokens",
+    }
+}
+
+/// A budget did not suffice, so the call was not made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The branch's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
+    /// The branch's worker.
+    pub worker: WorkerName,
+    /// The invocation that ends with it, if it was scheduled already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
+    /// What ran out.
+    pub resource: Resource,
+    /// How much the call would have needed.
+    pub needed: u64,
+    /// How much was left.
+    pub left: u64,
+}
+
+/// A signal arrived.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    #[serde(skip_serializing)]
+    pub value: Value,
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+}
+
+/// The board was stored as a whole, so that it can be made again without the records before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The last record that the snapshot includes; records may have come between that one and this.
+    pub of: Seq,
+    /// The number of its format ([`crate::snapshot::LAYOUT`]).
+    pub layout: u32,
+    /// Its digest.
+    pub digest: Digest,
+}
+
+/// Values of records before were erased ([`crate::redaction`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redacted {
+    /// The records whose payloads were written anew, each with the commitment to what stands there now.
+    pub records: Vec<(Seq, Digest)>,
+    /// Hashes of the views and prompts that were taken away.
+    pub texts: Vec<Digest>,
+    /// How many values were erased.
+    pub erased: u64,
+    /// Whether the board's salt went, too: from then on nothing but the chain can be verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub salt: bool,
+    /// The fingerprint of the whole request.
+    pub asked: Digest,
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// What was asked for: JSON Pointers, and numbers of records.
+    #[serde(skip_serializing)]
+    pub targets: Vec<String>,
+}
+
+coded! {
+    /// How a board ends (SPEC section 6).
+    End {
+        /// Its `done` condition holds.
+        Done = "done",
+        /// Nothing is queued, running or pending, and it is not done. A signal wakes it again.
+        Quiescent = "quiescent",
+        /// A breaker or a limit stopped it.
+        Stopped = "stopped",
+        /// It could not go on.
+        Failed = "failed",
+        /// Somebody cancelled it.
+        Cancelled = "cancelled",
+    }
+}
+
+coded! {
+    /// Why a board ended.
+    Cause {
+        /// The `done` condition holds.
+        Done = "done",
+        /// There was nothing left to do.
+        NothingToDo = "nothing_to_do",
+        /// There was nothing left to do, after invocations that were given up.
+        GaveUp = "gave_up",
+        /// A branch went in circles.
+        Cycles = "cycles",
+        /// Too many rejections in a row.
+        Rejections = "rejections",
+        /// Too many proposals in a row that changed nothing.
+        NoOps = "no_ops",
+        /// Too many invocations in a row were given up because the agent crashed.
+        Crashes = "crashes",
+        /// There was nothing left to do, and a breaker had stopped a branch. A signal may bring work to others.
+        Breaker = "breaker",
+        /// A budget was used up, and the blueprint stops the board for it.
+        Budget = "budget",
+        /// There was nothing left to do, and a budget had been used up. A signal may bring work to others.
+        Exhausted = "exhausted",
+        /// The limit of commits.
+        Commits = "commits",
+        /// The limit of edits of files.
+        Edits = "edits",
+        /// The limit of running time.
+        Wall = "wall",
+        /// The board's actors kept failing.
+        Meltdown = "meltdown",
+        /// Somebody cancelled it.
+        Cancelled = "cancelled",
+    }
+}
+
+/// The board ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// How.
+    pub end: End,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl Ended {
+    /// Whether nothing takes it back. A board that merely stands still takes up work again when a signal or a direct
+    /// proposal brings some.
+    pub const fn is_final(self) -> bool {
+        match self.cause {
+            Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted => false,
+            Cause::Done
+            | Cause::Cycles
+            | Cause::Rejections
+            | Cause::NoOps
+            | Cause::Crashes
+            | Cause::Budget
+            | Cause::Commits
+            | Cause::Edits
+            | Cause::Wall
+            | Cause::Meltdown
+            | Cause::Cancelled => true,
+        }
+    }
+}
