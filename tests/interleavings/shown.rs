@@ -89,6 +89,10 @@ impl Shown {
         file.absent_at = None;
         let pieces: Vec<Vec<Line>> = if how == How::Whole { vec![now.clone()] } else { pieces.to_vec() };
         let seen: BTreeSet<Line> = pieces.iter().flatten().copied().collect();
+        // Line by line, be it one after the other.
+        let is_line = |(first, second): &&Fact| first == second;
+        let known_lines: BTreeSet<Line> =
+            file.facts.keys().filter(is_line).map(|(line, _)| *line).chain(seen.iter().copied()).collect();
         for (fact, known) in &mut file.facts {
             if is_so(*fact, &now) {
                 continue;
@@ -99,7 +103,7 @@ impl Shown {
             let between = &place[1..place.len() - 1];
             known.is_made_up_for |= match between {
                 [] => place.iter().any(|line| seen.contains(line)) || place == [BEGIN, END],
-                between => between.iter().all(|line| seen.contains(line)),
+                between => between.iter().all(|line| known_lines.contains(line)),
             };
         }
         for fact in pieces.iter().flat_map(|piece| facts(piece)) {
