@@ -416,21 +416,34 @@ pub fn blueprint(schema: Value, document: Value) -> Blueprint {
     serde_json::from_value(blueprint).expect("every field is one that a blueprint has")
 }
 
-/// A board of its own, without storage. Its salt is zeros, its time begins at 0.
+/// A board of its own, without storage.
 ///
 /// # Panics
 /// If the document does not fit the schema, which those of this module do.
 pub fn board(schema: Value, document: Value) -> (Board, Step) {
+    made(blueprint(schema, document))
+}
+
+/// A board of a blueprint, given as it is written, without storage.
+///
+/// # Panics
+/// If it is no blueprint, or there can be no such board.
+pub fn of(blueprint: Value) -> (Board, Step) {
+    made(serde_json::from_value(blueprint).expect("a blueprint"))
+}
+
+/// Its salt is zeros, its time begins at 0.
+fn made(blueprint: Blueprint) -> (Board, Step) {
     let genesis = Genesis {
-        board: BoardId::from("measured"),
-        blueprint: blueprint(schema, document),
+        board: BoardId::from(blueprint.name.as_str()),
+        blueprint,
         mode: Mode::default(),
         architect: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),
     };
-    Board::create(genesis, &Own).expect("generated documents fit their schema")
+    Board::create(genesis, &Own).expect("a board")
 }
 
 /// A direct proposal in the writer's name. `token` makes it one that is recognised when it is repeated, as every

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use patchboard_kernel::board::{Board, Effect, Genesis, Input, Outcome};
-use patchboard_kernel::digest::{Digest, Salt, sha256};
+use patchboard_kernel::board::{Board, Effect, Input, Outcome};
+use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{EDITS_MAX, Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk};
-use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::id::Timestamp;
+use patchboard_tests::boards;
 use patchboard_tests::measure::{Laps, Row, Side, on_cpu, run};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const CASE: &str = "an edit";
 const SIZE: &str = "50 files";
@@ -71,16 +70,7 @@ impl Shop {
             "workers": {"ada": {"agent": "remote", "files": {"edit": ["**"]}, "limits": {"timeout": "1h"}}},
             "rules": [{"name": "a", "trigger": "start", "run": "ada"}],
         });
-        let genesis = Genesis {
-            board: BoardId::from("files"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-            mode: Mode::default(),
-            architect: None,
-            request: Value::Null,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
-        let (mut board, step) = Board::create(genesis, &Own).expect("a board");
+        let (mut board, step) = boards::of(blueprint);
         let engineer = step.effects.iter().find_map(|effect| match effect {
             Effect::Call { invocation, attempt, .. } => {
                 Some(EditAttempt { invocation: *invocation, attempt: *attempt })

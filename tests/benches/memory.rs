@@ -9,10 +9,8 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{Board, Genesis};
+use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Hasher, Salt};
-use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::patch::Op;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::state::{ResultLimits, State};
@@ -129,16 +127,7 @@ fn restored(text: &str) -> State {
         "blueprint": 1, "name": "measured", "state": {"schema": {}, "initial": document},
         "workers": {"w": {"agent": "script", "writes": [{"path": "/x"}]}}, "limits": {"state_bytes": 1_u64 << 40},
     });
-    let genesis = Genesis {
-        board: BoardId::from("measured"),
-        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-        mode: Mode::default(),
-        architect: None,
-        request: Value::Null,
-        salt: Salt::ZERO,
-        at: Timestamp(0),
-    };
-    let (board, created) = Board::create(genesis, &Own).expect("a board");
+    let (board, created) = boards::of(blueprint);
     let mut parts = BTreeMap::new();
     let Ok(stored) = board.store(true, &mut |part| {
         parts.insert(part.hash, part.text.to_string());

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use patchboard_kernel::blueprint::Granularity;
-use patchboard_kernel::board::{Board, Effect, Genesis, Input, Outcome, Step};
-use patchboard_kernel::digest::Salt;
+use patchboard_kernel::board::{Board, Effect, Input, Outcome, Step};
 use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FilePath, FileRead, Hunk};
-use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX};
 use patchboard_kernel::replay;
+use patchboard_tests::boards;
 use serde_json::{Value, json};
 
 use super::history::{Change, Line, Piece, Read, What, text_of};
@@ -104,16 +102,7 @@ impl Shop {
             "workspace": {"dir": "code", "granularity": granularity, "max_files": files_max}, "workers": workers, "rules": rules,
             "concurrency": engineers, "limits": {"edits": 10_000_000, "wall": "90d"},
         });
-        let genesis = Genesis {
-            board: BoardId::from("shop"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-            mode: Mode::default(),
-            architect: None,
-            request: Value::Null,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
-        let (board, step) = Board::create(genesis, &Own).expect("a board");
+        let (board, step) = boards::of(blueprint);
         let mut calls: BTreeMap<String, EditAttempt> = BTreeMap::new();
         for effect in &step.effects {
             if let Effect::Call { invocation, attempt, worker, .. } = effect {

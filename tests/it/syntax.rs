@@ -1,13 +1,11 @@
 //! What is not strict JSON is refused at the `syntax` stage of a board, recorded as it came, and changes nothing.
 
-use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody};
-use patchboard_kernel::digest::Salt;
-use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Stage;
 use patchboard_kernel::replay;
+use patchboard_tests::boards;
 use serde_json::{Value, json};
 
 use crate::shared;
@@ -31,16 +29,7 @@ impl Fed {
                 "patch": {"max_bytes": 10_000_000},
             }},
         });
-        let genesis = Genesis {
-            board: BoardId::from("fed"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-            mode: Mode::default(),
-            architect: None,
-            request: Value::Null,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
-        let (board, step) = Board::create(genesis, &Own).expect("the blueprint is sound");
+        let (board, step) = boards::of(blueprint);
         Self { board, records: step.records }
     }
 
