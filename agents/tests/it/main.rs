@@ -16,6 +16,7 @@ mod programs;
 mod reading;
 mod seats;
 mod session;
+mod storm;
 mod support;
 mod texts;
 mod tools;
