@@ -14,8 +14,8 @@ use crate::record::{Author, Body, Editing, NoOp};
 use crate::rejection::Code;
 
 impl Draft<'_> {
-    /// Commits an edit, notes that it changes nothing, or refuses it. The attempt it belongs to goes on in any case. What nobody can refuse, because it
-    /// has happened, is committed even on a paused board.
+    /// Commits an edit, notes that it changes nothing, or refuses it. The attempt it belongs to goes on in any case. What
+    /// nobody can refuse, because it has happened, is committed even on a paused board.
     pub(super) fn edit(&mut self, edit: Edit) {
         let refused = |code, message: &str| Some(refused(code, message));
         let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
