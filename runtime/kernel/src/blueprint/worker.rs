@@ -40,7 +40,7 @@ pub struct Worker {
     /// The person it may ask what it cannot know; absent: it asks nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Approval>,
-    /// A key of [`Blueprint::models`]; `default` if absent. For `llm`.
+    /// A key of [`Blueprint::models`](super::Blueprint::models); `default` if absent. For `llm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Name of a program of the operator's configuration; the worker's own name if absent. For `command`.
