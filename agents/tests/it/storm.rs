@@ -47,6 +47,8 @@ fn blueprint() -> Blueprint {
 async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given_out_once_more() {
     let (directory, data) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     std::fs::write(directory.path().join("a.py"), "def f():\n    pass\n").expect("written");
+    let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(directory.path()).status();
+    assert!(made.expect("git runs").success());
     // As long as it may look at files it does, and then it has nothing to report.
     let model = Endpoint::serving(|asked| match asked.get("tools") {
         Some(_) => Act::call_tools(&[("a", "view", r#"{"path": "a.py"}"#)], 100, 10),
