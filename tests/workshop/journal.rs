@@ -1,7 +1,6 @@
 //! A journal that writes and then says that it could not, as a disk does that fails in between.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
@@ -11,47 +10,63 @@ use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{
     Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
 };
+use tokio::sync::watch;
 
-/// Every append is made.
-const WHOLE: u8 = 0;
-/// The next append is made, and nobody hears of it; all after that fail.
-const LOSES_ONE: u8 = 1;
-/// Every append fails.
-const FAILS: u8 = 2;
+use super::PATIENCE;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Every append is made.
+    Whole,
+    /// The next append is made, and nobody hears of it; all after that fail.
+    LosesOne,
+    /// Every append fails.
+    Fails,
+}
 
 /// A journal that can be made to fail.
 pub struct Failing {
     inner: SqliteJournal,
-    fault: AtomicU8,
+    fault: watch::Sender<Fault>,
 }
 
 impl Failing {
     pub(crate) fn open(data: &Path) -> Self {
-        Self { inner: SqliteJournal::open(data).expect("a journal"), fault: AtomicU8::new(WHOLE) }
+        Self { inner: SqliteJournal::open(data).expect("a journal"), fault: watch::Sender::new(Fault::Whole) }
     }
 
     /// The next append is made, and nobody hears of it. All after that fail.
     pub fn loses_one(&self) {
-        self.fault.store(LOSES_ONE, Ordering::SeqCst);
+        self.fault.send_replace(Fault::LosesOne);
+    }
+
+    /// Waits until the append is made of which nobody hears.
+    ///
+    /// # Panics
+    /// If none is.
+    pub async fn has_lost_one(&self) {
+        let mut fault = self.fault.subscribe();
+        let lost = tokio::time::timeout(PATIENCE, fault.wait_for(|fault| *fault == Fault::Fails)).await;
+        drop(lost.expect("something is recorded").expect("the journal is here"));
     }
 
     /// Works again.
     pub fn mended(&self) {
-        self.fault.store(WHOLE, Ordering::SeqCst);
+        self.fault.send_replace(Fault::Whole);
     }
 }
 
 impl Journal for Failing {
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
         Box::pin(async move {
-            let fault = self.fault.load(Ordering::SeqCst);
+            let fault = *self.fault.borrow();
             let lost = vec![Err(JournalError::Io("pulled out".to_owned())); batches.len()];
-            if fault == WHOLE {
+            if fault == Fault::Whole {
                 return self.inner.append_all(batches).await;
             }
-            if fault == LOSES_ONE {
-                self.fault.store(FAILS, Ordering::SeqCst);
+            if fault == Fault::LosesOne {
                 drop(self.inner.append_all(batches).await);
+                self.fault.send_replace(Fault::Fails);
             }
             lost
         })

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use patchboard_agents::workspace::session::{Answer, Asked};
 use patchboard_kernel::files::EXTERNAL;
@@ -96,7 +95,7 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
     // The journal keeps its answer back until the directory may not be written any more.
     shop.journal.loses_one();
     let (told, ()) = tokio::join!(ada.call(create("own/a.txt", "A\n")), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.journal.has_lost_one().await;
         may_be_written(&own, false);
         shop.journal.mended();
     });
@@ -127,7 +126,7 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
     let mut ada = shop.session(0);
     shop.journal.loses_one();
     let (told, ()) = tokio::join!(ada.call(create("own/new/c.txt", "c\n")), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.journal.has_lost_one().await;
         shop.runtime.close(shop.board.id()).await;
     });
     assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
