@@ -101,7 +101,7 @@ impl Workshop {
         let (runtime, journal) = runtime(data.path(), &busy).await;
         let board = runtime.create(blueprint(engineers, spec), json!({}), None).await.expect("a board");
         let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
-        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found };
+        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found: found.found };
         workshop.all_at_work(engineers).await;
         workshop
     }
@@ -120,7 +120,7 @@ impl Workshop {
         let (runtime, journal) = self::runtime(data.path(), &busy).await;
         let board = resumed(&runtime, &id).await;
         let Opened { workspace, found, .. } = opened(&board, directory.path()).await;
-        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found };
+        let workshop = Self { directory, data, busy, journal, runtime, board, workspace, found: found.found };
         workshop.all_at_work(engineers).await;
         workshop
     }

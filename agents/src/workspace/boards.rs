@@ -22,7 +22,7 @@ use super::disk::watch::{Noticed, Watch, watch};
 use super::disk::{Disk, DiskError, DiskOptions};
 use super::git::GIT;
 use super::git::repository::Repository;
-use super::service::{Opened, Workspace, WorkspaceError};
+use super::service::{ByOthers, Opened, Workspace, WorkspaceError};
 use super::session::{Answer, Asked, Author};
 use super::sessions::Sessions;
 use crate::config::Directory;
@@ -173,7 +173,10 @@ impl Workspaces {
             }
         };
         let Opened { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
-        let undone = recovery.changes.len();
+        for said in found.said() {
+            tracing::warn!(board = %board.id(), "{said}");
+        }
+        let (undone, found) = (recovery.changes.len(), found.found);
         tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
         Ok((workspace, watched))
     }
@@ -350,7 +353,7 @@ async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
         let Some(workspace) = workspace.upgrade() else { return };
         let told = match noticed {
             Some(Noticed::Files(paths)) => workspace.notice(paths.iter()).await.map(drop),
-            Some(Noticed::All) => workspace.rescan().await.map(drop),
+            Some(Noticed::All) => workspace.rescan().await.and_then(ByOthers::all).map(drop),
             Some(Noticed::TooManyWatches) | None => {
                 tracing::warn!("the directory is looked through from time to time from now on, and not watched");
                 watched = None;

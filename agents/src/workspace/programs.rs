@@ -80,7 +80,7 @@ impl ProgramError {
 }
 
 /// What a program did.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ran {
     /// Its exit code; none if a signal ended it.
     pub exit: Option<i32>,
@@ -92,6 +92,8 @@ pub struct Ran {
     pub changed: Vec<FilePath>,
     /// Files that were changed around it.
     pub others: Vec<FilePath>,
+    /// What of that the board does not know, and why.
+    pub untold: Vec<String>,
 }
 
 /// Who runs a program, and what for.
@@ -135,9 +137,13 @@ pub async fn run(
         own.rescan().await?;
         let running = own.runs(set, &label, &intent);
         let done = started(&name, command, limit, unwanted).await;
-        own.rescan().await?;
+        // The program has run, whatever is wrong with telling that.
+        let untold = match own.rescan().await {
+            Ok(found) => found.said(),
+            Err(error) => vec![format!("what it changed was not told to the board: {error}")],
+        };
         let Effects { own, others } = running.effects();
-        Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), ..done? })
+        Ok(Ran { changed: own.into_iter().collect(), others: others.into_iter().collect(), untold, ..done? })
     })
     .await
 }
@@ -283,7 +289,7 @@ async fn started(
         Stop::Ended => {
             let exit = exit.ok().and_then(|status| status.code());
             let (stdout, stderr) = (stdout.text(), stderr.text());
-            Ok(Ran { exit, stdout, stderr, changed: Vec::new(), others: Vec::new() })
+            Ok(Ran { exit, stdout, stderr, ..Ran::default() })
         }
         Stop::TookTooLong => {
             let message = format!("{name} did not end within {} s, and was ended", limit.as_secs());

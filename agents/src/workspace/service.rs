@@ -34,7 +34,7 @@ mod looks;
 mod texts;
 
 pub(super) use edits::told;
-pub use edits::{Edited, Made, Standing, Wanted, WorkspaceError};
+pub use edits::{ByOthers, Edited, Made, NotTaken, Standing, Wanted, WorkspaceError};
 pub use looks::LeftOut;
 
 use alone::{Alone, Notes};
@@ -67,7 +67,7 @@ pub struct Opened {
     /// What a crash had left undone.
     pub recovery: Recovery,
     /// Files that others had changed since the board last looked.
-    pub found: usize,
+    pub found: ByOthers,
 }
 
 impl Workspace {
@@ -176,11 +176,11 @@ impl Workspace {
         self.running.begin(set, name, intent)
     }
 
-    /// Looks at the whole directory and tells the board what others have changed; how many files that were.
+    /// Looks at the whole directory and tells the board what others have changed.
     ///
     /// # Errors
-    /// [`WorkspaceError`].
-    pub async fn rescan(self: &Arc<Self>) -> Result<usize, WorkspaceError> {
+    /// [`WorkspaceError`]. What the board does not take is none.
+    pub async fn rescan(self: &Arc<Self>) -> Result<ByOthers, WorkspaceError> {
         self.alone(move |mut alone| async move { alone.rescan().await }).await
     }
 
@@ -199,10 +199,10 @@ impl Workspace {
     /// Tells the board what others have changed of these files; how many that were.
     ///
     /// # Errors
-    /// [`WorkspaceError`].
+    /// [`WorkspaceError`], also if the board does not take all of it.
     pub async fn notice(self: &Arc<Self>, paths: impl IntoIterator<Item = &FilePath>) -> Result<usize, WorkspaceError> {
         let paths: Vec<FilePath> = paths.into_iter().cloned().collect();
-        self.alone(move |mut alone| async move { alone.tell_of(paths).await }).await
+        self.alone(move |mut alone| async move { alone.tell_of(paths).await?.all() }).await
     }
 
     /// Makes an edit, if nothing of what it rests on has changed. `make` is given the files named by `targets` as they

@@ -226,19 +226,22 @@ async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn 
         )),
     };
     match ran {
-        Ok(Ran { exit, stdout, stderr, changed, others }) => {
+        Ok(Ran { exit, stdout, stderr, changed, others, untold }) => {
             let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
             let named = |what: &str, paths: &[FilePath]| match paths {
                 [] => String::new(),
                 paths => format!("{what}: {}\n", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
             };
             let text = format!(
-                "{} ended: {ended}\n{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
+                "{} ended: {ended}\n{}{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
                 wanted.program,
                 named("changed", &changed),
                 named("changed, though it may not change them", &others),
+                untold.iter().map(|said| format!("{said}\n")).collect::<String>(),
             );
-            let data = json!({"exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others});
+            let data = json!({
+                "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": untold,
+            });
             Told::done(text, data)
         }
         Err(error) => Told::wrong(error.code(), error.to_string()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patchboard_agents::workspace::service::{Edited, Standing, Wanted, WorkspaceError};
+use patchboard_agents::workspace::service::{Edited, NotTaken, Standing, Wanted, WorkspaceError};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::Code;
@@ -20,7 +20,7 @@ async fn unheard() -> Workshop {
     shop.journal.loses_one();
     let edit = json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"});
     let (told, ()) = tokio::join!(ada.call(edit), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.journal.has_lost_one().await;
         shop.runtime.close(shop.board.id()).await;
     });
     assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
@@ -48,7 +48,7 @@ async fn an_edit_whose_answer_is_lost_is_made_once() {
     shop.journal.loses_one();
     let edit = json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"});
     let (told, ()) = tokio::join!(ada.call(edit), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.journal.has_lost_one().await;
         shop.journal.mended();
     });
     assert!(!told.is_error(), "{}", told.text);
@@ -165,6 +165,51 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
 }
 
 #[tokio::test]
+async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
+    let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
+    let spec = json!({"invariants": small, "annotate": false});
+    let names: Vec<String> = (0..20).map(|file| format!("{file:02}.txt")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "small\n")).collect();
+    let shop = Workshop::open(2, &spec, &files).await;
+    for name in &names {
+        let text = if name == "13.txt" { "x".repeat(200) } else { format!("small {name}\n") };
+        std::fs::write(shop.directory.path().join(name), text).expect("written");
+    }
+    let noticed = shop.workspace.rescan().await.expect("looked through");
+    assert_eq!(noticed.found, 20);
+    let [NotTaken { paths, rejection }] = &noticed.untaken[..] else { panic!("{noticed:?}") };
+    assert_eq!(paths, &[path("13.txt")]);
+    assert!(rejection.violations.iter().any(|it| it.message.contains("small")), "{rejection:?}");
+    let version = |name: &str| shop.entry(name).expect("known").version;
+    assert!(names.iter().all(|name| version(name) == if name == "13.txt" { 1 } else { 2 }));
+    // It is asked once, and not for each part again.
+    let told = shop.records().len();
+    assert_eq!(shop.workspace.rescan().await.expect("looked through").untaken.len(), 1);
+    assert_eq!(shop.records().len(), told);
+
+    let mut ada = shop.session(0);
+    let found = ada.call(json!({"command": "search", "pattern": "small 1"})).await;
+    assert!(found.text.contains("small 12.txt") && found.text.contains("small 14.txt"), "{}", found.text);
+    assert!(
+        found.text.contains("[13.txt: not looked through, the board does not allow what it holds]"),
+        "{}",
+        found.text
+    );
+    ada.call(json!({"command": "view", "path": "14.txt"})).await;
+    let told = ada.call(json!({"command": "create", "path": "14.txt", "file_text": "a\n", "intent": "a"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    let told = ada.call(json!({"command": "create", "path": "13.txt", "file_text": "a\n", "intent": "a"})).await;
+    assert_eq!(told.code.as_deref(), Some("workspace_refused"), "it rests on that");
+    // So it is for who comes after a crash.
+    drop(ada);
+    let shop = shop.crashed().await;
+    let told =
+        shop.session(1).call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
+    assert!(!told.is_error(), "{}", told.text);
+    replay::replay(&shop.records(), None).expect("the run follows from its records");
+}
+
+#[tokio::test]
 async fn what_others_change_is_told_in_records_of_bounded_size() {
     const FILES: usize = 8;
     const MIB: usize = 1024 * 1024;
@@ -180,7 +225,7 @@ async fn what_others_change_is_told_in_records_of_bounded_size() {
         std::fs::write(shop.directory.path().join(name), text('b')).expect("written");
     }
     let told = shop.records().len();
-    assert_eq!(shop.workspace.rescan().await.expect("told"), FILES);
+    assert_eq!(shop.workspace.rescan().await.expect("told").found, FILES);
     let records = shop.records().split_off(told);
     let sizes: Vec<usize> = records.iter().map(|record| record.payload.len()).collect();
     assert!(sizes.len() > 1 && sizes.iter().all(|size| *size < 6 * MIB), "{sizes:?}");

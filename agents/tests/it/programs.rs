@@ -40,6 +40,23 @@ async fn what_a_program_changes_is_told_in_the_name_of_who_ran_it() {
 }
 
 #[tokio::test]
+async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() {
+    let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
+    let shop = Workshop::open(1, &json!({"invariants": small}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let script = "seq 200 > a.txt; echo more >> b.txt; echo done";
+    let ran = run(&shop.workspace, "write", &program(script, &["*.txt"]), &[], ADA).await.expect("it ran");
+    assert_eq!((ran.exit, ran.stdout.as_str()), (Some(0), "done\n"));
+    assert_eq!(ran.changed, [path("a.txt"), path("b.txt")]);
+    let [untold] = &ran.untold[..] else { panic!("{ran:?}") };
+    assert!(untold.starts_with("a.txt") && untold.contains("small"), "{untold}");
+    let known = |name| shop.entry(name).map(|entry| (entry.version, entry.writer)).expect("known");
+    assert_eq!((known("a.txt"), known("b.txt")), ((1, "external".into()), (2, "engineer_1".into())));
+    // Others run while it is so, and are told as well.
+    let ran = run(&shop.workspace, "look", &program("cat b.txt", &[]), &[], ADA).await.expect("it ran");
+    assert_eq!((ran.stdout.as_str(), ran.untold.len()), ("b\nmore\n", 1));
+}
+
+#[tokio::test]
 async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_wait_for_them() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n"), ("b.txt", "0\n")]).await;
     // Each takes what is there and writes it back a moment later: side by side, one of them would be lost. The first

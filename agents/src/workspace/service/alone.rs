@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::super::disk::{self, DiskError, Found, Put, Recovery, Staged};
 use super::Workspace;
-use super::edits::{Edited, Wanted, WorkspaceError};
+use super::edits::{ByOthers, Edited, Wanted, WorkspaceError};
 use super::external::{Untaken, change_by_others};
 
 /// The first and the longest wait before an edit is put to a board again that was interrupted.
@@ -90,7 +90,7 @@ impl Alone {
             }
         }
         // As late as can be: what others change from here on comes after the edit.
-        if let Err(error) = self.tell_of(rests_on).await {
+        if let Err(error) = self.tell_of(rests_on).await.and_then(ByOthers::all) {
             self.discard(files).await;
             return Err(error);
         }

@@ -10,6 +10,9 @@ use patchboard_runtime::runtime::RuntimeError;
 use super::super::disk::DiskError;
 use super::super::disk::locks::LockError;
 
+/// Files that are named of those that the board did not take.
+const NAMED_MAX: usize = 20;
+
 /// All that a rejection says, as one text.
 pub(in super::super) fn told(rejection: &Rejection) -> String {
     let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
@@ -26,7 +29,7 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Board(#[from] RuntimeError),
     /// The board does not take what has happened.
-    #[error("files were changed in a way that the board does not allow, and nothing can be edited until that is mended: {}", told(.0))]
+    #[error("files were changed in a way that the board does not allow, and nothing that rests on them can be done until that is mended: {}", told(.0))]
     Refused(Box<Rejection>),
     /// It has none.
     #[error("the board has no workspace")]
@@ -125,4 +128,50 @@ pub struct Made {
     pub standing: Vec<Standing>,
     /// What they were to hold.
     pub wanted: Vec<Wanted>,
+}
+
+/// What others have changed.
+#[derive(Debug, Default)]
+pub struct ByOthers {
+    /// How many files that were.
+    pub found: usize,
+    /// What of that the board did not take. All that rests on other files goes on.
+    pub untaken: Vec<NotTaken>,
+    /// How often what it did not take was put to it in halves.
+    pub(super) halved: usize,
+}
+
+/// Files that hold something else than the board knows, as it does not allow what they hold.
+#[derive(Debug)]
+pub struct NotTaken {
+    /// Which.
+    pub paths: Vec<FilePath>,
+    /// Why.
+    pub rejection: Rejection,
+}
+
+impl ByOthers {
+    /// The number of files, where the board has to know all of them.
+    ///
+    /// # Errors
+    /// It did not take some.
+    pub fn all(self) -> Result<usize, WorkspaceError> {
+        match self.untaken.into_iter().next() {
+            Some(NotTaken { rejection, .. }) => Err(WorkspaceError::Refused(Box::new(rejection))),
+            None => Ok(self.found),
+        }
+    }
+
+    /// What the board did not take and why, in a sentence each; empty if it knows all.
+    pub fn said(&self) -> Vec<String> {
+        let one = |NotTaken { paths, rejection }: &NotTaken| {
+            let named: Vec<&str> = paths.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
+            let more = match paths.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{}{more} changed in a way that the board does not allow: {}", named.join(", "), told(rejection))
+        };
+        self.untaken.iter().map(one).collect()
+    }
 }

@@ -3,7 +3,7 @@
 //! What is told is bounded: a record holds so many files and so much text of them. What the board does not take is recorded
 //! once, and put to it again when it is something else, or when the board has gone on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,18 @@ use super::super::disk::{Contents, DiskError};
 use super::super::running::Teller;
 use super::super::text::hunks::hunks;
 use super::alone::Alone;
-use super::edits::{Edited, Standing, WorkspaceError};
+use super::edits::{ByOthers, Edited, NotTaken, Standing, WorkspaceError};
 use super::texts::Texts;
 
 /// Files of one record of what others have changed, and bytes of what is held and told of them.
 const FILES_AT_ONCE: usize = 2000;
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// How many reports that the board did not take are remembered.
-const UNTAKEN_MAX: usize = 64;
+/// How often what the board did not take is put to it in halves, of all that is told together.
+const HALVED_MAX: usize = 32;
+
+/// How many reports that the board did not take are remembered: more than those that come of one look at the directory.
+const UNTAKEN_MAX: usize = 256;
 
 /// How long a report that the board did not take is held back at least, though the board has gone on: the first time, and
 /// after many times.
@@ -44,8 +47,8 @@ struct Batch {
 }
 
 impl Alone {
-    /// Looks at the whole directory and tells the board what others have changed; how many files that were.
-    pub(super) async fn rescan(&mut self) -> Result<usize, WorkspaceError> {
+    /// Looks at the whole directory and tells the board what others have changed.
+    pub(super) async fn rescan(&mut self) -> Result<ByOthers, WorkspaceError> {
         Ok(self.rescan_with((), |(), _, _| {}).await?.1)
     }
 
@@ -54,7 +57,7 @@ impl Alone {
         &mut self,
         mut seen: S,
         see: fn(&mut S, &FilePath, &Contents),
-    ) -> Result<(S, usize), WorkspaceError> {
+    ) -> Result<(S, ByOthers), WorkspaceError> {
         self.settle().await?;
         let known = self.workspace.files();
         let workspace = Arc::clone(&self.workspace);
@@ -79,7 +82,7 @@ impl Alone {
 
     /// A file as it stands, once the board knows of it.
     pub(super) async fn look(&mut self, path: &FilePath) -> Result<Standing, WorkspaceError> {
-        self.tell_of([path.clone()]).await?;
+        self.tell_of([path.clone()]).await?.all()?;
         match self.workspace.standing(path).await? {
             Some(standing) => Ok(standing),
             None => Err(DiskError::Busy { path: path.to_string() }.into()),
@@ -87,26 +90,27 @@ impl Alone {
     }
 
     /// Tells the board of those of these files that hold something else than it knows, once nothing is left of what was
-    /// begun before; how many that were.
+    /// begun before.
     pub(super) async fn tell_of(
         &mut self,
         paths: impl IntoIterator<Item = FilePath, IntoIter: Send> + Send,
-    ) -> Result<usize, WorkspaceError> {
+    ) -> Result<ByOthers, WorkspaceError> {
         self.settle().await?;
         let state = self.workspace.state();
         let mut batch = Batch::default();
-        let mut told = 0;
+        let mut by_others = ByOthers::default();
         for path in paths {
             let Some((change, text)) = self.changed_by_others(&state, path.clone()).await? else { continue };
             let bytes = bytes_of(change.hunks.as_deref()) + text.as_ref().map_or(0, |text| text.len());
             if batch.changes.len() == FILES_AT_ONCE || (batch.bytes + bytes > BYTES_AT_ONCE && batch.bytes > 0) {
-                told += self.tell(take(&mut batch)).await?;
+                self.tell(take(&mut batch), &mut by_others).await?;
             }
             batch.bytes += bytes;
             batch.changes.push(change);
             batch.texts.push((path, text));
         }
-        Ok(told + self.tell(batch).await?)
+        self.tell(batch, &mut by_others).await?;
+        Ok(by_others)
     }
 
     /// What others have made of a file of which a state says something else, and what is in it now.
@@ -133,36 +137,58 @@ impl Alone {
         changed.await
     }
 
-    /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's.
-    async fn tell(&mut self, batch: Batch) -> Result<usize, WorkspaceError> {
-        let found = batch.changes.len();
+    /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's. What
+    /// it does not take keeps back nothing else.
+    async fn tell(&mut self, batch: Batch, by_others: &mut ByOthers) -> Result<(), WorkspaceError> {
+        by_others.found += batch.changes.len();
         let mut told: BTreeMap<Teller, Vec<FileChange>> = BTreeMap::new();
         for change in batch.changes {
             told.entry(self.workspace.running.teller(&change.path)).or_default().push(change);
         }
-        for ((name, intent), changes) in told {
-            self.tell_as(Edit { of: None, token: None, name, intent, reads: Vec::new(), changes }).await?;
+        let before = by_others.untaken.len();
+        for (teller, changes) in told {
+            self.tell_as(&teller, changes, by_others).await?;
         }
-        batch.texts.iter().for_each(|(path, text)| self.workspace.texts.keep(path, text.as_ref()));
-        Ok(found)
+        let untaken: BTreeSet<&FilePath> = by_others.untaken[before..].iter().flat_map(|it| &it.paths).collect();
+        let taken = batch.texts.iter().filter(|(path, _)| !untaken.contains(path));
+        taken.for_each(|(path, text)| self.workspace.texts.keep(path, text.as_ref()));
+        Ok(())
     }
 
-    async fn tell_as(&mut self, edit: Edit) -> Result<(), WorkspaceError> {
-        let what = Untaken::key(&edit.changes);
-        let version = self.workspace.board().snapshot().version;
-        if let Some(rejection) = self.notes.untaken.of(&what, version) {
-            return Err(WorkspaceError::Refused(Box::new(rejection)));
-        }
-        match self.put_to_board(edit, VecDeque::new()).await? {
-            Edited::Done => {
-                self.notes.untaken.taken(&what);
-                Ok(())
+    /// Tells it all at once, and what is not taken in halves, until it is known which files are in the way or that was asked
+    /// often enough. What was not taken before as it is now is not put to the board in parts either.
+    async fn tell_as(
+        &mut self,
+        (name, intent): &Teller,
+        changes: Vec<FileChange>,
+        by_others: &mut ByOthers,
+    ) -> Result<(), WorkspaceError> {
+        let mut parts = vec![changes];
+        while let Some(mut changes) = parts.pop() {
+            let paths = |changes: &[FileChange]| changes.iter().map(|change| change.path.clone()).collect();
+            let what = Untaken::key(&changes);
+            let version = self.workspace.board().snapshot().version;
+            if let Some(rejection) = self.notes.untaken.of(&what, version) {
+                by_others.untaken.push(NotTaken { paths: paths(&changes), rejection });
+                continue;
             }
-            Edited::Refused(rejection) => {
-                self.notes.untaken.note(what, version, rejection.clone());
-                Err(WorkspaceError::Refused(Box::new(rejection)))
+            let (name, intent) = (name.clone(), intent.clone());
+            let edit = Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: changes.clone() };
+            match self.put_to_board(edit, VecDeque::new()).await? {
+                Edited::Done => self.notes.untaken.taken(&what),
+                Edited::Refused(rejection) => {
+                    self.notes.untaken.note(what, version, rejection.clone());
+                    if changes.len() == 1 || by_others.halved >= HALVED_MAX {
+                        by_others.untaken.push(NotTaken { paths: paths(&changes), rejection });
+                    } else {
+                        by_others.halved += 1;
+                        let second = changes.split_off(changes.len() / 2);
+                        parts.extend([second, changes]);
+                    }
+                }
             }
         }
+        Ok(())
     }
 }
 

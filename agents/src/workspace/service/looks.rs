@@ -17,6 +17,8 @@ const AT_ONCE: usize = 256;
 pub struct LeftOut {
     /// Others were changing them all the time.
     pub busy: Vec<FilePath>,
+    /// The board does not allow what they hold.
+    pub untaken: Vec<FilePath>,
     /// It was enough before they had their turn.
     pub rest: usize,
 }
@@ -68,6 +70,7 @@ impl Workspace {
                         }
                         Ok(_) | Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {}
                         Err(WorkspaceError::Disk(DiskError::Busy { .. })) => left.busy.push(path),
+                        Err(WorkspaceError::Refused(_)) => left.untaken.push(path),
                         Err(error) => return Err(error),
                     }
                 }

@@ -126,7 +126,8 @@ impl Session {
         for (path, entry, text, shown) in seen {
             self.note_shown(&path, &entry, &text, &shown, false);
         }
-        left.busy.iter().for_each(|path| search.leave_out(path));
+        left.busy.iter().for_each(|path| search.leave_out(path, "others are changing it; search again"));
+        left.untaken.iter().for_each(|path| search.leave_out(path, "the board does not allow what it holds"));
         let found = search.found(left.rest);
         let data = json!({"matches": found.matches, "files": found.files, "content": found.text});
         Ok(Told::done(found.text, data))

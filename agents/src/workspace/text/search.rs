@@ -1,5 +1,6 @@
 //! Finding lines in many texts, in time that grows with the texts and not with the pattern.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use patchboard_kernel::files::{FilePath, Lines, union};
@@ -84,8 +85,8 @@ pub struct Search {
     /// Bytes that may still be looked through.
     bytes: usize,
     is_full: bool,
-    /// Texts that could not be had, and what the first is called.
-    busy: Option<(usize, String)>,
+    /// Texts that could not be had, by why: how many, and what the first is called.
+    left_out: BTreeMap<&'static str, (usize, String)>,
 }
 
 impl Search {
@@ -94,7 +95,7 @@ impl Search {
         // Room to say what is not shown.
         let chars = limits.chars.saturating_sub(NOTES_CHARS);
         let (pattern, found, bytes) = (pattern.clone(), Found::default(), limits.bytes);
-        Self { pattern, limits, found, shown: 0, chars, bytes, is_full: false, busy: None }
+        Self { pattern, limits, found, shown: 0, chars, bytes, is_full: false, left_out: BTreeMap::new() }
     }
 
     /// Whether no more is looked through.
@@ -135,19 +136,19 @@ impl Search {
         union(shown)
     }
 
-    /// Notes that one text cannot be looked through, because others are changing it.
-    pub fn leave_out(&mut self, path: &FilePath) {
-        self.busy.get_or_insert_with(|| (0, one_line(path.as_str(), NAME_CHARS))).0 += 1;
+    /// Notes that one text cannot be looked through, and why.
+    pub fn leave_out(&mut self, path: &FilePath, why: &'static str) {
+        self.left_out.entry(why).or_insert_with(|| (0, one_line(path.as_str(), NAME_CHARS))).0 += 1;
     }
 
     /// What was found; `left` texts were not looked through.
     pub fn found(self, left: usize) -> Found {
-        let Self { mut found, shown, limits, busy, chars, .. } = self;
+        let Self { mut found, shown, limits, left_out, chars, .. } = self;
         let mut notes = match found.matches - shown {
             0 if found.matches == 0 => "No line matches.\n".to_owned(),
             0 => String::new(),
-            left_out => format!(
-                "[{left_out} of {} matching lines are not shown; narrow the pattern or the folder]\n",
+            hidden => format!(
+                "[{hidden} of {} matching lines are not shown; narrow the pattern or the folder]\n",
                 found.matches
             ),
         };
@@ -157,11 +158,11 @@ impl Search {
                 "[{left} more files were not looked through, which is too much at once: name a folder]"
             );
         }
-        let room = NOTES_CHARS.saturating_add(chars).saturating_sub(notes.len());
-        if let Some((count, first)) = busy {
+        for (why, (count, first)) in left_out {
+            let room = NOTES_CHARS.saturating_add(chars).saturating_sub(notes.len());
             let others = if count > 1 { format!(" and {} more files", count - 1) } else { String::new() };
-            let named = format!("[{first}{others}: not looked through, others are changing it; search again]\n");
-            notes.push_str(if named.len() <= room { &named } else { "[busy files left out]\n" });
+            let named = format!("[{first}{others}: not looked through, {why}]\n");
+            notes.push_str(if named.len() <= room { &named } else { "[files left out]\n" });
         }
         if notes.len() <= limits.chars {
             found.text.push_str(&notes);
