@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FilePath, FileRead, Lines};
+use patchboard_kernel::id::Token;
 use patchboard_kernel::state::State;
 use patchboard_runtime::runtime::BoardHandle;
 use tokio::sync::RwLock;
@@ -37,7 +38,7 @@ pub(super) use edits::told;
 pub use edits::{ByOthers, Edited, Made, NotTaken, Standing, Wanted, WorkspaceError};
 pub use looks::LeftOut;
 
-use alone::{Alone, Notes};
+use alone::{Alone, Notes, Unheard};
 use texts::Texts;
 
 /// Names of authors that are known in files.
@@ -207,7 +208,8 @@ impl Workspace {
 
     /// Makes an edit, if nothing of what it rests on has changed. `make` is given the files named by `targets` as they
     /// stand, and says what they shall hold, or why that cannot be; it is asked once nobody else can change them. What was
-    /// begun is done to its end, also if nobody waits for it any more.
+    /// begun is done to its end, also if nobody waits for it any more. `asked`: what is asked for, of whom can ask again under
+    /// the same token if it is not told what became of it ([`Workspace::begun`]).
     ///
     /// # Errors
     /// [`WorkspaceError`], and what `make` says.
@@ -215,6 +217,7 @@ impl Workspace {
         self: &Arc<Self>,
         edit: Edit,
         targets: Vec<FilePath>,
+        asked: Option<Digest>,
         make: impl FnOnce(&[Standing]) -> Result<Vec<Wanted>, E> + Send + 'static,
     ) -> Result<Made, E> {
         // Who runs a program that may change them comes first or last, and not in between.
@@ -242,10 +245,29 @@ impl Workspace {
                 let read = |lines: &Lines| FileRead { path: path.clone(), version, lines: Some(*lines) };
                 edit.reads.extend(wanted.signed.iter().map(read));
             }
-            let edited = alone.decide(edit, &wanted, rests_on).await?;
-            Ok(Made { edited, standing, wanted })
+            let token = edit.token.clone();
+            match (alone.decide(edit, &wanted, rests_on).await, token.zip(asked)) {
+                (Ok(edited), _) => Ok(Made { edited, standing, wanted }),
+                (Err(error), None) => Err(error.into()),
+                (Err(error), Some((token, asked))) => {
+                    alone.notes.leave(&token, Unheard { asked, standing, wanted });
+                    Err(error.into())
+                }
+            }
         })
         .await
+    }
+
+    /// What became of an edit that was begun under this token, if its author could not be told, and asks for the same now. It
+    /// is told once.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`]: it is still not known, the edit is not in place, or the token is that of another one.
+    pub async fn begun(self: &Arc<Self>, token: Token, asked: Digest) -> Result<Option<Made>, WorkspaceError> {
+        if !self.notes.read().await.has_begun(&token) {
+            return Ok(None);
+        }
+        self.alone(move |mut alone| async move { alone.hear(&token, asked).await }).await
     }
 
     /// Does what only one at a time may do. What has its turn is done to its end, whoever stops waiting for it: half of it

@@ -23,9 +23,10 @@ use serde_json::{Value, json};
 
 pub use asked::{Asked, Bases, Basis, Order};
 
+use super::disk::DiskError;
 use super::git::GIT;
 use super::reads::Reads;
-use super::service::{Standing, Workspace, WorkspaceError};
+use super::service::{Made, Standing, Workspace, WorkspaceError};
 use super::text::command::Command;
 use super::text::edit::EditError;
 use crate::tools::{ROOM_MAX, cut};
@@ -184,8 +185,8 @@ pub struct Session {
     is_anew: bool,
     /// Characters that it can be told now.
     room: usize,
-    /// What the edit that is being made is known by.
-    token: Option<Token>,
+    /// What the edit that is being made is known by, and what is asked for.
+    key: Option<(Token, Digest)>,
     answers: VecDeque<Answered>,
 }
 
@@ -195,8 +196,8 @@ impl Session {
         workspace.meet(author.label());
         let reads = Reads::among(workspace.held());
         let (bases, basis) = (Bases::new(false), Reads::default());
-        let (is_anew, room, token, answers) = (false, ROOM_MAX, None, VecDeque::new());
-        Self { workspace, author, reads, bases, at_once: None, basis, is_anew, room, token, answers }
+        let (is_anew, room, key, answers) = (false, ROOM_MAX, None, VecDeque::new());
+        Self { workspace, author, reads, bases, at_once: None, basis, is_anew, room, key, answers }
     }
 
     /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
@@ -236,11 +237,11 @@ impl Session {
     }
 
     /// Does what is asked for. An edit under a key is made once. A repetition is told what was told then, if that is one of
-    /// the last edits, and is refused otherwise: the journal has the key as the edit's token. Looking again does no harm, and
-    /// shows what is there now.
+    /// the last edits, or what became of it, if that was not known then. It is refused otherwise: the journal has the key as
+    /// the edit's token. Looking again does no harm, and shows what is there now.
     pub async fn once(&mut self, asked: Asked) -> Answer {
         let Asked { arguments, key, room, order, basis } = asked;
-        let digest = sha256(arguments.to_string().as_bytes());
+        let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
                 true => Answer::Before(before.told.clone()),
@@ -253,14 +254,14 @@ impl Session {
         };
         let is_edit = is_edit(&command);
         self.room = room;
-        self.token = key.as_deref().map(Token::from);
+        self.key = key.as_deref().filter(|_| is_edit).map(|key| (Token::from(key), digest));
         if is_edit {
             let basis = basis.or_else(|| self.at_once.clone());
             self.is_anew |= basis.as_ref().is_some_and(Basis::is_lost);
             self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
         }
         let (told, is_decided) = self.run(command).await;
-        self.token = None;
+        self.key = None;
         self.basis = Reads::default();
         self.bases.told(order.map(|order| order.number), &self.reads);
         if let Some(key) = key.filter(|_| is_edit && is_decided) {
@@ -288,27 +289,32 @@ impl Session {
     /// met a fault of the moment, has not been answered.
     async fn run(&mut self, command: Command) -> (Told, bool) {
         let room = self.room;
+        // What became of it is known, whatever else is not.
+        let begun = match self.begun_before().await {
+            Ok(begun) => begun,
+            Err(error) => return answered(Err(error.into()), room),
+        };
         let is_anew = std::mem::take(&mut self.is_anew);
-        if is_anew && self.is_checked() && is_edit(&command) {
+        if is_anew && begun.is_none() && self.is_checked() && is_edit(&command) {
             let message = format!("{BEGUN_ANEW} Nothing was written.");
-            return (Told::from(Trouble::Session(SessionCode::ReadsLost, message)).within(room), false);
+            return answered(Err(Trouble::Session(SessionCode::ReadsLost, message)), room);
         }
         if is_anew {
             self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
         }
-        let done = match command {
-            Command::View { path, range, columns } => self.view(&path, range, columns).await,
-            Command::List { path: Some(path) } => self.list_in(&path).await,
-            Command::List { path: None } => Ok(self.list(None)),
-            Command::Search { path, pattern, is_regex } => self.search(path.as_ref(), &pattern, is_regex).await,
-            Command::Edit { path, edit, basis } => self.edit(path, edit, basis).await,
-            Command::Rename { path, to, basis } => self.rename(path, to, basis).await,
+        let done = match (begun, command) {
+            (Some(made), _) => Ok(self.told_late(made).await),
+            (None, Command::View { path, range, columns }) => self.view(&path, range, columns).await,
+            (None, Command::List { path: Some(path) }) => self.list_in(&path).await,
+            (None, Command::List { path: None }) => Ok(self.list(None)),
+            (None, Command::Search { path, pattern, is_regex }) => self.search(path.as_ref(), &pattern, is_regex).await,
+            (None, Command::Edit { path, edit, basis }) => self.edit(path, edit, basis).await,
+            (None, Command::Rename { path, to, basis }) => self.rename(path, to, basis).await,
         };
         if let Err(Trouble::Shown(shown)) = &done {
             self.note_lines_of(shown);
         }
-        let is_decided = !matches!(done, Err(Trouble::Workspace(_) | Trouble::Session(SessionCode::ReadsLost, _)));
-        let mut told = done.unwrap_or_else(Told::from);
+        let (mut told, is_decided) = answered(done, room);
         if is_anew {
             told.text = format!("{BEGUN_ANEW}\n{}", told.text);
             if let Value::Object(data) = &mut told.data {
@@ -316,6 +322,14 @@ impl Session {
             }
         }
         (told.within(room), is_decided)
+    }
+
+    /// What became of the same edit, if it was asked for before and it was not known then.
+    async fn begun_before(&self) -> Result<Option<Made>, WorkspaceError> {
+        match &self.key {
+            Some((token, asked)) => self.workspace.begun(token.clone(), *asked).await,
+            None => Ok(None),
+        }
     }
 
     /// Whether its edits are held against what it has read.
@@ -330,6 +344,17 @@ impl Session {
         let may = self.author.access.spec().view.join(", ");
         Err(Trouble::Session(SessionCode::NotReadable, format!("You may not read {path}; you may read {may}.")))
     }
+}
+
+/// What is told of what was done, and whether that is final: a fault of the moment is not, nor that something has to be read
+/// first. What is recorded and cannot be in place is.
+fn answered(done: Result<Told, Trouble>, room: usize) -> (Told, bool) {
+    let is_final = match &done {
+        Err(Trouble::Workspace(WorkspaceError::Disk(DiskError::NotInPlace { .. }))) => true,
+        Err(Trouble::Workspace(_) | Trouble::Session(SessionCode::ReadsLost, _)) => false,
+        Ok(_) | Err(_) => true,
+    };
+    (done.unwrap_or_else(Told::from).within(room), is_final)
 }
 
 const fn is_edit(command: &Command) -> bool {

@@ -1,14 +1,16 @@
 //! How edits and what others change come to the board and to the disk, where something fails in between.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_agents::workspace::service::{Edited, NotTaken, Standing, Wanted, WorkspaceError};
+use patchboard_agents::workspace::session::{Answer, Asked, Session, Told};
 use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,6 +58,67 @@ async fn an_edit_whose_answer_is_lost_is_made_once() {
     assert_eq!(shop.entry("a.py").expect("known").version, 2);
 }
 
+/// An engineer who made an edit under a key that is recorded, and was told that its end is not known.
+async fn told_that_nobody_knows(edit: &Asked) -> (Workshop, Session) {
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\nb = 1\n")]).await;
+    let mut ada = shop.session(0);
+    ada.call(json!({"command": "view", "path": "a.py"})).await;
+    shop.journal.loses_one();
+    let told = answer(&mut ada, edit).await;
+    assert!(matches!(told.code.as_deref(), Some("interrupted" | "journal_io")), "{}", told.text);
+    shop.journal.mended();
+    (shop, ada)
+}
+
+fn keyed(arguments: Value) -> Asked {
+    Asked { key: Some("k".to_owned()), ..Asked::from(arguments) }
+}
+
+async fn answer(session: &mut Session, asked: &Asked) -> Told {
+    match session.once(asked.clone()).await {
+        Answer::Told(told) => told,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn who_repeats_an_edit_is_told_what_came_of_it_though_others_finished_it() {
+    let edit = keyed(
+        json!({"command": "str_replace", "path": "a.py", "old_str": "a = 1", "new_str": "a = 2", "intent": "two"}),
+    );
+    let (shop, mut ada) = told_that_nobody_knows(&edit).await;
+    // Whoever has a turn brings it to its end. The author sees that, too.
+    assert_eq!(shop.workspace.notice([&path("a.py")]).await.expect("it goes on"), 0);
+    assert_eq!(ada.call(json!({"command": "view", "path": "a.py"})).await.code, None);
+    assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\nb = 1\n"));
+    let other = keyed(json!({"command": "create", "path": "a.py", "file_text": "", "intent": "nothing"}));
+    assert_eq!(answer(&mut ada, &other).await.code.as_deref(), Some("token_conflict"));
+    let told = answer(&mut ada, &edit).await;
+    assert_eq!((&told.code, &told.data["files"][0]["version"]), (&None, &json!(2)), "{}", told.text);
+    assert_eq!(ada.once(edit).await, Answer::Before(told));
+    let read = FileRead { path: path("a.py"), version: 2, lines: None };
+    assert_eq!(ada.reads().of(&path("a.py")), [read], "it has seen what it made");
+    assert_eq!(shop.entry("a.py").expect("known").version, 2, "it was made once");
+}
+
+#[tokio::test]
+async fn who_begins_anew_is_told_what_came_of_its_edit_before_it_is_told_that_reads_are_lost() {
+    let edit = keyed(json!({"command": "create", "path": "n.py", "file_text": "n\n", "intent": "a new one"}));
+    let (shop, ada) = told_that_nobody_knows(&edit).await;
+    std::fs::write(shop.directory.path().join("n.py"), "n\ntheirs\n").expect("written");
+    let mut anew = Session::anew(Arc::clone(&shop.workspace), ada.author().clone());
+    let told = answer(&mut anew, &edit).await;
+    assert_eq!((told.code, &told.data["files"][0]["version"]), (None, &json!(1)), "{}", told.text);
+    assert!(told.text.contains("not known here any more") && told.text.contains("n.py was made"), "{}", told.text);
+    let read = FileRead { path: path("n.py"), version: 1, lines: None };
+    assert!(anew.reads().all().contains(&read), "it knows what it wrote, and not what came after it");
+    assert_eq!(shop.workspace.notice([&path("n.py")]).await.expect("told"), 0, "what others wrote was put back");
+    assert_eq!(shop.text("n.py").as_deref(), Some("n\ntheirs\n"));
+    // Who has no key asks for something new.
+    let other = Session::anew(Arc::clone(&shop.workspace), ada.author().clone()).call(edit.arguments).await;
+    assert_eq!(other.code.as_deref(), Some("reads_lost"), "{}", other.text);
+}
+
 #[tokio::test]
 async fn what_others_wrote_before_it_came_to_be_in_place_comes_after_it() {
     let shop = unheard().await;
@@ -79,13 +142,13 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
             let after = Some("n\n".into());
             Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
         };
-        shop.workspace.edit(edit.clone(), vec![path("new.py")], make)
+        shop.workspace.edit(edit.clone(), vec![path("new.py")], None, make)
     };
-    assert!(matches!(again().await.expect("answered").edited, Edited::Done));
+    assert!(matches!(again().await.expect("answered").edited, Edited::Done(_)));
     assert_eq!(shop.text("new.py").as_deref(), Some("n\n"));
     std::fs::remove_file(shop.directory.path().join("new.py")).expect("gone");
     assert_eq!(shop.workspace.notice([&path("new.py")]).await.expect("told"), 1);
-    assert!(matches!(again().await.expect("answered").edited, Edited::Done), "it was made before");
+    assert!(matches!(again().await.expect("answered").edited, Edited::Done(_)), "it was made before");
     assert_eq!(shop.text("new.py"), None, "others have taken it away since");
     assert_eq!(shop.entry("new.py").expect("known").version, 2);
 }
@@ -103,7 +166,7 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
         let after = Some("n\n".into());
         Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
     };
-    let made = shop.workspace.edit(edit, vec![path("new.py")], make).await.expect("decided");
+    let made = shop.workspace.edit(edit, vec![path("new.py")], None, make).await.expect("decided");
     assert!(matches!(&made.edited, Edited::Refused(refused) if refused.code == Code::StaleRead), "{:?}", made.edited);
     assert_eq!(shop.text("new.py"), None);
     assert!(std::fs::read_dir(shop.directory.path().join(".patchboard/staged")).expect("listed").next().is_none());

@@ -294,6 +294,24 @@ async fn intents_of_several_do_not_pile_up_above_a_line_and_one_is_not_cut() {
 }
 
 #[tokio::test]
+async fn a_file_that_begins_above_what_was_forgotten_is_told_at_the_version_that_it_has() {
+    let shop = Workshop::open(2, &json!({"annotate": false, "max_files": 3}), &[("a.txt", "a\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let create = |name: &str| json!({"command": "create", "path": name, "file_text": "n\n", "intent": "new"});
+    for name in ["b.txt", "c.txt"] {
+        does(&mut bob, create(name)).await;
+        does(&mut bob, json!({"command": "delete", "path": name, "intent": "not needed"})).await;
+    }
+    // What is known of those that are gone makes room for this one, and the next begins above it.
+    does(&mut ada, create("d.txt")).await;
+    let told = does(&mut ada, create("e.txt")).await;
+    let version = shop.entry("e.txt").expect("known").version;
+    assert!(version > 1, "something was forgotten");
+    assert_eq!(told.data["files"][0]["version"], json!(version), "{}", told.text);
+    does(&mut ada, replace("e.txt", "n\n", "e\n")).await;
+}
+
+#[tokio::test]
 async fn what_others_say_of_a_block_is_kept_where_edits_are_checked_and_left_to_authors_where_not() {
     for (isolation, code) in [("storm", Some("annotation_lost")), ("soft", None)] {
         let shop = Workshop::open(2, &json!({"isolation": isolation}), &[("a.py", "x = 0\n\n\ny = old(0)\n")]).await;

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use patchboard_kernel::board::{Outcome, Verdict};
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::files::{Edit, Entry, FilePath};
+use patchboard_kernel::files::{Edit, Entry, FileChange, FilePath};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
-use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
+use patchboard_runtime::runtime::RuntimeError;
 use tokio::sync::OwnedRwLockWriteGuard;
 use uuid::Uuid;
 
 use super::super::disk::{self, DiskError, Found, Put, Recovery, Staged};
 use super::Workspace;
-use super::edits::{ByOthers, Edited, Wanted, WorkspaceError};
+use super::edits::{ByOthers, Edited, Made, Standing, Wanted, WorkspaceError};
 use super::external::{Untaken, change_by_others};
 
 /// The first and the longest wait before an edit is put to a board again that was interrupted.
@@ -30,12 +30,25 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How often what others write into a file that is being replaced is put back before it is left where it is kept.
 const DISPLACED_MAX: u32 = 3;
 
+/// How many edits are kept that were decided when nobody heard of it; of more, the oldest go.
+const UNHEARD_MAX: usize = 32;
+
 /// What only one at a time may know.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) untaken: Untaken,
     /// What was put to the board and is not at its end, in order.
     begun: VecDeque<Begun>,
+    /// What was decided when its author had gone, the oldest first.
+    unheard: VecDeque<(Token, Unheard, Result<Edited, DiskError>)>,
+}
+
+/// An edit whose author was told that its end is not known, and may ask again.
+pub(super) struct Unheard {
+    /// Tells what was asked for from all else.
+    pub(super) asked: Digest,
+    pub(super) standing: Vec<Standing>,
+    pub(super) wanted: Vec<Wanted>,
 }
 
 /// An edit from when it is staged until its files are in place.
@@ -46,6 +59,8 @@ struct Begun {
     files: VecDeque<(Staged, Option<Arc<str>>)>,
     /// What the board says; none: nobody knows.
     verdict: Option<Edited>,
+    /// What its author wanted, if that has gone.
+    unheard: Option<Unheard>,
     /// How many came before it of which it was displaced.
     displaced: u32,
 }
@@ -121,7 +136,7 @@ impl Alone {
         while let Some(begun) = self.notes.begun.front_mut() {
             let verdict = match &begun.verdict {
                 Some(verdict) => verdict.clone(),
-                None => begun.verdict.insert(ask(self.workspace.board(), &begun.edit).await?).clone(),
+                None => begun.verdict.insert(ask(&self.workspace, &begun.edit).await?).clone(),
             };
             let displaced = begun.displaced;
             let mut decided = Ok(verdict);
@@ -141,10 +156,29 @@ impl Alone {
                     decided = decided.and(Err(error));
                 }
             }
-            first.get_or_insert(decided);
-            self.notes.begun.pop_front();
+            if let Some(Begun { edit: Edit { token: Some(token), .. }, unheard, .. }) = self.notes.begun.pop_front() {
+                match unheard {
+                    Some(unheard) => self.notes.keep(token, unheard, decided),
+                    None => _ = first.get_or_insert(decided),
+                }
+            }
         }
         Ok(first)
+    }
+
+    /// What became of the edit of this token, if its author did not hear of it; `asked`: what is asked for under it now.
+    ///
+    /// # Errors
+    /// As [`Alone::settle`]; the token is that of another edit; the edit is not in place.
+    pub(super) async fn hear(&mut self, token: &Token, asked: Digest) -> Result<Option<Made>, WorkspaceError> {
+        self.settle().await?;
+        let Some(at) = self.notes.unheard.iter().position(|(of, ..)| of == token) else { return Ok(None) };
+        if self.notes.unheard[at].1.asked != asked {
+            return Err(RuntimeError::TokenConflict(self.workspace.board().id().clone()).into());
+        }
+        let heard = self.notes.unheard.remove(at);
+        let made = |(_, Unheard { standing, wanted, .. }, edited)| Ok(Made { edited: edited?, standing, wanted });
+        heard.map(made).transpose()
     }
 
     /// What others wrote into a file in the moment in which it got `hash`, or was to go, comes after that; so does what is
@@ -231,18 +265,40 @@ impl Alone {
     }
 }
 
-impl Begun {
-    fn new(edit: Edit, files: VecDeque<(Staged, Option<Arc<str>>)>, displaced: u32) -> Self {
-        let token = edit.token.clone().unwrap_or_else(|| Token::from(Uuid::now_v7().to_string()));
-        Self { edit: Edit { token: Some(token), ..edit }, files, verdict: None, displaced }
+impl Notes {
+    /// Whether something was begun under a token of which its author may not have heard.
+    pub(super) fn has_begun(&self, token: &Token) -> bool {
+        self.begun.iter().any(|begun| begun.edit.token.as_ref() == Some(token))
+            || self.unheard.iter().any(|(of, ..)| of == token)
+    }
+
+    /// The author of the edit of a token goes without knowing what becomes of it.
+    pub(super) fn leave(&mut self, token: &Token, unheard: Unheard) {
+        if let Some(begun) = self.begun.iter_mut().find(|begun| begun.edit.token.as_ref() == Some(token)) {
+            begun.unheard = Some(unheard);
+        }
+    }
+
+    fn keep(&mut self, token: Token, unheard: Unheard, decided: Result<Edited, DiskError>) {
+        if self.unheard.len() >= UNHEARD_MAX {
+            self.unheard.pop_front();
+        }
+        self.unheard.push_back((token, unheard, decided));
     }
 }
 
-/// Asks a board what becomes of an edit, again while it is not known whether it was recorded.
-async fn ask(board: &BoardHandle, edit: &Edit) -> Result<Edited, WorkspaceError> {
+impl Begun {
+    fn new(edit: Edit, files: VecDeque<(Staged, Option<Arc<str>>)>, displaced: u32) -> Self {
+        let token = edit.token.clone().unwrap_or_else(|| Token::from(Uuid::now_v7().to_string()));
+        Self { edit: Edit { token: Some(token), ..edit }, files, verdict: None, unheard: None, displaced }
+    }
+}
+
+/// Asks the board what becomes of an edit, again while it is not known whether it was recorded.
+async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceError> {
     let mut pause = PAUSE_MIN;
     let outcome = loop {
-        match board.edit(edit.clone()).await {
+        match workspace.board().edit(edit.clone()).await {
             Err(RuntimeError::Interrupted(_) | RuntimeError::Journal(_)) if pause <= PAUSE_MAX => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
@@ -255,7 +311,15 @@ async fn ask(board: &BoardHandle, edit: &Edit) -> Result<Edited, WorkspaceError>
     Ok(match outcome {
         Outcome::Committed { .. }
         | Outcome::NoOp { .. }
-        | Outcome::Duplicate(Verdict::Committed { .. } | Verdict::NoOp { .. }) => Edited::Done,
+        | Outcome::Duplicate(Verdict::Committed { .. } | Verdict::NoOp { .. }) => {
+            // Nobody else changes it: it is as the edit has made it, unless that was made earlier.
+            let state = workspace.state();
+            let made = |change: &FileChange| {
+                let entry = Entry::of(&state, &change.path).filter(|entry| entry.hash == change.hash);
+                entry.map(|entry| entry.version)
+            };
+            Edited::Done(edit.changes.iter().map(made).collect())
+        }
         Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) => Edited::Refused(rejection),
         Outcome::Duplicate(Verdict::Rejected { stage, code, .. }) => {
             refused(stage, code, "it was refused; read again what it rests on")

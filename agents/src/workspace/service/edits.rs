@@ -111,10 +111,10 @@ impl Wanted {
 }
 
 /// What became of an edit.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Edited {
-    /// It is made.
-    Done,
+    /// It is made. The versions that its files have by it; none: others have changed the file since.
+    Done(Vec<Option<u64>>),
     /// It is not.
     Refused(Rejection),
 }

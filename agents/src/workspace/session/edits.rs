@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{
     EDITS_MAX, Edit, Entry, FilePath, FileRead, Hunk, INTENT_MAX, Lines, Move, Seen, count, seen,
 };
@@ -52,8 +53,8 @@ impl Session {
         let edit = self.begun(&basis, &targets)?;
         let maker = Maker::new(self, &basis);
         let make = move |standing: &[Standing]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-        let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
-        self.told(made).await
+        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), make).await?;
+        Ok(self.told(made).await)
     }
 
     pub(super) async fn rename(&mut self, from: FilePath, to: FilePath, basis: EditBasis) -> Result<Told, Trouble> {
@@ -72,8 +73,8 @@ impl Session {
             let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
             Ok(vec![gone, made])
         };
-        let made = self.workspace.edit::<Trouble>(edit, targets, make).await?;
-        self.told(made).await
+        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), make).await?;
+        Ok(self.told(made).await)
     }
 
     fn begun(&mut self, basis: &EditBasis, targets: &[FilePath]) -> Result<Edit, Trouble> {
@@ -99,7 +100,7 @@ impl Session {
         };
         Ok(Edit {
             of: Some(self.author.of),
-            token: self.token.clone(),
+            token: self.key.as_ref().map(|(token, _)| token.clone()),
             name: self.author.name.clone(),
             // It is not longer; this makes it one line.
             intent: basis.intent.as_deref().map(|intent| one_line(intent, INTENT_MAX)),
@@ -120,10 +121,28 @@ impl Session {
         is_but_own || self.basis.of(path).iter().any(is_fresh)
     }
 
-    async fn told(&mut self, made: Made) -> Result<Told, Trouble> {
-        match made.edited {
-            Edited::Done => Ok(self.tell_done(&made)),
-            Edited::Refused(ref rejection) => self.tell_refused(rejection, &made).await,
+    /// What is asked for, of whom can ask again.
+    fn asked(&self) -> Option<Digest> {
+        self.key.as_ref().map(|(_, asked)| *asked)
+    }
+
+    /// What an author is told that hears late of its edit. It may have seen by now what was made, and what came after it.
+    pub(super) async fn told_late(&mut self, made: Made) -> Told {
+        let paths: Vec<FilePath> = made.wanted.iter().map(|wanted| wanted.path.clone()).collect();
+        let told = self.told(made).await;
+        let state = self.workspace.state();
+        for path in paths {
+            if let Some(entry) = Entry::of(&state, &path) {
+                self.reads.catch_up(&path, &entry, self.workspace.spec().granularity);
+            }
+        }
+        told
+    }
+
+    async fn told(&mut self, made: Made) -> Told {
+        match &made.edited {
+            Edited::Done(versions) => self.tell_done(&made, versions),
+            Edited::Refused(rejection) => self.tell_refused(rejection, &made).await,
         }
     }
 
@@ -132,13 +151,17 @@ impl Session {
         self.bases.wrote(wrote);
     }
 
-    fn tell_done(&mut self, made: &Made) -> Told {
+    fn tell_done(&mut self, made: &Made, versions: &[Option<u64>]) -> Told {
         let mut text = String::new();
         let mut files = Vec::new();
         let room = self.room.min(SNIPPET_CHARS_MAX);
-        for (wanted, before) in made.wanted.iter().zip(&made.standing) {
+        for ((wanted, before), version) in made.wanted.iter().zip(&made.standing).zip(versions) {
             let path = &wanted.path;
-            let version = before.version().saturating_add(1);
+            let Some(version) = *version else {
+                let _ = writeln!(text, "{path} was changed as you asked, and by others since: view it again.");
+                files.push(json!({"path": path, "view_again": true}));
+                continue;
+            };
             let Some(after) = &wanted.after else {
                 self.wrote(Wrote { path, before: before.entry.as_ref(), moves: &[], version, text: None });
                 let _ = writeln!(text, "{path} is gone.");

@@ -11,16 +11,31 @@ use serde_json::json;
 use super::super::disk::DiskError;
 use super::super::service::{Made, Standing, WorkspaceError, told};
 use super::super::text::payload::{self, FilePart, Moved, Mover, Payload, Refusal};
-use super::{Session, Told, Trouble};
+use super::{Session, Told};
 
 impl Session {
-    pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Result<Told, Trouble> {
+    /// It is refused in any case, also if what stands now cannot be shown.
+    pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Told {
         let message = told(rejection);
+        match self.show_refused(rejection, &message, made).await {
+            Ok(told) => told,
+            Err(error) => {
+                let then =
+                    format!("What has changed cannot be shown ({error}): view what you need, then plan the edit anew");
+                let code = rejection.code;
+                brief(rejection, format!("The edit was refused ({code}): {message}.\n{then}.\n"))
+            }
+        }
+    }
+
+    async fn show_refused(
+        &mut self,
+        rejection: &Rejection,
+        message: &str,
+        made: &Made,
+    ) -> Result<Told, WorkspaceError> {
         let target = &made.wanted[0].path;
-        let brief = |text: String| {
-            let data = json!({"code": rejection.code, "message": text, "rejection": rejection});
-            Told { text, data, code: Some(rejection.code.as_str().to_owned()) }
-        };
+        let brief = |text: String| brief(rejection, text);
         if rejection.stage != Stage::Freshness {
             return Ok(brief(format!("The edit was refused: {message}")));
         }
@@ -67,8 +82,7 @@ impl Session {
             Presentation::Brief => payload::Presentation::Brief,
         };
         let moved: Vec<Moved<'_>> = stale.iter().map(Known::moved).collect();
-        let refusal =
-            Refusal { code: rejection.code.as_str(), message: &message, target: target.moved(), stale: &moved };
+        let refusal = Refusal { code: rejection.code.as_str(), message, target: target.moved(), stale: &moved };
         let budget = usize::try_from(spec.payload).unwrap_or(payload::BUDGET).min(self.room);
         let payload = payload::payload(&refusal, presentation, budget);
         self.count_as_read(&payload, &target, &stale);
@@ -114,6 +128,11 @@ impl Session {
             self.reads.replace(path, &self.basis.of(path), version, &lines, text);
         }
     }
+}
+
+fn brief(rejection: &Rejection, text: String) -> Told {
+    let data = json!({"code": rejection.code, "message": text, "rejection": rejection});
+    Told { text, data, code: Some(rejection.code.as_str().to_owned()) }
 }
 
 /// A file that a refusal tells of, as it was read at one version.
