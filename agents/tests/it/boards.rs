@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,15 @@ impl Agent for Hears {
 
     fn ended(&self, board: &BoardId) {
         self.0.ended(board);
+    }
+}
+
+/// Whether something is not done when it has got as far as it can.
+async fn is_waiting<T>(what: impl Future<Output = T>) -> bool {
+    tokio::select! {
+        biased;
+        _ = what => false,
+        () = async {} => true,
     }
 }
 
@@ -70,12 +79,12 @@ async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
     let taking_up = house.workspaces.taking_up();
-    let (workspaces, id) = (Arc::clone(&house.workspaces), board.id().clone());
-    let waits = tokio::spawn(async move { workspaces.of(&id).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!waits.is_finished(), "it is coming");
-    taking_up.attach(&board).await.expect("it is open").expect("it has a directory");
-    waits.await.expect("no panic").expect("it was waited for");
+    let mut waits = pin!(house.workspaces.of(board.id()));
+    assert!(is_waiting(&mut waits).await, "it is coming");
+    let opens = taking_up.attach(&board);
+    assert!(is_waiting(&mut waits).await, "it is being opened");
+    opens.await.expect("it is open").expect("it has a directory");
+    drop(waits.await.expect("it was waited for"));
 
     // Cancelled, it has ended for good.
     board.cancel().await.expect("cancelled");
@@ -98,13 +107,12 @@ async fn what_is_begun_at_a_directory_is_waited_for_by_who_takes_it_up_again() {
     let before = house.workspaces.taking_up().attach(&board).await.expect("it is open").expect("it has a directory");
     house.runtime.close(board.id()).await;
     let board = house.runtime.resume(board.id()).await.expect("resumed");
-    let opened = house.workspaces.taking_up().attach(&board);
-    let ends = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        drop(before);
-    });
+    let mut opened = pin!(house.workspaces.taking_up().attach(&board));
+    // It finds the directory locked more than once.
+    let looked = tokio::time::timeout(Duration::from_millis(200), &mut opened).await;
+    assert!(looked.is_err(), "somebody is still there");
+    drop(before);
     opened.await.expect("whoever was there is done").expect("it has a directory");
-    ends.await.expect("no panic");
     house.workspaces.of(board.id()).await.expect("it is open");
 }
 

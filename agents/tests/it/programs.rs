@@ -9,6 +9,8 @@ use patchboard_kernel::replay;
 use patchboard_workshop::{Workshop, path};
 use serde_json::json;
 
+use crate::support::{is_soon_gone, pid_in};
+
 fn program(script: &str, changes: &[&str]) -> Program {
     let mut program = Program::new(["sh", "-c", script, "sh"].map(str::to_owned).to_vec());
     program.changes = changes.iter().map(|pattern| (*pattern).to_owned()).collect();
@@ -60,16 +62,21 @@ async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() 
 async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_wait_for_them() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n"), ("b.txt", "0\n")]).await;
     // Each takes what is there and writes it back a moment later: side by side, one of them would be lost. The first
-    // begins only once another file was edited, which therefore does not wait for it.
-    let script = "until grep -q 1 b.txt; do sleep 0.02; done; n=$(cat a.txt); sleep 0.3; echo $((n + 1)) > a.txt";
-    let slow = program(script, &["a.txt"]);
+    // goes on only once another file was edited, which therefore does not wait for it.
+    let outside = tempfile::tempdir().expect("a directory");
+    let begun = outside.path().join("begun");
+    let script = format!(
+        "echo $$ > {}; until grep -q 1 b.txt; do sleep 0.02; done; n=$(cat a.txt); sleep 0.3; echo $((n + 1)) > a.txt",
+        begun.display()
+    );
+    let slow = program(&script, &["a.txt"]);
     let mut bob = shop.session(1);
     bob.call(json!({"command": "view", "path": "b.txt"})).await;
     let (one, two, edited) = tokio::join!(
         run(&shop.workspace, "slow", &slow, &[], ADA),
         run(&shop.workspace, "slow", &slow, &[], Runner { label: "engineer_2", env: &[] }),
         async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            pid_in(&begun).await;
             let told = bob.call(json!({"command": "create", "path": "b.txt", "file_text": "1\n", "intent": "b"})).await;
             assert!(!told.is_error(), "{}", told.text);
             bob.call(json!({"command": "view", "path": "a.txt"})).await;
@@ -124,11 +131,14 @@ async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_h
 async fn what_a_program_leaves_running_does_not_decide_how_it_ended() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
     let begun = Instant::now();
-    let mut leaves = program("(sleep 2; echo late > a.txt) & echo done; exit 4", &["a.txt"]);
+    let outside = tempfile::tempdir().expect("a directory");
+    let file = outside.path().join("left");
+    let script = format!("(sleep 60; echo late > a.txt) & echo $! > {}; echo done; exit 4", file.display());
+    let mut leaves = program(&script, &["a.txt"]);
     leaves.timeout = Some(patchboard_kernel::blueprint::Duration::from_secs(1));
     let ran = run(&shop.workspace, "leaves", &leaves, &[], ADA).await.expect("it ended by itself");
     assert_eq!((ran.exit, ran.stdout.as_str()), (Some(4), "done\n"));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    tokio::time::sleep(Duration::from_millis(2200)).await;
-    assert_eq!(shop.text("a.txt").as_deref(), Some("0\n"), "it was ended with all that it started");
+    assert!(is_soon_gone(&pid_in(&file).await).await, "it was ended with all that it started");
+    assert_eq!(shop.text("a.txt").as_deref(), Some("0\n"));
 }
