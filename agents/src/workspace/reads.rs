@@ -290,7 +290,7 @@ impl Known {
 }
 
 /// Where lines are for the author of an edit: what it put among them belongs to them.
-fn own(lines: Lines, moves: &[Move]) -> Lines {
+pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
     let (first, last) = (i64::from(lines.0), i64::from(lines.1));
     let (mut before, mut inside) = (0_i64, 0_i64);
     let mut starts_at = None;

@@ -7,10 +7,11 @@
 //! is put in place when the workspace is opened again, and nothing else.
 //!
 //! * `edits`: what is wanted and what became of it; `alone`: how an edit is accepted and comes to the disk;
-//!   `external`: what others change, and how the board is told; `looks`: files as they stand; `texts`: what was in them.
+//!   `external`: what others change, and how the board is told; `looks`: files as they stand; `texts`: what was in them;
+//!   `memory`: what the state does not say of edits.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::digest::Digest;
@@ -32,13 +33,14 @@ mod alone;
 mod edits;
 mod external;
 mod looks;
+mod memory;
 mod texts;
 
-pub(super) use edits::told;
 pub use edits::{ByOthers, Edited, Made, NotTaken, Standing, Wanted, WorkspaceError};
 pub use looks::LeftOut;
 
 use alone::{Alone, Notes, Unheard};
+use memory::Memory;
 use texts::Texts;
 
 /// Names of authors that are known in files.
@@ -52,6 +54,7 @@ pub struct Workspace {
     /// Held together by those who look, alone by those who change.
     notes: Arc<RwLock<Notes>>,
     texts: Texts,
+    memory: Mutex<Memory>,
     /// Who is known to have edited here, or may.
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
@@ -85,6 +88,7 @@ impl Workspace {
             disk: disk.into(),
             notes: Arc::default(),
             texts: Texts::default(),
+            memory: Mutex::default(),
             authors: Mutex::default(),
             locks: Locks::default(),
             running: RunningPrograms::default(),
@@ -164,6 +168,16 @@ impl Workspace {
         let paths = members.into_iter().flatten().filter_map(|(name, ..)| FilePath::parse(name).ok());
         let known = paths.filter_map(|path| Some((path.clone(), Entry::of(&state, &path)?)));
         known.filter(|(_, entry)| entry.is_there()).collect()
+    }
+
+    /// What the versions of a file were made for, as far as that is known here beyond what the state says.
+    pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
+        self.memory().intents(path)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        // Lists are whole whatever thread ended while it held them.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the board knows a file to hold; none: there is none.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patchboard_agents::workspace::session::{Session, Told};
+use patchboard_agents::workspace::session::{Author, Session, Told};
 use patchboard_agents::workspace::sessions::{SESSIONS_MAX, Sessions};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::{FileRead, Lines};
@@ -309,6 +309,44 @@ async fn a_file_that_begins_above_what_was_forgotten_is_told_at_the_version_that
     assert!(version > 1, "something was forgotten");
     assert_eq!(told.data["files"][0]["version"], json!(version), "{}", told.text);
     does(&mut ada, replace("e.txt", "n\n", "e\n")).await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_everybody_who_changed_what_was_read() {
+    let shop = Workshop::open(4, &json!({"annotate": false}), &[("a.txt", &lines(100))]).await;
+    let mut ada = shop.session(0);
+    does(&mut ada, view("a.txt", 10, 20)).await;
+    for (who, line, intent) in [(1, 12, "twelve"), (2, 15, "fifteen"), (3, 80, "eighty"), (1, 13, "thirteen")] {
+        let mut other = shop.session(who);
+        does(&mut other, view("a.txt", 1, -1)).await;
+        let (old, new) = (format!("line {line}\n"), format!("{intent}\n"));
+        let edit = json!({"command": "str_replace", "path": "a.txt", "old_str": old, "new_str": new, "intent": intent});
+        does(&mut other, edit).await;
+    }
+    let told = refused(&mut ada, "stale_target", replace("a.txt", "line 11\n", "eleven\n")).await;
+    let by = "a.txt was changed by engineer_2 and engineer_3 since you read it: version 1 was read, it has 5\n";
+    assert!(told.text.contains(by), "{}", told.text);
+    let each =
+        "  version 5 by engineer_2: thirteen\n  version 3 by engineer_3: fifteen\n  version 2 by engineer_2: twelve\n";
+    assert!(told.text.contains(each), "who changed another line is not in the way: {}", told.text);
+}
+
+#[tokio::test]
+async fn a_file_is_kept_for_an_agent_and_not_for_its_seat() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(5))]).await;
+    let called = |seat: usize, name: &str| {
+        let author = Author { name: Some(name.to_owned()), ..shop.session(seat).author().clone() };
+        Session::new(Arc::clone(&shop.workspace), author)
+    };
+    let (mut ada, mut bob) = (called(0, "ada"), called(1, "bob"));
+    for agent in [&mut ada, &mut bob] {
+        does(agent, view("a.txt", 1, -1)).await;
+    }
+    does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
+    refused(&mut ada, "stale_target", replace("a.txt", "line 2\n", "two\n")).await;
+    let told = refused(&mut bob, "reserved", replace("a.txt", "line 4\n", "four\n")).await;
+    assert!(told.text.contains("a.txt is kept for ada until its next edit, for 30 s at most"), "{}", told.text);
+    assert_eq!(told.data["rejection"]["violations"][0]["found"]["kept_for"], json!("ada"));
 }
 
 #[tokio::test]

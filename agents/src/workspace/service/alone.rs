@@ -308,7 +308,7 @@ async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceErro
     };
     let refused =
         |stage, code, message: &str| Edited::Refused(Rejection::new(stage, vec![Violation::new(code, "", message)]));
-    Ok(match outcome {
+    let mut edited = match outcome {
         Outcome::Committed { .. }
         | Outcome::NoOp { .. }
         | Outcome::Duplicate(Verdict::Committed { .. } | Verdict::NoOp { .. }) => {
@@ -326,5 +326,7 @@ async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceErro
         }
         // It is an answer, though none to an edit.
         other => refused(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
-    })
+    };
+    workspace.memory().note(edit, &mut edited);
+    Ok(edited)
 }

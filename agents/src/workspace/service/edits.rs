@@ -14,7 +14,7 @@ use super::super::disk::locks::LockError;
 const NAMED_MAX: usize = 20;
 
 /// All that a rejection says, as one text.
-pub(in super::super) fn told(rejection: &Rejection) -> String {
+fn told(rejection: &Rejection) -> String {
     let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
     each.join("; ")
 }

@@ -1,22 +1,26 @@
 //! What a refused edit brings back, and what of that counts as read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::{Granularity, Presentation};
-use patchboard_kernel::files::{Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, count, seen, union};
-use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_kernel::files::{Edited, Entry, FilePath, FileRead, Hunk, Lines, Move, Seen, carry, count, seen, union};
+use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use serde_json::json;
 
 use super::super::disk::DiskError;
-use super::super::service::{Made, Standing, WorkspaceError, told};
+use super::super::reads::own;
+use super::super::service::{Made, Standing, WorkspaceError};
 use super::super::text::payload::{self, FilePart, Moved, Mover, Payload, Refusal};
 use super::{Session, Told};
+
+/// Authors that are named of those who changed a file.
+const NAMED_MAX: usize = 4;
 
 impl Session {
     /// It is refused in any case, also if what stands now cannot be shown.
     pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Told {
-        let message = told(rejection);
+        let message = self.why(rejection);
         match self.show_refused(rejection, &message, made).await {
             Ok(told) => told,
             Err(error) => {
@@ -88,6 +92,31 @@ impl Session {
         self.count_as_read(&payload, &target, &stale);
         let data = serde_json::to_value(&payload).unwrap_or_default();
         Ok(Told { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
+    }
+
+    /// All that a rejection says. Of a file that has changed it names everybody who changed what was read of it, the last first.
+    fn why(&self, rejection: &Rejection) -> String {
+        let (state, granularity) = (self.workspace.state(), self.workspace.spec().granularity);
+        let paths: BTreeMap<String, &FilePath> =
+            self.basis.paths().map(|path| (path.place().as_str().to_owned(), path)).collect();
+        let why = |violation: &Violation| {
+            let is_stale = matches!(violation.code, Code::StaleTarget | Code::StaleRead);
+            let path = paths.get(&violation.pointer).filter(|_| is_stale);
+            let entry = path.and_then(|path| Entry::of(&state, path));
+            let newest = violation.found.as_ref().and_then(|found| found["writer"].as_str());
+            let (Some(path), Some(entry), Some(newest)) = (path, entry, newest) else {
+                return violation.told().into_owned();
+            };
+            let versions = changers(&entry, self.basis.of(path).iter(), granularity);
+            match named(versions.iter().rev().filter_map(|version| Some(entry.edits.get(version)?.by.as_str()))) {
+                by if by.is_empty() => violation.told().into_owned(),
+                by => {
+                    let said = violation.message.strip_prefix(path.as_str()).unwrap_or(&violation.message);
+                    format!("{path}{}", said.replacen(&format!(" by {newest}"), &format!(" by {by}"), 1))
+                }
+            }
+        };
+        rejection.violations.iter().map(why).collect::<Vec<_>>().join("; ")
     }
 
     /// A file as it stands; one that is not served any more is gone, for those who work here.
@@ -175,7 +204,15 @@ impl Known {
                 read_at,
                 before,
                 read: read.map(|read| read.lines.unwrap_or((1, lines_at))).collect(),
-                movers: entry.map_or_else(Vec::new, |entry| movers(entry, read_at.unwrap_or(0))),
+                movers: entry.map_or_else(Vec::new, |entry| {
+                    let of_version = reads.iter().filter(|read| Some(read.version) == read_at);
+                    let changers = changers(entry, of_version, granularity);
+                    let is_meant = |version: u64| match changers.is_empty() {
+                        true => version > read_at.unwrap_or(0),
+                        false => changers.contains(&version),
+                    };
+                    movers(entry, &session.workspace.intents(path), is_meant)
+                }),
                 fresh: fresh.clone(),
             }
         };
@@ -195,11 +232,50 @@ impl Known {
     }
 }
 
-/// The edits of a file after a version.
-fn movers(entry: &Entry, after: u64) -> Vec<Mover> {
-    let intent = |version: u64| (version == entry.version && !entry.intent.is_empty()).then(|| entry.intent.clone());
-    let since = entry.edits.range(after.saturating_add(1)..);
-    since.map(|(version, edit)| Mover { version: *version, by: edit.by.clone(), intent: intent(*version) }).collect()
+/// Some of the edits of a file.
+fn movers(entry: &Entry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(u64) -> bool) -> Vec<Mover> {
+    let newest = Some(&entry.intent).filter(|intent| !intent.is_empty());
+    let mover = |(version, edit): (&u64, &Edited)| {
+        let intent = intents.get(version).or(newest.filter(|_| *version == entry.version));
+        Mover { version: *version, by: edit.by.clone(), intent: intent.cloned() }
+    };
+    entry.edits.iter().filter(|(version, _)| is_meant(**version)).map(mover).collect()
+}
+
+/// The edits of a file that changed what was read of it, by the versions that they made.
+fn changers<'a>(entry: &Entry, reads: impl Iterator<Item = &'a FileRead>, granularity: Granularity) -> BTreeSet<u64> {
+    let mut changers = BTreeSet::new();
+    for read in reads {
+        // None: any edit changes it, or nobody knows where it is.
+        let mut lines = read.lines.filter(|_| granularity == Granularity::Lines && entry.is_there());
+        for (version, edit) in entry.edits.range(read.version.saturating_add(1)..) {
+            let moves = edit.moves.as_ref().map(|moves| moves.iter().copied().map(Move::from).collect::<Vec<_>>());
+            let is_same = lines.zip(moves.as_ref()).is_some_and(|(lines, moves)| carry(lines, moves).is_some());
+            lines = lines.zip(moves).map(|(lines, moves)| own(lines, &moves));
+            if !is_same {
+                changers.insert(*version);
+            }
+        }
+    }
+    changers
+}
+
+/// These names, each once, as far as there is room.
+fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut each: Vec<&str> = Vec::new();
+    names.for_each(|name| {
+        if !each.contains(&name) {
+            each.push(name);
+        }
+    });
+    let more = each.len().saturating_sub(NAMED_MAX);
+    each.truncate(NAMED_MAX);
+    let others = if more == 1 { "1 other".to_owned() } else { format!("{more} others") };
+    let last = if more > 0 { Some(others.as_str()) } else { each.pop() };
+    match (each.join(", "), last) {
+        (first, Some(last)) if !first.is_empty() => format!("{first} and {last}"),
+        (first, last) => last.map_or(first, str::to_owned),
+    }
 }
 
 /// The lines that an edit takes away, or between which it puts others.
@@ -209,4 +285,20 @@ fn changed(hunks: &[Hunk]) -> Vec<Lines> {
         removed => (step.at, step.at.saturating_add(removed) - 1),
     };
     hunks.iter().map(|hunk| lines(hunk.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn authors_are_named_once_and_not_all_of_them() {
+        let of = |names: &str| named(names.split_whitespace());
+        assert_eq!(of(""), "");
+        assert_eq!(of("a a"), "a");
+        assert_eq!(of("a b a"), "a and b");
+        assert_eq!(of("a b c d"), "a, b, c and d");
+        assert_eq!(of("a b c d e"), "a, b, c, d and 1 other");
+        assert_eq!(of("a b c d e a f"), "a, b, c, d and 2 others");
+    }
 }

@@ -58,7 +58,7 @@ pub struct Moved<'a> {
     pub read_at: Option<u64>,
     /// The version it has.
     pub version: u64,
-    /// The edits since, oldest first.
+    /// The edits since that matter, oldest first.
     pub movers: &'a [Mover],
     /// What it held when it was read; none if that is not known any more.
     pub before: Option<&'a str>,
@@ -224,14 +224,15 @@ impl<'a> Draft<'a> {
         }
         .expect("a string takes everything");
         entry.push('\n');
-        let left_out = movers.len().saturating_sub(NAMED_MAX);
-        if left_out > 0 {
-            writeln!(entry, "  {left_out} older edits").expect("a string takes everything");
-        }
-        for Mover { version, by, intent } in &movers[left_out..] {
+        for Mover { version, by, intent } in movers.iter().rev().take(NAMED_MAX) {
             let by = one_line(by, 64);
             let intent = intent.as_ref().map_or_else(String::new, |intent| format!(": {}", one_line(intent, 120)));
             writeln!(entry, "  version {version} by {by}{intent}").expect("a string takes everything");
+        }
+        match movers.len().saturating_sub(NAMED_MAX) {
+            0 => {}
+            1 => entry.push_str("  and 1 other\n"),
+            more => writeln!(entry, "  and {more} others").expect("a string takes everything"),
         }
         entry
     }

@@ -59,7 +59,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
         "(stale_target): the target has moved\nNothing was written.\n",
         "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 27-33\n",
         "-line 30\n+line 30 is new\n",
-        "stale: b.py, version 1 read, now 3 (+2)\n  version 2 by alice: one\n  version 3 by carol: two\n",
+        "stale: b.py, version 1 read, now 3 (+2)\n  version 3 by carol: two\n  version 2 by alice: one\n",
         "+y\n",
         "stale: c.py, version 2 read, deleted with version 3\n",
         "Nothing has to be viewed again",
