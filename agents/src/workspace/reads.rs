@@ -76,8 +76,9 @@ impl Reads {
                 let is_known = |part: &Part| part.version == version && part.lines.is_none();
                 if !known.seen.iter().any(is_known) {
                     let same = |part: &Part| part.version == version;
-                    let ranges =
-                        union(known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).chain([lines]));
+                    let mut ranges =
+                        known.seen.iter().filter(|part| same(part)).filter_map(|part| part.lines).collect();
+                    join(&mut ranges, lines);
                     known.seen.retain(|part| !same(part));
                     let part = |lines| Part { version, lines: Some(lines), is_absent: false };
                     known.seen.extend(ranges.into_iter().map(part));
@@ -112,8 +113,8 @@ impl Reads {
     ) {
         let known = self.files.entry(path.clone()).or_default();
         let was_there = before.is_some_and(Entry::is_there);
-        let mut is_whole = !was_there || text.is_none();
-        let (mut lines, mut stale) = (written(moves), Vec::new());
+        let mut is_whole = !was_there || text.is_none_or(|text| text.is_empty());
+        let (mut lines, mut stale) = (Vec::new(), Vec::new());
         for part in &known.seen {
             let read = FileRead { path: path.clone(), version: part.version, lines: part.lines };
             match seen(before, &read, Granularity::Lines) {
@@ -125,8 +126,10 @@ impl Reads {
         let now = match is_whole {
             true => vec![Part { version, lines: None, is_absent: text.is_none() }],
             false => {
+                let mut ranges = overlapping(lines);
+                written(moves).into_iter().for_each(|lines| join(&mut ranges, lines));
                 let part = |lines| Part { version, lines: Some(lines), is_absent: false };
-                union(lines).into_iter().map(part).collect()
+                ranges.into_iter().map(part).collect()
             }
         };
         known.seen = stale.into_iter().chain(now).collect();
@@ -289,6 +292,35 @@ impl Known {
     }
 }
 
+/// Adds lines that are shown now, or were written. They go together with what they touch.
+fn join(ranges: &mut Vec<Lines>, shown: Lines) {
+    let mut joined = shown;
+    ranges.retain(|range| {
+        let is_apart = range.1.saturating_add(1) < shown.0 || shown.1.saturating_add(1) < range.0;
+        if !is_apart {
+            joined = (joined.0.min(range.0), joined.1.max(range.1));
+        }
+        is_apart
+    });
+    let at = ranges.partition_point(|range| *range < joined);
+    ranges.insert(at, joined);
+}
+
+/// The lines of several ranges, each once: sorted, and joined where they share a line. Of two that only stand side by side
+/// now, nobody has seen that nothing was between them.
+fn overlapping(mut ranges: Vec<Lines>) -> Vec<Lines> {
+    ranges.retain(|(first, last)| first <= last);
+    ranges.sort_unstable();
+    let mut joined: Vec<Lines> = Vec::with_capacity(ranges.len());
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1 => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
+}
+
 /// Where lines are for the author of an edit: what it put among them belongs to them.
 pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
     let (first, last) = (i64::from(lines.0), i64::from(lines.1));
@@ -364,7 +396,7 @@ mod tests {
 
     #[test]
     fn after_an_edit_of_its_own_an_agent_knows_what_it_knew_and_what_it_wrote() {
-        let text: Arc<str> = "".into();
+        let text: Arc<str> = "x\n".into();
         for (known, moved, expected) in [
             // Inside, behind, before, over the beginning, over the end, over all of it.
             ((10, 20), step(12, 1, 3), vec![(10, 22)]),
@@ -386,6 +418,10 @@ mod tests {
         reads.note(&path(), 1, None, None);
         reads.wrote(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, Some(&text));
         assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
+        let mut reads = Reads::default();
+        reads.note(&path(), 1, Some((1, 2)), None);
+        reads.wrote(&path(), Some(&entry(1, 2)), &[step(1, 2, 0)], 2, Some(&"".into()));
+        assert_eq!(seen(&reads), [(2, None)], "who empties a file knows that nothing is in it");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! now. The rest stays, and leads to a refusal.
 
 use patchboard_kernel::blueprint::Granularity;
-use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, cover, union};
+use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, cover};
 
-use super::{Known, Part, Reads};
+use super::{Known, Part, Reads, overlapping};
 
 /// Lines of an earlier version that are still there, one behind the other then and now. Before the first and behind the last
 /// line of a file there is one more, which no edit touches.
@@ -22,17 +22,19 @@ impl Run {
 }
 
 impl Reads {
-    /// Goes through what was read of a file and has changed, once something of it was shown. Of what stands in the place of a
-    /// change by now, all has to be known; what has not changed goes on from the file's version.
-    pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity) {
+    /// Goes through what was read of a file and has changed, once something of it was shown: these lines, among others
+    /// perhaps. Of what stands in the place of a change by now, all has to be known; what has not changed goes on from the
+    /// file's version.
+    pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity, shown: &[Lines]) {
         let Some(known) = self.files.get_mut(path) else { return };
         let seen = |part: &Part, granularity| {
             entry.seen(&FileRead { path: path.clone(), version: part.version, lines: part.lines }, granularity)
         };
-        let fresh = union(known.seen.iter().filter_map(|part| match seen(part, Granularity::Lines) {
+        let fresh = known.seen.iter().filter_map(|part| match seen(part, Granularity::Lines) {
             Seen::Fresh(lines) => lines,
             Seen::Stale => None,
-        }));
+        });
+        let fresh = overlapping(fresh.collect());
         let before = known.bytes();
         let (stale, mut kept): (Vec<Part>, Vec<Part>) =
             std::mem::take(&mut known.seen).into_iter().partition(|part| seen(part, granularity) == Seen::Stale);
@@ -40,7 +42,7 @@ impl Reads {
         let sees = kept.iter().any(|part| part.version == entry.version);
         for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
             match runs(entry, part.version) {
-                Some(runs) => kept.extend(made_up(part, &runs, &fresh, entry)),
+                Some(runs) => kept.extend(made_up(part, &runs, &Seeing { known: &fresh, shown }, entry)),
                 // Where nobody knows what became of it, only who has seen all of the file has seen that.
                 None if sees && cover(&fresh, (1, entry.lines)) => {}
                 None => kept.push(part),
@@ -86,7 +88,8 @@ fn joined(parts: Vec<Part>) -> Vec<Part> {
     versions.dedup();
     versions.retain(|version| joined.iter().all(|whole| whole.version != *version));
     for version in versions {
-        let lines = union(parts.iter().filter(|part| part.version == version).filter_map(|part| part.lines));
+        let lines = parts.iter().filter(|part| part.version == version).filter_map(|part| part.lines).collect();
+        let lines = overlapping(lines);
         joined.extend(lines.into_iter().map(|lines| Part { version, lines: Some(lines), is_absent: false }));
     }
     joined
@@ -128,21 +131,41 @@ fn after(run: Run, edit: &[Move]) -> Vec<Run> {
     left
 }
 
+/// What is known of a file as it is.
+struct Seeing<'a> {
+    /// The lines, as [`overlapping`] makes them.
+    known: &'a [Lines],
+    /// Those that were shown just now.
+    shown: &'a [Lines],
+}
+
+impl Seeing<'_> {
+    /// Whether what stands between two runs now is known.
+    fn knows_between(&self, above: Run, below: Run, entry: &Entry) -> bool {
+        let there = (above.last_now() + 1, below.now - 1);
+        if there.0 <= there.1 {
+            return cover(self.known, there);
+        }
+        // Where nothing is left, what is beside it shows that. Where a file begins or ends now was not seen with a line that
+        // was read when it began or ended elsewhere.
+        let (last, first) = (above.last_now(), below.now);
+        match (last >= 1, first <= entry.lines) {
+            (true, true) => cover(self.known, (last, first)),
+            (true, false) => self.shown.iter().any(|shown| cover(&[*shown], (last, last))),
+            (false, true) => self.shown.iter().any(|shown| cover(&[*shown], (first, first))),
+            (false, false) => false,
+        }
+    }
+}
+
 /// What becomes of a stale read: what is still there, at the version that the file has; and at the version that was read,
-/// where something else stands that is not `known`.
-fn made_up(part: Part, runs: &[Run], known: &[Lines], entry: &Entry) -> Vec<Part> {
+/// where something else stands that is not known.
+fn made_up(part: Part, runs: &[Run], seeing: &Seeing<'_>, entry: &Entry) -> Vec<Part> {
     let behind = runs.last().map_or(0, |run| run.was.1);
     let (first, last) = part.lines.unwrap_or((0, behind));
     // Without what is before the first and behind the last line.
     let bare = |lines: Lines| (lines.0.max(first).max(1), lines.1.min(last).min(behind.saturating_sub(1)));
-    let mut left = Vec::new();
-    for run in runs {
-        let (from, to) = bare(run.was);
-        if from <= to {
-            let now = |line: u32| run.now + (line - run.was.0);
-            left.push(Part { version: entry.version, lines: Some((now(from), now(to))), is_absent: false });
-        }
-    }
+    let (mut left, mut whole) = (Vec::new(), Vec::with_capacity(runs.len()));
     for pair in runs.windows(2) {
         let (above, below) = (pair[0], pair[1]);
         let has_lost = below.was.0 > above.was.1 + 1;
@@ -150,24 +173,31 @@ fn made_up(part: Part, runs: &[Run], known: &[Lines], entry: &Entry) -> Vec<Part
             true => above.was.1 < last && first < below.was.0,
             false => first <= above.was.1 && below.was.0 <= last,
         };
-        let there = (above.last_now() + 1, below.now - 1);
-        let has_new = there.0 <= there.1;
-        if !concerns || !(has_lost || has_new) {
-            continue;
-        }
-        let is_known = match has_new {
-            true => cover(known, there),
-            // Where nothing is left, what is beside it shows that.
-            false => entry.lines > 0 && cover(known, (above.last_now().max(1), below.now.min(entry.lines))),
-        };
-        if !is_known {
+        let has_new = above.last_now() + 1 < below.now;
+        let is_open = concerns && (has_lost || has_new) && !seeing.knows_between(above, below, entry);
+        whole.push(!is_open);
+        if is_open {
             let is_edge = !has_lost && (above.was.1 == 0 || below.was.0 == behind);
             let lines = bare((above.was.1, below.was.0));
             let lines = Some(lines).filter(|(from, to)| !is_edge && from <= to);
             left.push(Part { lines: lines.or(part.lines), ..part });
         }
     }
-    left
+    let mut pieces: Vec<Lines> = Vec::with_capacity(runs.len());
+    for (at, run) in runs.iter().enumerate() {
+        let (from, to) = bare(run.was);
+        if from > to {
+            continue;
+        }
+        let now = |line: u32| run.now + (line - run.was.0);
+        match pieces.last_mut() {
+            // With what stands between them now.
+            Some(before) if at > 0 && whole[at - 1] => before.1 = now(to),
+            _ => pieces.push((now(from), now(to))),
+        }
+    }
+    let held = |lines| Part { version: entry.version, lines: Some(lines), is_absent: false };
+    pieces.into_iter().map(held).chain(left).collect()
 }
 
 #[cfg(test)]
@@ -198,7 +228,7 @@ mod tests {
         let mut reads = Reads::default();
         reads.note(&path(), 1, read, Some(&"".into()));
         reads.note(&path(), entry.version, Some(sees), Some(&"".into()));
-        reads.catch_up(&path(), entry, Granularity::Lines);
+        reads.catch_up(&path(), entry, Granularity::Lines, &[sees]);
         reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
     }
 
@@ -226,6 +256,38 @@ mod tests {
     }
 
     #[test]
+    fn that_lines_are_gone_is_not_known_by_what_has_come_to_stand_side_by_side() {
+        let gone = entry(17, &[&[(10, 3, 0)]]);
+        let caught_up = |read: &[(u64, Lines)], sees: &[Lines]| -> Vec<(u64, Option<Lines>)> {
+            let mut reads = Reads::default();
+            read.iter().for_each(|(version, lines)| reads.note(&path(), *version, Some(*lines), Some(&"".into())));
+            for lines in sees {
+                reads.note(&path(), gone.version, Some(*lines), Some(&"".into()));
+                reads.catch_up(&path(), &gone, Granularity::Lines, &[*lines]);
+            }
+            reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
+        };
+        let stale = (1, Some((9, 13)));
+        let kept = [stale, (2, Some((5, 9))), (2, Some((10, 12))), (2, Some((17, 17)))];
+        assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17)]), kept);
+        assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17), (17, 17)]), kept, "it was not shown by then");
+        assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17), (9, 10)]), [(2, Some((5, 12))), (2, Some((17, 17)))]);
+        // The end comes to be where a line is that was read before.
+        let ends = entry(12, &[&[(13, 1, 1)], &[(13, 1, 0)]]);
+        let mut reads = Reads::default();
+        reads.note(&path(), 1, Some((13, 13)), Some(&"".into()));
+        reads.note(&path(), 2, Some((2, 12)), Some(&"".into()));
+        for (sees, is_made_up_for) in [((1, 1), false), ((12, 12), true)] {
+            reads.note(&path(), 3, Some(sees), Some(&"".into()));
+            reads.catch_up(&path(), &ends, Granularity::Lines, &[sees]);
+            assert_eq!(reads.of(&path()).iter().all(|read| read.version > 1), is_made_up_for, "{sees:?}");
+        }
+        // Of two reads, of which neither was there where the lines went.
+        let kept = caught_up(&[(1, (10, 12)), (2, (1, 9))], &[(17, 17)]);
+        assert!(kept.contains(&(1, Some((9, 13)))) || kept.contains(&(1, Some((10, 12)))), "{kept:?}");
+    }
+
+    #[test]
     fn of_an_edit_of_which_nothing_is_known_everything_stays_until_all_is_seen() {
         let mut unknown = entry(20, &[&[(10, 1, 1)]]);
         unknown.edits.get_mut(&2).expect("an edit").moves = None;
@@ -235,7 +297,7 @@ mod tests {
         for piece in [(1, 12), (13, 20)] {
             assert!(reads.of(&path()).iter().any(|read| read.version == 1), "a part is still to be seen");
             reads.note(&path(), 2, Some(piece), Some(&"".into()));
-            reads.catch_up(&path(), &unknown, Granularity::Lines);
+            reads.catch_up(&path(), &unknown, Granularity::Lines, &[piece]);
         }
         let known: Vec<_> = reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect();
         assert_eq!(known, [(2, Some((1, 20)))]);

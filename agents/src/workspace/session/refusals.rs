@@ -141,16 +141,16 @@ impl Session {
             let Some((Known { standing, fresh, .. }, _)) = of_file().next() else { continue };
             let (version, text) = (standing.version(), standing.text.as_ref());
             let parts = || of_file().filter_map(|(_, part)| *part);
-            let shown = parts().flat_map(|part| part.known.iter().copied());
+            let shown: Vec<Lines> = parts().flat_map(|part| part.known.iter().copied()).collect();
             if of_file().count() > parts().count() || parts().any(|part| part.view_again) {
-                shown.for_each(|lines| self.reads.note(path, version, Some(lines), text));
-                if let Some(entry) = &standing.entry {
-                    self.reads.catch_up(path, entry, self.workspace.spec().granularity);
+                shown.iter().for_each(|lines| self.reads.note(path, version, Some(*lines), text));
+                if let Some(entry) = standing.entry.as_ref().filter(|_| !shown.is_empty()) {
+                    self.reads.catch_up(path, entry, self.workspace.spec().granularity, &shown);
                 }
                 continue;
             }
             let total = text.map_or(0, |text| count(text));
-            let lines = union(shown.chain(fresh.iter().copied()));
+            let lines = union(shown.into_iter().chain(fresh.iter().copied()));
             let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
             let lines = if is_whole { vec![None] } else { lines.into_iter().map(Some).collect() };
             // What it was told after it had asked is not made up for by that.
