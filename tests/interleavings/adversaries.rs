@@ -72,7 +72,7 @@ impl Duel {
                 }
                 need.stale_most = need.stale_most.max(need.stale);
             }
-            Due::Inapplicable(_) | Due::TooMany => panic!("it is made of the file as it is"),
+            Due::Same | Due::Inapplicable(_) | Due::TooMany => panic!("it is made of the file as it is"),
         }
         need.tries_most = need.tries_most.max(need.stale + need.kept + 1);
         self.reads[writer] = self.read();

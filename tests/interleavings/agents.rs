@@ -104,7 +104,7 @@ impl Crowd {
                 Act::Edit if agent == AGENTS => self.happen()?,
                 Act::Edit => {
                     let due = self.edit(agent)?;
-                    if due != Due::Made && self.random.percent(50) {
+                    if !matches!(due, Due::Made | Due::Same) && self.random.percent(50) {
                         left[next].1.push(Act::Edit);
                     }
                 }
@@ -166,14 +166,19 @@ impl Crowd {
         let reads = self.reads[agent].clone();
         let due = self.shop.edit(Some(agent), &reads, &changes)?;
         match &due {
-            Due::Made => changes.iter().for_each(|change| self.learn(agent, change)),
+            Due::Made => {
+                let is_made =
+                    |change: &&Change| self.shop.oracle.history.lines(&change.path) == change.lines.as_deref();
+                let made: Vec<Change> = changes.iter().filter(is_made).cloned().collect();
+                made.iter().for_each(|change| self.learn(agent, change));
+            }
             Due::Conflict(conflicts) if self.random.percent(80) => {
                 for (_, path) in conflicts.iter().filter(|(code, _)| *code != "reserved") {
                     self.reads[agent].retain(|read| read.path != *path);
                     self.look_at(agent, path);
                 }
             }
-            Due::Conflict(_) | Due::Inapplicable(_) | Due::TooMany => {}
+            Due::Same | Due::Conflict(_) | Due::Inapplicable(_) | Due::TooMany => {}
         }
         Ok(due)
     }

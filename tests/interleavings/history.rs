@@ -147,13 +147,20 @@ impl History {
     pub(crate) fn edit(&mut self, changes: &[Change], by: &str) {
         self.edits += 1;
         let forgotten = self.to_forget(changes).unwrap_or_default();
-        changes.iter().for_each(|change| self.make(change, by));
+        let made: Vec<&Change> = changes.iter().filter(|change| !self.stays(change)).collect();
+        made.into_iter().for_each(|change| self.make(change, by));
         for path in forgotten {
             let version = self.version(&path);
             self.floor = self.floor.max(version);
             self.files.remove(&path);
             self.graves.insert((path, version));
         }
+    }
+
+    /// Whether a change leaves its file as it is.
+    pub(crate) fn stays(&self, change: &Change) -> bool {
+        let becomes = change.lines.as_ref().map(|lines| sha256(text_of(lines).as_bytes()));
+        self.now(&change.path).and_then(Version::hash) == becomes
     }
 
     /// The version before the first of a file that is known.

@@ -33,6 +33,8 @@ pub(crate) struct Try<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     Made,
+    /// Made, and every file is as it was: lines went for others that say the same.
+    Same,
     /// Refused because of others: codes and files.
     Conflict(BTreeSet<(&'static str, String)>),
     /// Refused because there would be too many files.
@@ -85,7 +87,11 @@ impl Oracle {
         if self.history.to_forget(tried.changes).is_none() {
             return Due::TooMany;
         }
-        let Some(author) = tried.author else { return Due::Made };
+        let done = match tried.changes.iter().all(|change| self.history.stays(change)) {
+            true if !tried.changes.is_empty() => Due::Same,
+            _ => Due::Made,
+        };
+        let Some(author) = tried.author else { return done };
         let mut conflicts = BTreeSet::new();
         for change in tried.changes {
             let path = &change.path;
@@ -112,7 +118,7 @@ impl Oracle {
             }
         });
         let wrong: BTreeSet<_> = wrong.collect();
-        if wrong.is_empty() { Due::Made } else { Due::Inapplicable(wrong) }
+        if wrong.is_empty() { done } else { Due::Inapplicable(wrong) }
     }
 
     fn judge_target(&self, change: &Change, reads: &[Read]) -> Option<&'static str> {
@@ -171,8 +177,10 @@ impl Oracle {
         let decisions = self.decisions;
         self.kept.retain(|_, kept| kept.decisions > decisions && kept.until > tried.at);
         match due {
-            Due::Made => {
-                self.history.edit(tried.changes, by);
+            Due::Made | Due::Same => {
+                if *due == Due::Made {
+                    self.history.edit(tried.changes, by);
+                }
                 tried.author.map(|author| self.kept.remove(&author));
                 None
             }

@@ -103,7 +103,7 @@ fn run(reader: Reader, memory: Memory, granularity: Granularity, seed: u64) -> R
         let due = shop.edit(Some(at), &agent.reads, &[change]).unwrap_or_else(|doubt| panic!("{doubt}"));
         rates.tries += 1;
         match due {
-            Due::Made => {
+            Due::Made | Due::Same => {
                 agent.left -= 1;
                 agent.target = None;
                 for read in agent.reads.iter_mut().filter(|read| read.path == target.0) {

@@ -389,7 +389,9 @@ impl Played {
         let is_due = match (&due, told.code.as_deref()) {
             (Due::Made, None) => true,
             (Due::Conflict(codes) | Due::Inapplicable(codes), Some(code)) => codes.iter().any(|(due, _)| *due == code),
-            (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) | (Due::TooMany, _) => false,
+            (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) | (Due::TooMany | Due::Same, _) => {
+                false
+            }
         };
         assert!(is_due, "{due:?} was due of {arguments} with {reads:?}, and not {:?}: {}", told.code, told.text);
         match told.code.as_deref() {

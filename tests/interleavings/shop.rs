@@ -22,6 +22,8 @@ pub(crate) struct Figures {
     pub(crate) interleavings: u64,
     pub(crate) tries: u64,
     pub(crate) made: u64,
+    /// Made, and every file stayed as it was.
+    pub(crate) same: u64,
     pub(crate) external: u64,
     /// Refusals by stage and codes.
     pub(crate) refusals: BTreeMap<String, u64>,
@@ -46,6 +48,7 @@ impl Figures {
             (&mut self.interleavings, other.interleavings),
             (&mut self.tries, other.tries),
             (&mut self.made, other.made),
+            (&mut self.same, other.same),
             (&mut self.external, other.external),
             (&mut self.reservations, other.reservations),
             (&mut self.stale, other.stale),
@@ -130,7 +133,7 @@ impl Shop {
         let writer = by.map_or_else(|| "external".to_owned(), name);
         let kept = self.oracle.decided(&tried, &writer, &due);
         check_reservation(&step, author, kept.as_ref()).map_err(|doubt| told(&doubt))?;
-        if due == Due::Made {
+        if matches!(due, Due::Made | Due::Same) {
             let checked = changes.iter().try_for_each(|change| self.check_entry(&change.path));
             checked.map_err(|doubt| told(&doubt))?;
         }
@@ -183,6 +186,7 @@ impl Shop {
         };
         match due {
             Due::Made => figures.made += 1,
+            Due::Same => figures.same += 1,
             Due::Conflict(conflicts) => {
                 *figures.refusals.entry(codes(conflicts)).or_default() += 1;
                 let is_for_stale = conflicts.iter().all(|(code, _)| code.starts_with("stale_"));
@@ -275,6 +279,10 @@ fn check_outcome(outcome: &Outcome, due: &Due, stale: &BTreeMap<String, u64>, or
         Due::Made => match outcome {
             Outcome::Committed { .. } => return Ok(()),
             _ => return Err("it was refused".to_owned()),
+        },
+        Due::Same => match outcome {
+            Outcome::NoOp { .. } => return Ok(()),
+            _ => return Err("it changes nothing".to_owned()),
         },
         Due::TooMany => {
             let Outcome::Rejected { rejection, .. } = outcome else { return Err("it was not refused".to_owned()) };
