@@ -102,6 +102,8 @@ pub(crate) struct History {
     last_line: Line,
     /// So many files are known at most.
     most: usize,
+    /// What a line holds tells it from all others. Else many share a text ([`text_of`]).
+    pub(crate) tells_lines: bool,
     edits: u64,
     /// The highest version of all that was forgotten.
     floor: u64,
@@ -115,7 +117,7 @@ const AT_ONCE: usize = 16;
 impl History {
     pub(crate) fn new(most: usize) -> Self {
         let (files, graves) = (BTreeMap::new(), BTreeSet::new());
-        Self { files, last_line: 0, most, edits: 0, floor: 0, graves }
+        Self { files, last_line: 0, most, tells_lines: false, edits: 0, floor: 0, graves }
     }
 
     /// Files that were forgotten.
@@ -159,6 +161,9 @@ impl History {
 
     /// Whether a change leaves its file as it is.
     pub(crate) fn stays(&self, change: &Change) -> bool {
+        if self.tells_lines {
+            return self.lines(&change.path) == change.lines.as_deref();
+        }
         let becomes = change.lines.as_ref().map(|lines| sha256(text_of(lines).as_bytes()));
         self.now(&change.path).and_then(Version::hash) == becomes
     }

@@ -104,6 +104,7 @@ impl Played {
         });
         eprintln!("sessions: INTERLEAVINGS_SEED={seed}: {look:?}, {presentation}, {payload}");
         let mut oracle = Oracle::new(look.granularity, usize::MAX);
+        oracle.history.tells_lines = true;
         let mut pages = Pages::default();
         let mut texts: Vec<(String, String)> = Vec::new();
         for at in 0..FILES - 2 {
