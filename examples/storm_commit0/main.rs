@@ -95,6 +95,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 async fn run(arguments: &Arguments, cache: &Cache, libraries: &[Library]) -> Result<ExitCode, Box<dyn Error>> {
     let all = [Mode::Storm, Mode::StormFile, Mode::Soft, Mode::Worktree];
     let modes = if arguments.mode.is_empty() { &all[..] } else { &arguments.mode };
+    let of = libraries.len() * modes.len() * arguments.engineers.len();
     let mut rows = Vec::new();
     for library in libraries {
         for mode in modes {
@@ -109,7 +110,10 @@ async fn run(arguments: &Arguments, cache: &Cache, libraries: &[Library]) -> Res
                     library::copy(outcome.directory.path(), &keep.join(&name))?;
                     std::fs::write(keep.join(name + ".txt"), format!("{verdict:#?}"))?;
                 }
-                rows.push(Row::new(library, *mode, engineers, &outcome, &verdict, time));
+                let row = Row::new(library, *mode, engineers, &outcome, &verdict, time);
+                let (name, passed) = (&library.exercise.library, row.passed);
+                eprintln!("{} of {of}: {name}, {mode:?} with {engineers}: {passed} pass; {time:.1?}", rows.len() + 1);
+                rows.push(row);
             }
         }
     }

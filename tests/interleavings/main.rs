@@ -24,6 +24,7 @@ mod sessions;
 mod shop;
 mod shown;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use self::agents::Crowd;
@@ -33,6 +34,14 @@ use self::shop::Figures;
 const INTERLEAVINGS: u64 = 2_000;
 pub(crate) const EACH: u64 = 50;
 
+/// Says how far a long run is, at each tenth of it.
+pub(crate) fn say_progress(what: &str, done: u64, of: u64, begun: Instant) {
+    let tenth = |done: u64| done * 10 / of.max(1);
+    if done > 0 && tenth(done) > tenth(done - 1) {
+        eprintln!("{what}: {done} of {of} after {:.0?}", begun.elapsed());
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -41,13 +50,19 @@ fn number(name: &str) -> Option<u64> {
 fn every_decision_on_files_is_the_oracles() {
     let begun = Instant::now();
     let only = number("INTERLEAVINGS_SEED");
-    let boards = number("INTERLEAVINGS").unwrap_or(INTERLEAVINGS).div_ceil(EACH);
+    let asked = number("INTERLEAVINGS");
+    let boards = asked.unwrap_or(INTERLEAVINGS).div_ceil(EACH);
     let seeds: Vec<u64> = only.map_or_else(|| (0..boards).collect(), |seed| vec![seed]);
-    let run = |seeds: &[u64]| {
+    let done = AtomicU64::new(0);
+    let run = |part: &[u64]| {
         let mut figures = Figures::default();
-        for seed in seeds {
+        for seed in part {
             let played = Crowd::play(*seed, EACH);
             figures.add(&played.unwrap_or_else(|doubt| panic!("INTERLEAVINGS_SEED={seed}: {doubt}")));
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if asked.is_some() {
+                say_progress("interleavings: boards", done, boards, begun);
+            }
         }
         figures
     };

@@ -5,8 +5,6 @@
 //! * an edit is accepted only if nothing that its author was shown has changed without its place being shown since, and
 //!   refused as stale only if something has;
 //! * who is told that nothing needs to be viewed again rests on nothing that has changed;
-//! * an edit is accepted only if nothing that its author was shown has changed without its place being shown since, and
-//!   refused as stale only if something has;
 //! * what comes of an edit is what is due, and files hold what the accepted edits make.
 //!
 //! How files look is drawn anew for each directory: ends of lines, open ends, empty files, intents as comments, what a
@@ -14,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Instant;
 
 use patchboard_agents::workspace::session::{Session, Told};
 use patchboard_faults::random::Random;
@@ -27,7 +26,7 @@ use super::history::{Change, Line, Piece, Read, Version, What, apply};
 use super::oracle::{Due, Oracle, Try};
 use super::page::{Form, Heard, Pages, heard};
 use super::shown::{How, Shown};
-use super::{number, shop};
+use super::{number, say_progress, shop};
 
 mod wishes;
 
@@ -520,7 +519,8 @@ pub(crate) fn in_memory() {
 async fn what_sessions_count_as_read_was_shown_and_files_hold_what_was_accepted() {
     in_memory();
     let only = number("INTERLEAVINGS_SEED");
-    let shops = number("INTERLEAVINGS").map_or(SHOPS, |interleavings| (interleavings / 60).max(1));
+    let (begun, asked) = (Instant::now(), number("INTERLEAVINGS"));
+    let shops = asked.map_or(SHOPS, |interleavings| (interleavings / 60).max(1));
     let mut sum = Counts::default();
     for seed in only.map_or(0..shops, |seed| seed..seed + 1) {
         let counts = Played::play(seed).await;
@@ -530,8 +530,11 @@ async fn what_sessions_count_as_read_was_shown_and_files_hold_what_was_accepted(
         sum.unseen_though_shown += counts.unseen_though_shown;
         sum.comments += counts.comments;
         sum.crashes += counts.crashes;
+        if asked.is_some() {
+            say_progress("sessions: directories", seed + 1, shops, begun);
+        }
     }
-    eprintln!("sessions: {} interleavings: {sum:?}", shops * EACH);
+    eprintln!("sessions: {} interleavings at {shops} directories: {:.1?}: {sum:?}", shops * EACH, begun.elapsed());
     if only.is_none() {
         for code in ["stale_read", "stale_target", "unseen_target", "reserved", "annotation_lost"] {
             assert!(sum.told.contains_key(code), "nothing was ever refused for {code}");

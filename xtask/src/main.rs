@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+mod evidence;
 mod fuzz;
 mod tally;
 
@@ -21,6 +22,8 @@ Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
   codes          Write docs/codes.md anew from the enums of the kernel
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
+  evidence       Show in full what docs/workspace.md has the figures of: [PART…] of decisions, sessions, histories and
+                 libraries, which take half an hour together; --short for some minutes of it
   fuzz           Fuzz what is read from outside, instrumented: [TARGET…], --seconds N for each (60)
   help           Print this
 ";
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["codes"] => codes(),
         ["differential", options @ ..] => differential(options),
+        ["evidence", options @ ..] => evidence::evidence(options, HELP),
         ["fuzz", options @ ..] => fuzz::fuzz(options, HELP),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

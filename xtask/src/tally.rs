@@ -15,14 +15,16 @@ pub(crate) struct Tally {
     reports: u64,
     passed: u64,
     failed: u64,
+    skipped: u64,
 }
 
 impl Tally {
     /// Reads one line of a runner's output: `test result: ok. 3 passed; 1 failed; …` of the standard harness, or the
     /// `Summary` line of nextest. Other lines count nothing, among them reports of one runner that the other shows as
-    /// the output of a failed test.
+    /// the output of a failed test. A test whose data is missing says `SKIPPED` and passes.
     pub(crate) fn read(&mut self, runner: Runner, line: &str) {
         let line = without_colours(line);
+        self.skipped += u64::from(line.starts_with("SKIPPED"));
         let counts = match runner {
             Runner::Nextest => line.strip_prefix("     Summary ["),
             Runner::Harness => line.strip_prefix("test result:"),
@@ -49,6 +51,12 @@ impl Tally {
         self.reports += other.reports;
         self.passed += other.passed;
         self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// Whether there was a test, and each did what it is for.
+    pub(crate) const fn is_of_all(self) -> bool {
+        self.passed > 0 && self.failed == 0 && self.skipped == 0
     }
 
     /// `N passed, M failed`; nothing if no runner reported.
@@ -108,6 +116,17 @@ mod tests {
     fn without_a_report_nothing_is_claimed() {
         let silent = ["error: could not compile", "3 passed in silence"].map(|line| (Runner::Harness, line));
         assert_eq!(tally(&silent), None);
+    }
+
+    #[test]
+    fn a_test_that_is_skipped_or_not_there_shows_nothing() {
+        let (ok, none) =
+            ("test result: ok. 1 passed; 0 failed", "test result: ok. 0 passed; 0 failed; 25 filtered out");
+        for (lines, is_of_all) in [(&[ok][..], true), (&[none], false), (&["SKIPPED: no vectors", ok], false)] {
+            let mut tally = Tally::default();
+            lines.iter().for_each(|line| tally.read(Runner::Harness, line));
+            assert_eq!(tally.is_of_all(), is_of_all, "{lines:?}");
+        }
     }
 
     #[test]

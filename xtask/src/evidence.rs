@@ -1,0 +1,112 @@
+//! `cargo xtask evidence`: the long forms of what the tests show of the workspace, of which docs/workspace.md has the figures.
+//!
+//! The figures, and how far a part is, are what the tests and the example print. Where data or programs are missing a test
+//! says so and passes; nothing is shown by that, so here it is a failure.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use super::tally::{Runner, Tally};
+use super::{Step, run, seconds};
+
+/// What is asked for: the parts, none for all, and whether a few minutes have to do.
+#[derive(PartialEq, Eq, Debug)]
+struct Wanted<'a> {
+    parts: Vec<&'a str>,
+    is_short: bool,
+}
+
+const LONG: [Step; 4] = [
+    test("decisions", &[("INTERLEAVINGS", "10000")], &tests("every_decision")),
+    test("sessions", &[("INTERLEAVINGS", "10000")], &tests("what_sessions")),
+    test("histories", &[("HISTORIES", "all")], &tests("what_two_wrote")),
+    Step::new("libraries", &["run", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
+];
+
+/// The same, so that it can be seen whether all of it runs.
+const SHORT: [Step; 4] = [
+    // Fewer decisions than the suite's 2,000 do not have all that is asserted of them.
+    test("decisions", &[("INTERLEAVINGS", "2000")], &tests("every_decision")),
+    test("sessions", &[("INTERLEAVINGS", "480")], &tests("what_sessions")),
+    test("histories", &[("HISTORIES", "some")], &tests("what_two_wrote")),
+    Step::new(
+        "libraries",
+        &[
+            "run",
+            "--package",
+            "patchboard-examples",
+            "--bin",
+            "storm_commit0",
+            "--",
+            "--library",
+            "deprecated",
+            "--engineers",
+            "2",
+        ],
+    ),
+];
+
+const fn tests(name: &'static str) -> [&'static str; 7] {
+    ["test", "--package", "patchboard-interleavings", "--test=interleavings", name, "--", "--nocapture"]
+}
+
+const fn test(
+    name: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+) -> Step {
+    Step { environment, tests: Some(Runner::Harness), ..Step::new(name, arguments) }
+}
+
+/// Runs the parts that are asked for, one after the other, also if one fails.
+pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
+    let Some(wanted) = read(options) else {
+        eprintln!("error: not understood: {}\n\n{help}", options.join(" "));
+        return ExitCode::from(2);
+    };
+    let parts = if wanted.is_short { &SHORT } else { &LONG };
+    let mut ends = Vec::new();
+    for part in parts.iter().filter(|part| wanted.parts.is_empty() || wanted.parts.contains(&part.name)) {
+        let environment: Vec<String> =
+            part.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        println!("── {}: {}cargo {}", part.name, environment.concat(), part.arguments.join(" "));
+        let began = Instant::now();
+        let mut tally = Tally::default();
+        let is_shown = run(part, &mut tally) && (part.tests.is_none() || tally.is_of_all());
+        let end = format!("{}: {} in {}", part.name, if is_shown { "ok" } else { "FAILED" }, seconds(began.elapsed()));
+        println!("── {end}");
+        ends.push((is_shown, end));
+    }
+    println!("\nevidence:");
+    for (_, end) in &ends {
+        println!("  {end}");
+    }
+    if ends.iter().all(|(is_shown, _)| *is_shown) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Reads the options; none if they mean nothing.
+fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
+    let mut wanted = Wanted { parts: Vec::new(), is_short: false };
+    for option in options {
+        match *option {
+            "--short" => wanted.is_short = true,
+            name if LONG.iter().any(|part| part.name == name) => wanted.parts.push(name),
+            _ => return None,
+        }
+    }
+    Some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_named_and_both_forms_have_the_same() {
+        assert_eq!(read(&[]), Some(Wanted { parts: Vec::new(), is_short: false }));
+        let some = Wanted { parts: vec!["histories", "libraries"], is_short: true };
+        assert_eq!(read(&["histories", "--short", "libraries"]), Some(some));
+        assert_eq!(read(&["history"]), None);
+        assert_eq!(LONG.map(|part| part.name), SHORT.map(|part| part.name));
+    }
+}
