@@ -105,6 +105,24 @@ fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() 
     assert_eq!(worktree["left"], 0, "all was done, and it does not fit: {worktree}");
 }
 
+/// The same where a module gets another name and many work in one file of 400 lines.
+#[test]
+fn a_module_is_renamed_and_a_large_file_shared_and_nothing_is_lost_that_is_checked() {
+    let four = ["--library", "cachetools", "--engineers", "4", "--mode", "storm,worktree"];
+    let Some(rows) = restored(&four) else { return };
+    let [storm, worktree] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((&storm["tests"], &storm["passed"], &storm["left"]), (&json!(416), &json!(416), &json!(0)), "{storm}");
+    for code in ["stale_target", "stale_read", "reserved"] {
+        assert!(storm["refused"][code].as_u64() > Some(0), "nothing was refused for {code}: {storm}");
+    }
+    assert!(storm["rework"].as_u64() > Some(0), "{storm}");
+    assert!(worktree["passed"].as_u64() < Some(416), "{worktree}");
+    assert!(worktree["failed"]["missing API/symbol"].as_u64() > Some(0), "the old names are used: {worktree}");
+    let merges = &worktree["merges"];
+    assert_eq!((&merges["tried"], &merges["conflicts"]), (&json!(4), &json!(0)), "git saw nothing of it: {worktree}");
+    assert_eq!(worktree["left"], 0, "all was done, and it does not fit: {worktree}");
+}
+
 #[test]
 fn the_environment_of_alfworld_plays_what_it_is_shown_and_knows_where_the_game_is() {
     let Some(python) = game::python() else { return };

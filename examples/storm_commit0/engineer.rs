@@ -420,6 +420,10 @@ impl Engineer {
         }
         self.deeds.views += 1;
         let told = self.call(arguments).await;
+        if told.is_error() {
+            // An empty file is something else; if it has another name, that is known by now.
+            return;
+        }
         let content = told.data["content"].as_str().unwrap_or_default();
         // In a working tree nothing is noted as read, and so it is not said either.
         let is_whole = told.data["is_whole"].as_bool();
