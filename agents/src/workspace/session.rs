@@ -19,6 +19,7 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{Access, EditAttempt, FilePath, Lines};
 use patchboard_kernel::id::Token;
 use patchboard_kernel::rejection::Code;
+use patchboard_kernel::state::State;
 use serde_json::{Value, json};
 
 pub use asked::{Asked, Bases, Basis, Order};
@@ -174,6 +175,8 @@ impl Author {
 pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
+    /// What there was when it began.
+    began: State,
     reads: Reads,
     /// What those know who ask for something now.
     bases: Bases,
@@ -194,10 +197,11 @@ impl Session {
     /// An agent that has read nothing yet.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
+        let began = workspace.state();
         let reads = Reads::among(workspace.held());
         let (bases, basis) = (Bases::new(false), Reads::default());
         let (is_anew, room, key, answers) = (false, ROOM_MAX, None, VecDeque::new());
-        Self { workspace, author, reads, bases, at_once: None, basis, is_anew, room, key, answers }
+        Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, answers }
     }
 
     /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,

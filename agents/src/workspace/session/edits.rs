@@ -82,9 +82,8 @@ impl Session {
         let granularity = self.workspace.spec().granularity;
         if let (Some(version), Some(path)) = (basis.version, targets.first())
             && self.is_checked()
-            && !self.has_seen(path, version, Entry::of(&state, path).as_ref())
         {
-            self.basis.declare(path, version);
+            self.declare(path, version, Entry::of(&state, path).as_ref());
         }
         let reads = loop {
             match self.basis.declared(targets, |path| Entry::of(&state, path), granularity) {
@@ -107,6 +106,25 @@ impl Session {
             reads,
             changes: Vec::new(),
         })
+    }
+
+    /// What an author says of itself that it has seen counts as read, if it is not known that it has. Version 0 says that there
+    /// is no file.
+    fn declare(&mut self, path: &FilePath, version: u64, entry: Option<&Entry>) {
+        let seen = match (version, entry) {
+            (0, None) => Some(0),
+            (0, Some(entry)) if !entry.is_there() => Some(entry.version),
+            // It is there, and nobody was faster. The maker knows what is expected.
+            (0, Some(entry)) if self.is_no_news(path, entry) => None,
+            _ => Some(version).filter(|_| !self.has_seen(path, version, entry)),
+        };
+        seen.into_iter().for_each(|version| self.basis.declare(path, version));
+    }
+
+    /// Whether an author could know that a file is there: it made it or has read of it, or it was there when the author began.
+    fn is_no_news(&self, path: &FilePath, entry: &Entry) -> bool {
+        let was_there = Entry::of(&self.began, path).is_some_and(|entry| entry.is_there());
+        entry.writer == self.author.label() || was_there || self.basis.knows(path)
     }
 
     /// Whether the version that an author says it has seen is the one that the file has, but for its own edits, or one of which

@@ -24,6 +24,8 @@ pub(super) struct Maker {
     annotate: bool,
     is_checked: bool,
     granularity: Granularity,
+    /// It says that there is no file.
+    expects_none: bool,
 }
 
 impl Maker {
@@ -42,6 +44,7 @@ impl Maker {
             annotate: spec.annotate,
             is_checked: session.is_checked(),
             granularity: spec.granularity,
+            expects_none: basis.version == Some(0),
         }
     }
 
@@ -65,8 +68,10 @@ impl Maker {
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&&FileRead| seen(entry, read, self.granularity) == Seen::Stale;
         let is_make = matches!(command, EditCommand::Create { .. });
-        // Whoever makes a file and has not looked expects none there.
-        let is_faster = is_make && own.is_empty() && standing.text.is_some();
+        // Whoever makes a file and has not looked expects none there. What one has made oneself one may also change.
+        let is_own = entry.is_some_and(|entry| entry.writer == self.label);
+        let expects_none = is_make && own.is_empty() || self.expects_none && (is_make || !is_own);
+        let is_faster = expects_none && standing.text.is_some();
         if self.is_checked && (own.iter().any(|read| is_stale(&read)) || is_faster) {
             return Ok(self.doomed(path, command, &own, is_faster));
         }
