@@ -16,6 +16,8 @@
 //! * [`workspace`]: a directory of files that several agents edit at once.
 //! * [`tools`]: what an agent can use within an attempt.
 
+use std::fmt::Display;
+
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
 
@@ -50,9 +52,26 @@ fn one_line(text: &str, max: usize) -> String {
     line
 }
 
+/// So many of something: `1 line`, `2 lines`.
+fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let end = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
+/// The verb to go with a number.
+fn is_or_are<N: PartialEq + From<u8>>(count: N) -> &'static str {
+    if count == N::from(1) { "is" } else { "are" }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{counted, is_or_are, one_line};
+
+    #[test]
+    fn one_of_something_is_no_plural() {
+        let told = |count: u32| format!("{} {} there", counted(count, "line"), is_or_are(count));
+        assert_eq!([0, 1, 2].map(told), ["0 lines are there", "1 line is there", "2 lines are there"]);
+    }
 
     #[test]
     fn foreign_text_becomes_one_bounded_line_without_control_characters() {

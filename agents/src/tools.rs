@@ -18,7 +18,7 @@ use patchboard_runtime::agent::{Call, Failure};
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError};
 use serde_json::Value;
 
-use crate::failure;
+use crate::{counted, failure};
 
 /// Characters that the result of a tool has at most, where there is room for more.
 pub const ROOM_MAX: usize = 64_000;
@@ -64,7 +64,7 @@ pub fn cut(mut text: String, most: usize) -> String {
         return text;
     }
     let chars = text.chars().count();
-    let said = |missing: usize| format!("\n… ({missing} more characters)");
+    let said = |missing: usize| format!("\n… ({})", counted(missing, "more character"));
     let kept = most.saturating_sub(said(chars).chars().count());
     let end = text.char_indices().nth(kept).map_or(text.len(), |(end, _)| end);
     text.truncate(end);

@@ -25,7 +25,7 @@ use super::programs::ProgramError;
 use super::service::{Workspace, WorkspaceError};
 use super::session::Author;
 use super::worktree::Trees;
-use crate::one_line;
+use crate::{counted, is_or_are, one_line};
 
 mod authors;
 mod objects;
@@ -159,11 +159,16 @@ pub async fn diff(
         let names: Vec<&str> = changes.iter().take(NAMES_MAX).map(|change| change.path.as_str()).collect();
         let names = one_line(&names.join(", "), room / NAMES_PART);
         let more = if changes.len() > NAMES_MAX { " and others" } else { "" };
-        let differ = format!("{} files differ: {names}{more}", changes.len());
+        let differ = match changes.len() {
+            1 => format!("1 file differs: {names}"),
+            count => format!("{count} files differ: {names}{more}"),
+        };
         // The number that follows is as long as this one at most.
         let told = |next: usize, bytes: u64| {
             format!(
-                "\n[{bytes} bytes after this are not shown: go on with `skip` {next}, or name files in `paths`. {differ}]\n"
+                "\n[{} after this {} not shown: go on with `skip` {next}, or name files in `paths`. {differ}]\n",
+                counted(bytes, "byte"),
+                is_or_are(bytes)
             )
         };
         let longest = told(skip.saturating_add(room), left_out.saturating_add(text.len() as u64)).chars().count();

@@ -9,6 +9,7 @@ use patchboard_kernel::files::{FilePath, Lines, count};
 
 use super::text::excerpt::{Excerpt, LINE_CHARS_MAX, LinePart, excerpt, line_part};
 use super::text::search::SearchLimits;
+use crate::{counted, is_or_are};
 
 /// Names in one list.
 const LISTED_MAX: usize = 2_000;
@@ -54,10 +55,11 @@ pub fn view(text: &str, range: Option<Range>, columns: Option<Range>, room: usiz
         excerpt(text, &[lines], 0, room.saturating_sub(NOTE_CHARS));
     let total = count(text);
     if let Some(first) = cut.first() {
-        let also = if cut.len() > 1 { format!(" and {} more lines", cut.len() - 1) } else { String::new() };
+        let also = if cut.len() > 1 { format!(" and {}", counted(cut.len() - 1, "more line")) } else { String::new() };
+        let were = if cut.len() > 1 { "were" } else { "was" };
         writeln!(
             shown_text,
-            "[line {first}{also} were cut: `view_range` [{first}, {first}] shows the line alone, and whole]"
+            "[line {first}{also} {were} cut: `view_range` [{first}, {first}] shows the line alone, and whole]"
         )
         .expect("a string takes everything");
     }
@@ -80,7 +82,7 @@ fn of_line(line: u32, part: LinePart, total: u32) -> View {
     let LinePart { mut text, columns, of } = part;
     let Some(columns) = columns else {
         return View {
-            text: format!("[line {line} has {of} characters; nothing of that is shown]\n"),
+            text: format!("[line {line} has {}; nothing of that is shown]\n", counted(of, "character")),
             ..View::default()
         };
     };
@@ -121,7 +123,8 @@ pub fn list(lines: &[String], room: usize) -> (String, usize) {
         0 if lines.is_empty() => text.push_str("There are no files here.\n"),
         0 => {}
         more => {
-            writeln!(text, "[{more} more files are not listed: name a directory]").expect("a string takes everything");
+            let (files, are) = (counted(more, "more file"), is_or_are(more));
+            writeln!(text, "[{files} {are} not listed: name a directory]").expect("a string takes everything");
         }
     }
     (text, listed)

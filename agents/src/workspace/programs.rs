@@ -24,6 +24,7 @@ use super::service::{Workspace, WorkspaceError};
 use crate::command::INHERITED;
 use crate::command::group::Group;
 use crate::config::{Environment, Program};
+use crate::{counted, is_or_are};
 
 /// Bytes of output that are kept of one stream.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
@@ -327,7 +328,7 @@ impl<S: AsyncRead + Unpin> Tail<S> {
         let text = String::from_utf8_lossy(self.kept.make_contiguous()).into_owned();
         match self.left_out {
             0 => text,
-            bytes => format!("[{bytes} bytes before this are not shown]\n{text}"),
+            bytes => format!("[{} before this {} not shown]\n{text}", counted(bytes, "byte"), is_or_are(bytes)),
         }
     }
 }

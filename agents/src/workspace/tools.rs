@@ -20,8 +20,8 @@ use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
-use crate::failure;
 use crate::tools::{Coming, Definition, Toolbox, Tools, Used, cut, go_on};
+use crate::{counted, failure};
 
 /// Who has programs by the operator's names for them.
 pub trait Programs: Send + Sync {
@@ -255,7 +255,7 @@ async fn commit(session: &Session, wanted: &Commit) -> Told {
                 let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
                 let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
                 let hash = &commit.hash[..commit.hash.len().min(12)];
-                format!("{hash} by {}{with}: {} files\n", commit.author, commit.files.len())
+                format!("{hash} by {}{with}: {}\n", commit.author, counted(commit.files.len(), "file"))
             });
             let each = commits
                 .iter()

@@ -24,6 +24,7 @@ use super::text::edit::{EditCommand, EditError, apply, begins_within};
 use super::text::excerpt::excerpt;
 use super::text::hunks::blocks;
 use super::text::search::{Pattern, Search};
+use crate::counted;
 use crate::tools::cut;
 
 /// Lines that are shown on either side of what an edit wrote, and characters of that.
@@ -190,7 +191,7 @@ async fn merge_alone(
     drop(running);
     done?;
     let files = repository.changes(&head, &merged).await?.len();
-    Ok(format!("{} merges the {message}: {files} files\n", &merged[..merged.len().min(12)]))
+    Ok(format!("{} merges the {message}: {}\n", &merged[..merged.len().min(12)], counted(files, "file")))
 }
 
 fn message(author: &str) -> String {
@@ -320,7 +321,7 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
         Command::View { path, range, columns } => {
             let text = there(&path)?;
             begins_within(range, &text)?;
-            let head = format!("{path}, {} lines\n", count(&text));
+            let head = format!("{path}, {}\n", counted(count(&text), "line"));
             let shown = look::view(&text, range, columns, room.saturating_sub(head.chars().count()));
             Ok(Told::done(format!("{head}{}", shown.text), json!({"path": path, "content": shown.text})))
         }

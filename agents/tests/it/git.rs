@@ -331,7 +331,7 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
     assert_eq!(told.code.as_deref(), Some("not_reviewed"), "{}", told.text);
     call(&mut manager, None, &programs, "diff", json!({}), ROOM_MAX).await;
     let told = call(&mut manager, None, &programs, "commit", json!({"message": "both\n\nAll."}), ROOM_MAX).await;
-    assert!(told.text.contains("by engineer_1, with engineer_2: 1 files"), "{}", told.text);
+    assert!(told.text.contains("by engineer_1, with engineer_2: 1 file\n"), "{}", told.text);
     assert_eq!(
         sh(root, "git log -1 --format='%an|%cn|%B'"),
         "engineer_1|manager|both\n\nAll.\n\nCo-authored-by: engineer_2 <engineer_2@workspace>\n\n"

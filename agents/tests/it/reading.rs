@@ -364,3 +364,93 @@ async fn what_others_say_of_a_block_is_kept_where_edits_are_checked_and_left_to_
         assert!(code.is_none() || told.text.contains("other words"), "{}", told.text);
     }
 }
+
+fn create(name: &str, text: &str) -> Value {
+    json!({"command": "create", "path": name, "file_text": text, "intent": "a new one", "version": 0})
+}
+
+#[tokio::test]
+async fn version_0_is_that_of_a_file_that_is_not_there() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    // One that never was, and one that is gone: by oneself, and by another.
+    does(&mut ada, create("n.txt", "one\n")).await;
+    does(&mut ada, json!({"command": "delete", "path": "n.txt", "intent": "not needed"})).await;
+    does(&mut ada, create("n.txt", "two\n")).await;
+    does(&mut ada, json!({"command": "delete", "path": "n.txt", "intent": "not needed"})).await;
+    does(&mut bob, create("n.txt", "three\n")).await;
+    does(&mut ada, json!({"command": "view", "path": "n.txt"})).await;
+    // Who has read what another took away has to hear of that first.
+    does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    does(&mut bob, json!({"command": "view", "path": "b.txt"})).await;
+    does(&mut bob, json!({"command": "delete", "path": "b.txt", "intent": "not needed"})).await;
+    refused(&mut ada, "stale_target", create("b.txt", "new\n")).await;
+    does(&mut ada, create("b.txt", "new\n")).await;
+}
+
+#[tokio::test]
+async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    // It has been there from the start, looked at or not; it is one's own; it was made since, and read.
+    let told = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
+    assert!(told.text.contains("there is a file a.txt already, version 1 by external"), "{}", told.text);
+    assert!(told.text.contains("     1\ta\n"), "what is there is shown: {}", told.text);
+    let told = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
+    assert!(told.text.contains("target: a.txt, version 1, as read"), "{}", told.text);
+    refused(&mut ada, "file_exists", json!({"command": "delete", "path": "b.txt", "intent": "gone", "version": 0}))
+        .await;
+    does(&mut ada, create("own.txt", "own\n")).await;
+    refused(&mut ada, "file_exists", create("own.txt", "again\n")).await;
+    does(&mut bob, create("bobs.txt", "bob\n")).await;
+    does(&mut ada, json!({"command": "view", "path": "bobs.txt"})).await;
+    refused(&mut ada, "file_exists", create("bobs.txt", "ada\n")).await;
+    // Nothing is kept for her: she was not in time for anything.
+    for name in ["a.txt", "b.txt", "own.txt"] {
+        does(&mut bob, json!({"command": "view", "path": name})).await;
+        does(
+            &mut bob,
+            json!({"command": "insert", "path": name, "insert_line": 0, "insert_text": "bob\n", "intent": "mine"}),
+        )
+        .await;
+    }
+    // Others were faster where it was made after she began and she has not heard of it, and she is next.
+    does(&mut bob, create("late.txt", "bob\n")).await;
+    let told = refused(&mut ada, "stale_target", create("late.txt", "ada\n")).await;
+    assert!(told.text.contains("late.txt was made meanwhile by"), "{}", told.text);
+    does(&mut bob, json!({"command": "view", "path": "late.txt"})).await;
+    refused(&mut bob, "reserved", replace("late.txt", "bob", "bob again")).await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_which_lines_were_not_read_and_what_never_was() {
+    let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(60)), ("b.txt", "b\n")]).await;
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    let told = refused(&mut ada, "unseen_target", replace("a.txt", "line 50\n", "fifty\n")).await;
+    assert!(told.text.contains("\ntarget: a.txt, not read, now version 1\n"), "{}", told.text);
+    does(&mut bob, view("a.txt", 1, 20)).await;
+    let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 30\n", "thirty\n")).await;
+    assert!(told.text.contains("\ntarget: a.txt, lines 30-30 not read, now version 1\n"), "{}", told.text);
+    // She was shown some of it by that; of what she would change beside that, the rest is named and shown.
+    let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
+    assert!(told.text.contains("\ntarget: a.txt, lines 34-35 not read, now version 1\n"), "{}", told.text);
+    assert_eq!(read(&bob, "a.txt"), [Some((1, 20)), Some((27, 38))]);
+    does(&mut bob, replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
+
+    // A file that never was is not one that is gone.
+    does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    does(&mut bob, json!({"command": "view", "path": "b.txt"})).await;
+    let told = does(&mut bob, replace("b.txt", "b", "bob")).await;
+    assert!(!told.text.contains("1 lines"), "{}", told.text);
+    let told = refused(&mut ada, "stale_read", create("n.txt", "new\n")).await;
+    assert!(told.text.contains("\ntarget: n.txt, not there\n"), "{}", told.text);
+    assert_eq!(told.data["target"]["is_deleted"], false);
+    let told = does(&mut ada, json!({"command": "list"})).await;
+    assert!(told.text.contains("b.txt  (1 line, version 2"), "{}", told.text);
+    let told = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    assert!(told.text.starts_with("b.txt, version 2, 1 line, last changed by"), "{}", told.text);
+    does(&mut bob, json!({"command": "delete", "path": "b.txt", "intent": "not needed"})).await;
+    let told = refused(&mut ada, "stale_target", replace("b.txt", "bob", "ada")).await;
+    assert!(told.text.contains("\ntarget: b.txt, version 2 read, deleted with version 3\n"), "{}", told.text);
+    assert_eq!(told.data["target"]["is_deleted"], true);
+}

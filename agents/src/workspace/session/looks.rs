@@ -13,6 +13,7 @@ use super::super::text::edit::begins_within;
 use super::super::text::hunks::has_crlf;
 use super::super::text::search::{Pattern, Search};
 use super::{Session, SessionCode, Shown, Told, Trouble};
+use crate::counted;
 
 impl Session {
     pub(super) async fn view(
@@ -95,7 +96,7 @@ impl Session {
         let files: Vec<_> = self.workspace.files().into_iter().filter(|(path, _)| is_listed(path)).collect();
         let line = |(path, entry): &(FilePath, Entry)| {
             let Entry { version, lines, writer, .. } = entry;
-            format!("{path}  ({lines} lines, version {version}, by {writer})")
+            format!("{path}  ({}, version {version}, by {writer})", counted(*lines, "line"))
         };
         let (text, listed) = look::list(&files.iter().map(line).collect::<Vec<_>>(), self.room);
         let more = files.len() - listed;
@@ -137,5 +138,6 @@ impl Session {
 fn headline(path: &FilePath, entry: &Entry) -> String {
     let Entry { version, lines, writer, intent, .. } = entry;
     let what = if intent.is_empty() { String::new() } else { format!(": {intent}") };
-    format!("{path}, version {version}, {lines} lines, last changed by {writer}{what}")
+    let lines = counted(*lines, "line");
+    format!("{path}, version {version}, {lines}, last changed by {writer}{what}")
 }

@@ -73,9 +73,13 @@ impl Session {
         }
         let mut all = Known::of(self, target, &now, granularity);
         let mut target = all.remove(0);
-        if matches!(rejection.code, Code::UnseenTarget | Code::FileExists) {
-            // What it would change is shown, as it had not read all of that.
-            (target.read_at, target.read) = (None, changed(made.wanted[0].hunks.as_deref().unwrap_or_default()));
+        let is_known = self.basis.knows(&target.path);
+        if rejection.code == Code::UnseenTarget || rejection.code == Code::FileExists && !is_known {
+            // Of what it would change that is shown which it had not read.
+            let lines = changed(made.wanted[0].hunks.as_deref().unwrap_or_default());
+            let unread = without(&lines, &target.fresh);
+            (target.read_at, target.is_partly_read) = (None, is_known && !unread.is_empty());
+            target.read = if unread.is_empty() { lines } else { unread };
         }
         let others = stale.iter().flat_map(|(path, standing)| Known::of(self, path, standing, granularity));
         let stale: Vec<Known> = all.into_iter().chain(others).collect();
@@ -173,6 +177,8 @@ struct Known {
     before: Option<Arc<str>>,
     read: Vec<Lines>,
     movers: Vec<Mover>,
+    /// See [`Moved::is_partly_read`].
+    is_partly_read: bool,
     /// Where the lines are now that were read and have not changed.
     fresh: Vec<Lines>,
 }
@@ -213,6 +219,7 @@ impl Known {
                     };
                     movers(entry, &session.workspace.intents(path), is_meant)
                 }),
+                is_partly_read: false,
                 fresh: fresh.clone(),
             }
         };
@@ -228,6 +235,7 @@ impl Known {
             before: self.before.as_deref(),
             now: self.standing.text.as_deref(),
             read: &self.read,
+            is_partly_read: self.is_partly_read,
         }
     }
 }
@@ -287,9 +295,30 @@ fn changed(hunks: &[Hunk]) -> Vec<Lines> {
     hunks.iter().map(|hunk| lines(hunk.into())).collect()
 }
 
+/// These lines without others.
+fn without(lines: &[Lines], others: &[Lines]) -> Vec<Lines> {
+    let mut left = union(lines.iter().copied());
+    for (from, to) in others {
+        let beside = |(first, last): Lines| {
+            let before = (first, last.min(from.saturating_sub(1)));
+            let behind = (first.max(to.saturating_add(1)), last);
+            [before, behind].into_iter().filter(|(first, last)| first <= last)
+        };
+        left = left.into_iter().flat_map(beside).collect();
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::{named, without};
+
+    #[test]
+    fn lines_are_taken_out_of_others() {
+        assert_eq!(without(&[(1, 9), (20, 20)], &[]), [(1, 9), (20, 20)]);
+        assert_eq!(without(&[(1, 9), (20, 20)], &[(3, 4), (9, 20)]), [(1, 2), (5, 8)]);
+        assert_eq!(without(&[(2, 5)], &[(1, 9)]), []);
+    }
 
     #[test]
     fn authors_are_named_once_and_not_all_of_them() {

@@ -7,6 +7,7 @@ use patchboard_kernel::files::{Hunk, Lines, count, union};
 
 use super::excerpt::push_cut;
 use super::hunks::{hunks, lines, number, places};
+use crate::{counted, is_or_are};
 
 /// Equal lines shown on either side of what is different.
 const CONTEXT: u32 = 3;
@@ -70,7 +71,8 @@ pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[Lines], cha
 fn left_out(hunks: &[Hunk], parts: usize, of: usize) -> String {
     let removed: u64 = hunks.iter().map(|hunk| u64::from(count(&hunk.was))).sum();
     let added: u64 = hunks.iter().map(|hunk| u64::from(count(&hunk.now))).sum();
-    format!("[{parts} of {of} parts are not shown: {removed} lines less, {added} lines more]\n")
+    let (less, more) = (counted(removed, "line"), counted(added, "line"));
+    format!("[{parts} of {} {} not shown: {less} less, {more} more]\n", counted(of, "part"), is_or_are(parts))
 }
 
 /// Those between which there are so few lines that all are shown.

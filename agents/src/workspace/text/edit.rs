@@ -8,6 +8,7 @@ use patchboard_kernel::files::{Hunk, Lines, count};
 
 use super::excerpt::{self, LINE_CHARS_MAX};
 use super::hunks::{hunks, lines, number, span, with_ends_of};
+use crate::counted;
 
 /// Bytes of a text that is edited, before and after.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
@@ -66,7 +67,7 @@ impl EditError {
 
     /// That a file has so many lines, and not this one.
     pub(in crate::workspace) fn no_such_line(line: u32, there: u32) -> Self {
-        Self::new(EditCode::NoSuchLine, format!("There is no line {line}: the file has {there} lines."))
+        Self::new(EditCode::NoSuchLine, format!("There is no line {line}: the file has {}.", counted(there, "line")))
     }
 
     /// That a file would hold what it holds.
@@ -264,7 +265,8 @@ fn nearest(text: &str, piece: &str) -> Option<(u32, usize, bool)> {
 fn insert(text: &str, after: u32, new: &str) -> Result<String, EditError> {
     let there = count(text);
     if after > there {
-        let message = format!("There is no line {after}: the file has {there} lines; 0 means its beginning.");
+        let message =
+            format!("There is no line {after}: the file has {}; 0 means its beginning.", counted(there, "line"));
         return Err(EditError::new(EditCode::NoSuchLine, message));
     }
     if new.is_empty() {

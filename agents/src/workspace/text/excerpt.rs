@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use patchboard_kernel::files::{Lines, union};
 
 use super::hunks::number;
+use crate::counted;
 
 /// Characters of one line that are shown.
 pub const LINE_CHARS_MAX: usize = 2_000;
@@ -138,7 +139,8 @@ pub(super) fn push_cut(to: &mut String, line: &str) -> bool {
         return false;
     };
     to.push_str(&line[..end]);
-    write!(to, " [cut: {} more characters]", line[end..].chars().count()).expect("a string takes everything");
+    write!(to, " [cut: {}]", counted(line[end..].chars().count(), "more character"))
+        .expect("a string takes everything");
     true
 }
 

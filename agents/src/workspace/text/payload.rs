@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::diff::{Diff, unified, unified_in};
 use super::excerpt::{Excerpt, excerpt};
 use super::hunks::hunks;
-use crate::one_line;
+use crate::{counted, is_or_are, one_line};
 
 /// Characters of a payload, where nothing else is asked for.
 pub const BUDGET: usize = 16_000;
@@ -66,6 +66,8 @@ pub struct Moved<'a> {
     pub now: Option<&'a str>,
     /// The lines that were read, in the numbers of the version that was read; of what was not read, the lines that matter.
     pub read: &'a [Lines],
+    /// What matters of it was not read, and other lines were.
+    pub is_partly_read: bool,
 }
 
 /// A refused edit.
@@ -90,7 +92,7 @@ pub struct FilePart {
     pub read_at: Option<u64>,
     /// The version it has.
     pub version: u64,
-    /// It is gone.
+    /// It was there and is gone.
     pub is_deleted: bool,
     /// The edits since.
     pub changed_by: Vec<Mover>,
@@ -157,7 +159,8 @@ pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize)
         draft.write("stale", &mut text);
     }
     if stale_left_out > 0 {
-        writeln!(text, "[{stale_left_out} more stale files are not listed; view the files again that you depend on]")
+        let (files, are) = (counted(stale_left_out, "more stale file"), is_or_are(stale_left_out));
+        writeln!(text, "[{files} {are} not listed; view the files again that you depend on]")
             .expect("a string takes everything");
     }
     text.push_str(match (target.must_be_viewed(), stale.iter().any(Draft::must_be_viewed) || stale_left_out > 0) {
@@ -205,6 +208,11 @@ impl<'a> Draft<'a> {
         Self { moved, moves, diff: None, content: None }
     }
 
+    /// Whether there ever was such a file.
+    fn was_there(&self) -> bool {
+        self.moved.version > 0 || self.moved.read_at.is_some_and(|version| version > 0)
+    }
+
     /// What the entry takes without differences and content.
     fn entry_chars(&self) -> usize {
         chars(&self.entry("target")) + SHOWN_CHARS
@@ -214,7 +222,14 @@ impl<'a> Draft<'a> {
         let Moved { path, read_at, version, movers, now, .. } = self.moved;
         let mut entry = format!("\n{role}: {path}, ");
         match (read_at, now) {
-            (None, _) => write!(entry, "not read, now version {version}"),
+            (_, None) if !self.was_there() => write!(entry, "not there"),
+            (None, None) => write!(entry, "not there, deleted with version {version}"),
+            (Some(read_at), None) if read_at == version => write!(entry, "not there, as read"),
+            (None, Some(_)) if self.moved.is_partly_read => {
+                write!(entry, "{} not read, now version {version}", named(self.moved.read))
+            }
+            (None, Some(_)) => write!(entry, "not read, now version {version}"),
+            (Some(0), None) => write!(entry, "was not there, deleted with version {version}"),
             (Some(0), Some(_)) => write!(entry, "was not there, now version {version}"),
             (Some(read_at), None) => write!(entry, "version {read_at} read, deleted with version {version}"),
             (Some(read_at), Some(_)) if read_at == version => write!(entry, "version {version}, as read"),
@@ -349,14 +364,7 @@ impl<'a> Draft<'a> {
             _ if self.moved.now.is_none() => text.push_str("there is nothing to show"),
             [] => text.push_str("no line of it is shown here"),
             ranges => {
-                text.push_str("shown here: lines ");
-                for (at, (first, last)) in ranges.iter().take(NAMED_MAX).enumerate() {
-                    let comma = if at > 0 { ", " } else { "" };
-                    write!(text, "{comma}{first}-{last}").expect("a string takes everything");
-                }
-                if let Some(more @ 1..) = ranges.len().checked_sub(NAMED_MAX) {
-                    write!(text, " and {more} more ranges").expect("a string takes everything");
-                }
+                write!(text, "shown here: {}", named(ranges)).expect("a string takes everything");
             }
         }
         text.push_str(if self.must_be_viewed() { "; view it again\n" } else { "\n" });
@@ -374,7 +382,7 @@ impl<'a> Draft<'a> {
             path: self.moved.path.clone(),
             read_at: self.moved.read_at,
             version: self.moved.version,
-            is_deleted: self.moved.now.is_none(),
+            is_deleted: self.moved.now.is_none() && self.was_there(),
             changed_by: self.moved.movers.to_vec(),
             diff: self.diff.as_ref().map(|diff| diff.text.clone()),
             content: self.content.as_ref().map(|content| content.text.clone()),
@@ -387,6 +395,16 @@ impl<'a> Draft<'a> {
 }
 
 const CONTENT_HEAD: &str = "content now:\n";
+
+/// The first of these ranges, and how many there are beside.
+fn named(ranges: &[Lines]) -> String {
+    let each = ranges.iter().take(NAMED_MAX).map(|(first, last)| format!("{first}-{last}"));
+    let each: Vec<String> = each.collect();
+    match ranges.len().saturating_sub(NAMED_MAX) {
+        0 => format!("lines {}", each.join(", ")),
+        more => format!("lines {} and {}", each.join(", "), counted(more, "more range")),
+    }
+}
 
 /// Where the lines that were read are now, with what came in place of those that changed.
 fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {

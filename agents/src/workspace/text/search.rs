@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 use super::edit::{EditCode, EditError};
 use super::excerpt::push_cut;
 use super::hunks::number;
-use crate::one_line;
+use crate::{counted, is_or_are, one_line};
 
 /// Bytes of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
@@ -148,19 +148,22 @@ impl Search {
             0 if found.matches == 0 => "No line matches.\n".to_owned(),
             0 => String::new(),
             hidden => format!(
-                "[{hidden} of {} matching lines are not shown; narrow the pattern or the folder]\n",
-                found.matches
+                "[{hidden} of {} {} not shown; narrow the pattern or the folder]\n",
+                counted(found.matches, "matching line"),
+                is_or_are(hidden)
             ),
         };
         if left > 0 {
             let _ = writeln!(
                 notes,
-                "[{left} more files were not looked through, which is too much at once: name a folder]"
+                "[{} {} not looked through, which is too much at once: name a folder]",
+                counted(left, "more file"),
+                if left == 1 { "was" } else { "were" }
             );
         }
         for (why, (count, first)) in left_out {
             let room = NOTES_CHARS.saturating_add(chars).saturating_sub(notes.len());
-            let others = if count > 1 { format!(" and {} more files", count - 1) } else { String::new() };
+            let others = if count > 1 { format!(" and {}", counted(count - 1, "more file")) } else { String::new() };
             let named = format!("[{first}{others}: not looked through, {why}]\n");
             notes.push_str(if named.len() <= room { &named } else { "[files left out]\n" });
         }

@@ -209,7 +209,7 @@ fn a_search_shows_what_fits_and_counts_the_rest() {
     assert_eq!(shown, [vec![(1, 1), (3, 3)], Vec::new()]);
     let (found, _) = searched("^x|d.f", true, &texts, SearchLimits { matches: 2, ..limits });
     assert_eq!((found.matches, found.files), (3, 2));
-    assert!(found.text.ends_with("[1 of 3 matching lines are not shown; narrow the pattern or the folder]\n"));
+    assert!(found.text.ends_with("[1 of 3 matching lines is not shown; narrow the pattern or the folder]\n"));
     for (pattern, is_regex) in [("", false), ("(", true), ("(?=a)", true), ("(a{1000}){1000}", true)] {
         let error = Pattern::new(pattern, is_regex).expect_err("no pattern");
         assert_eq!(error.code, EditCode::BadPattern, "{pattern}");

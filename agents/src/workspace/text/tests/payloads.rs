@@ -29,6 +29,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
             before: Some("x\n"),
             now: Some("x\ny\n"),
             read: &[(1, 1)],
+            is_partly_read: false,
         },
         Moved {
             path: &gone,
@@ -38,6 +39,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
             before: Some("x\n"),
             now: None,
             read: &[(1, 1)],
+            is_partly_read: false,
         },
     ];
     let refusal = Refusal {
@@ -51,6 +53,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
             before: Some(&before),
             now: Some(&now),
             read: &[(25, 35)],
+            is_partly_read: false,
         },
         stale: &stale,
     };
@@ -97,6 +100,7 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
         before: read_at.map(|_| before.as_str()),
         now: Some(&now),
         read,
+        is_partly_read: false,
     };
     let told = |target: Moved<'_>| {
         let refusal = Refusal { code: "stale_target", message: "", target, stale: &[] };
@@ -140,6 +144,7 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
         before: Some(&old),
         now: Some(&new),
         read: &[(1, 80)],
+        is_partly_read: false,
     }];
     let refusal = Refusal {
         code: "stale_target",
@@ -152,6 +157,7 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
             before: Some(&before),
             now: Some(&now),
             read: &[(150, 250)],
+            is_partly_read: false,
         },
         stale: &stale,
     };
@@ -215,6 +221,7 @@ proptest! {
                 before: file.before.as_deref(),
                 now: if file.movers.is_empty() { file.before.as_deref().or(Some("")) } else { file.now.as_deref() },
                 read,
+                is_partly_read: false,
             })
             .collect();
         let refusal = Refusal { code: "stale_read", message: &"why ".repeat(300), target: moved[0].clone(), stale: &moved[1..] };
