@@ -9,12 +9,18 @@ use std::time::Instant;
 use super::tally::{Runner, Tally};
 use super::{Step, run, seconds};
 
-/// What is asked for: the parts, none for all, and whether a few minutes have to do.
+/// What is asked for: the parts, none for all, and in which form.
 #[derive(PartialEq, Eq, Debug)]
 struct Wanted<'a> {
     parts: Vec<&'a str>,
     is_short: bool,
 }
+
+/// Apart, so that the times are those of what is shown.
+const BUILDS: [Step; 2] = [
+    Step::new("build of tests", &["test", "--package", "patchboard-interleavings", "--test=interleavings", "--no-run"]),
+    Step::new("build of examples", &["build", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
+];
 
 const LONG: [Step; 4] = [
     test("decisions", &[("INTERLEAVINGS", "10000")], &tests("every_decision")),
@@ -23,7 +29,7 @@ const LONG: [Step; 4] = [
     Step::new("libraries", &["run", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
 ];
 
-/// The same, so that it can be seen whether all of it runs.
+/// The same about as the suite plays it, so that it can be seen whether all of it runs.
 const SHORT: [Step; 4] = [
     // Fewer decisions than the suite's 2,000 do not have all that is asserted of them.
     test("decisions", &[("INTERLEAVINGS", "2000")], &tests("every_decision")),
@@ -64,6 +70,12 @@ pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
         eprintln!("error: not understood: {}\n\n{help}", options.join(" "));
         return ExitCode::from(2);
     };
+    for build in &BUILDS {
+        println!("── {}: cargo {}", build.name, build.arguments.join(" "));
+        if !run(build, &mut Tally::default()) {
+            return ExitCode::FAILURE;
+        }
+    }
     let parts = if wanted.is_short { &SHORT } else { &LONG };
     let mut ends = Vec::new();
     for part in parts.iter().filter(|part| wanted.parts.is_empty() || wanted.parts.contains(&part.name)) {
