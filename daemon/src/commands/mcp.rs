@@ -312,9 +312,9 @@ impl Endpoint {
             None => None,
         };
         if let Err(Failure::Told(told)) = self.exchange(message, text, turn).await
-            && let Some(id) = message.get("id")
+            && let Some(id) = answered_as(message)
         {
-            self.tell(error(id, -32603, told.code, &told.message)).await;
+            self.tell(error(&id, -32603, told.code, &told.message)).await;
         }
     }
 
@@ -341,7 +341,7 @@ impl Endpoint {
         if is_stream {
             return Ok(());
         }
-        let Some(id) = message.get("id") else { return Ok(()) };
+        let Some(id) = answered_as(message) else { return Ok(()) };
         let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
             return Err(Failure::failed("daemon_unreachable", format!("what answers there speaks no MCP: {status}")));
         };
@@ -359,6 +359,15 @@ impl Endpoint {
         }
         Ok(())
     }
+}
+
+/// Whether something is told of a message, and as the answer to what: to nothing, if it is none and has no id. What only tells
+/// something, or answers, is not answered.
+fn answered_as(message: &Value) -> Option<Value> {
+    let is_answer = message.get("method").is_none() && ["result", "error"].iter().any(|it| message.get(it).is_some());
+    let is_told = message["method"].is_string() && message.get("id").is_none();
+    let id = || message.get("id").filter(|id| mcp::is_id(id)).cloned().unwrap_or_default();
+    (!is_answer && !is_told).then(id)
 }
 
 /// An error that the daemon has no part in.

@@ -1,12 +1,13 @@
 //! A worker's seat in the Model Context Protocol: what an agent finds there, and what it is told.
 //!
 //! Owns the protocol's side: names, tools, resources, errors. [`seat`] does what the tools say, [`tools`] describes them;
-//! [`editor`]: those for files.
+//! [`editor`]: those for files. [`form`]: what is no message, or no request that can be answered.
 //!
 //! There are no sessions. Every request says by its token or path whose seat it is, and a proposal says by `lease` or
 //! `base` what it rests on, so that nothing is kept between requests, and nothing is lost with a connection or a restart.
 
 pub(crate) mod editor;
+mod form;
 pub(crate) mod seat;
 mod tools;
 
@@ -30,6 +31,7 @@ use rmcp::{ErrorData as McpError, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use self::form::is_id;
 use self::seat::{NAME_MAX, Seat};
 use super::problem::{Answered, Code, Problem};
 use super::routes::history::{Follow, HEARTBEAT};
@@ -62,6 +64,12 @@ This is one worker's seat at a board. read_view leases the call that waits for y
 
 /// Answers one message to a server that keeps nothing between messages.
 pub(crate) async fn answer<S: ServerHandler + Clone>(server: S, headers: &HeaderMap, message: &Value) -> Response {
+    if let Some(problem) = form::wrong_message(message) {
+        return problem.into_response();
+    }
+    if let Some(told) = form::wrong_params(message) {
+        return axum::Json(told).into_response();
+    }
     let mut request = Request::new(Body::from(message.to_string()));
     *request.method_mut() = Method::POST;
     // What the protocol says outside of its messages, and nothing else: the token is no business of the library's.
@@ -84,7 +92,10 @@ pub(crate) async fn answer<S: ServerHandler + Clone>(server: S, headers: &Header
     let response = service.handle(request).await.map(Body::new);
     let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     let is_refused = response.status().is_client_error() || response.status().is_server_error();
-    if is_json || !is_refused {
+    if is_json {
+        return form::in_words(message, response).await;
+    }
+    if !is_refused {
         return response;
     }
     if response.status().is_server_error() {
@@ -250,8 +261,7 @@ impl Seat {
 }
 
 pub(crate) fn no_such_tool(name: &str) -> McpError {
-    let problem = Problem::of(Code::NoSuchTool, format!("there is no tool {}", short(name, NAME_MAX)));
-    McpError::invalid_params("there is no such tool", Some(problem.json()))
+    of_problem(&Problem::of(Code::NoSuchTool, format!("there is no tool {}", short(name, NAME_MAX))))
 }
 
 /// The arguments of a tool, read strictly.

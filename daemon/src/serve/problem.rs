@@ -50,7 +50,7 @@ coded! {
         UnknownOrigin = "unknown_origin", FORBIDDEN,
         /// Nothing is served under this path.
         NoSuchRoute = "no_such_route", NOT_FOUND,
-        /// The path takes other methods.
+        /// The path takes other methods; in MCP, no method is called so.
         NoSuchMethod = "no_such_method", METHOD_NOT_ALLOWED,
         /// The path cannot be read.
         BadPath = "bad_path", BAD_REQUEST,

@@ -142,8 +142,12 @@ async fn what_is_no_message_is_refused_with_a_code() {
     for method in [Method::GET, Method::DELETE] {
         daemon.request(method, "/mcp", &[("authorization", &bearer)], None).await.refuses(405, "no_such_method");
     }
+    let batch = send(&daemon, &token, "/mcp", format!("[{ping}]"), &[]).await;
+    assert!(batch.text.contains("batches are not taken"), "{}", batch.text);
     let error = |body| async { send(&daemon, &token, "/mcp", body, &[]).await.is(200)["error"]["code"].clone() };
     assert_eq!(error(message("no/such", &json!({}))).await, -32601);
+    assert_eq!(error(message("tools/call", &json!({}))).await, -32602);
+    assert_eq!(error(message("resources/read", &json!({}))).await, -32602);
     assert_eq!(error(message("prompts/get", &json!({"name": "x"}))).await, -32601);
     assert_eq!(error(message("resources/subscribe", &json!({"uri": "patchboard://board/log"}))).await, -32601);
     // Arguments are read strictly, and one that is refused changes nothing.
@@ -271,6 +275,8 @@ async fn the_program_writes_messages_and_nothing_else() {
     );
     let told = passes_on(&daemon, &["--url", &url], &token, b"\xff\n");
     assert_eq!(told[0]["error"]["data"]["code"], "not_json", "{told:?}");
+    let told = passes_on(&daemon, &["--url", &url], &token, b"[]\n");
+    assert_eq!((&told[0]["error"]["code"], &told[0]["id"]), (&json!(-32600), &json!(null)), "{told:?}");
     // The last line may end where the input does.
     assert_eq!(passes_on(&daemon, &["--url", &url], &token, ping.as_bytes())[0]["result"], json!({}));
     let code = |told: Vec<Value>| told[0]["error"]["data"]["code"].as_str().expect("a code").to_owned();

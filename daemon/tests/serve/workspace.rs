@@ -2,6 +2,7 @@
 
 mod asking;
 mod hosts;
+mod messages;
 mod ways;
 
 use std::io::{BufRead as _, BufReader, Write as _};
