@@ -25,6 +25,10 @@
 //! dir = "../project"
 //! exclude = ["dist/"]
 //!
+//! [workspace]                # of agents at the directory of the file itself
+//! exclude = ["secrets/"]
+//! annotate = false
+//!
 //! [commands.counter]
 //! program = ["./count.py", "--strict"]
 //! env = { PYTHONUNBUFFERED = "1" }
@@ -36,13 +40,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
+use patchboard_kernel::blueprint::{Blueprint, Duration, Granularity, Intent, Worker, WorkspaceSpec};
 use reqwest::Url;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
-use crate::workspace::disk::FILE_BYTES_MAX;
+use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
 
 /// The operator's name of the model that the architect uses, if it is configured.
 pub const ARCHITECT_MODEL: &str = "architect";
@@ -69,6 +73,9 @@ pub struct Config {
     /// Directories by the operator's name for them, for boards whose workers share files.
     #[serde(default)]
     pub workspaces: BTreeMap<String, Directory>,
+    /// What holds for agents that share the directory of the file itself, without a daemon.
+    #[serde(default)]
+    pub workspace: Shared,
     /// What an architect may use up and grant.
     #[serde(default)]
     pub architect: Architect,
@@ -210,10 +217,10 @@ pub struct Directory {
     /// Where it is, relative to the configuration's directory.
     pub dir: PathBuf,
     /// What of it is not served, as lines of a `.gitignore` at its root.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "exclude")]
     pub exclude: Vec<String>,
     /// Bytes of a file at most.
-    #[serde(default = "default_file_bytes")]
+    #[serde(default = "default_file_bytes", deserialize_with = "positive")]
     pub max_bytes: u64,
     /// Whether nothing is done there any more once its `.patchboard` was taken away. Otherwise it is opened anew.
     #[serde(skip)]
@@ -224,6 +231,44 @@ impl Directory {
     /// A directory of which everything is served that is text.
     pub const fn at(dir: PathBuf) -> Self {
         Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
+    }
+}
+
+/// A directory that agents share without a daemon and a blueprint of theirs: the table `[workspace]`. What is not said is as
+/// [`Directory`] and the blueprint have it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shared {
+    /// What of it is not served, as lines of a `.gitignore` at its root.
+    #[serde(deserialize_with = "exclude")]
+    pub exclude: Vec<String>,
+    /// Bytes of a file at most.
+    #[serde(deserialize_with = "some_positive")]
+    pub max_bytes: Option<u64>,
+    /// What must not have changed of a file between a read and a write.
+    pub granularity: Option<Granularity>,
+    /// Whether every edit must say what it is for.
+    pub intent: Option<Intent>,
+    /// Whether that is written above it, as a comment.
+    pub annotate: Option<bool>,
+}
+
+impl Shared {
+    /// The same directory, as far as the operator says something else of it.
+    #[must_use]
+    pub fn directory(&self, mut directory: Directory) -> Directory {
+        directory.exclude.extend(self.exclude.iter().cloned());
+        directory.max_bytes = self.max_bytes.unwrap_or(directory.max_bytes);
+        directory
+    }
+
+    /// The same workspace, as far as the operator says something else of it.
+    #[must_use]
+    pub fn spec(&self, mut spec: WorkspaceSpec) -> WorkspaceSpec {
+        spec.granularity = self.granularity.unwrap_or(spec.granularity);
+        spec.intent = self.intent.unwrap_or(spec.intent);
+        spec.annotate = self.annotate.unwrap_or(spec.annotate);
+        spec
     }
 }
 
@@ -511,6 +556,16 @@ fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default
     if value == N::default() { Err(D::Error::custom("a limit lies above zero")) } else { Ok(value) }
 }
 
+fn some_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    positive(deserializer).map(Some)
+}
+
+fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let lines = Vec::<String>::deserialize(deserializer)?;
+    can_exclude(&lines).map_err(D::Error::custom)?;
+    Ok(lines)
+}
+
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let value = Duration::deserialize(deserializer)?;
     if value.as_ms() == 0 { Err(D::Error::custom("a time lies above zero")) } else { Ok(value) }
@@ -573,6 +628,13 @@ mod tests {
             ("[models.a]\nurl = \"http://u:p@h\"\nmodel = \"m\"".to_owned(), "line 2", "credentials"),
             ("[commands.a]\nprogram = []".to_owned(), "line 2", "begins with its name"),
             ("[commands.a]\nprogram = \"sh -c\"".to_owned(), "line 2", "sequence"),
+            ("[workspaces.a]\ndir = \".\"\nexclude = [\"{a,b\"]".to_owned(), "line 3", "{a,b"),
+            ("[workspaces.a]\ndir = \".\"\nmax_bytes = 0".to_owned(), "line 3", "above zero"),
+            ("[workspace]\nexclude = [\"{a,b\"]".to_owned(), "line 2", "{a,b"),
+            ("[workspace]\nmax_bytes = 0".to_owned(), "line 2", "above zero"),
+            ("[workspace]\ngranularity = \"files\"".to_owned(), "line 2", "lines"),
+            ("[workspace]\nanotate = false".to_owned(), "line 2", "annotate"),
+            ("[workspace]\ndir = \".\"".to_owned(), "line 2", "dir"),
         ] {
             let error = Config::parse(&text, "p.toml").expect_err("must be refused").to_string();
             for part in ["p.toml", line, word] {

@@ -82,7 +82,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Inbox(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
         Command::Doctor(arguments) => block_on(commands::doctor::run(arguments, data_dir, config, output)),
-        Command::Mcp(arguments) => block_on(commands::mcp::run(arguments)),
+        Command::Mcp(arguments) => block_on(commands::mcp::run(arguments, config)),
         Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),

@@ -74,6 +74,14 @@ impl Default for DiskOptions {
     }
 }
 
+/// Whether these are lines of a `.gitignore`.
+///
+/// # Errors
+/// [`DiskError::Exclude`] if not.
+pub fn can_exclude(lines: &[String]) -> Result<(), DiskError> {
+    Rules::new(lines).map(drop)
+}
+
 /// A directory that is open as a workspace.
 #[derive(Debug)]
 pub struct Disk {

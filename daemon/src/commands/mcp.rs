@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// now. Nothing has to be set up or ended: the processes find each other by .patchboard in the directory, the first starts
 /// another that all of them speak to, and that ends by itself when the last has gone. What was done is in the journal there,
 /// for `patchboard log last --data-dir DIR/.patchboard/workspace`, and for why, replay and verify.
+/// The table [workspace] of DIR/patchboard.toml, which the agents are not shown, says what holds for all of them: exclude,
+/// max_bytes, annotate, granularity, intent.
 ///
 /// With --url the client finds the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and the
 /// editor where the worker has files. The token in PATCHBOARD_TOKEN must open the seat; one for seat:BOARD/WORKER names it
@@ -102,8 +104,15 @@ pub(crate) struct Arguments {
     worker: Option<String>,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>) -> Outcome {
     let Some(directory) = &arguments.workspace else { return passes_on(arguments).await };
+    if config.is_some() {
+        return Err(Failure::refused(
+            "usage",
+            "--workspace takes no --config: what holds at a directory holds for all agents",
+        )
+        .help("write it into the table [workspace] of patchboard.toml in the directory"));
+    }
     if arguments.daemon.is_given() {
         return Err(Failure::refused("usage", "--workspace needs no daemon, so it does not go with --url"));
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Config, Directory, Environment};
+use patchboard_agents::config::{Config, Directory, Environment, Shared};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_agents::workspace::text::author::is_author_name;
 use patchboard_kernel::blueprint::Blueprint;
@@ -29,7 +29,7 @@ use super::service::Daemon;
 use super::settings::Settings;
 use super::{Listening, listen, tokens};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::workspace::place::{Address, Place};
+use crate::workspace::place::{Address, Place, SETTINGS_PATTERN};
 
 /// What the boards are made of.
 const BLUEPRINT: &str = include_str!("../../../blueprints/workspace.yaml");
@@ -58,12 +58,15 @@ struct Host {
     address: Address,
     place: Place,
     lock: File,
+    blueprint: Blueprint,
 }
 
-/// What the boards of a host are made of.
-pub(crate) fn blueprint() -> Blueprint {
+/// What the boards of a host are made of, where the operator says this of the directory.
+pub(crate) fn blueprint(settings: &Shared) -> Blueprint {
     let source = Source::read("workspace.yaml", BLUEPRINT).expect("the blueprint can be read");
-    lint::check(&source).blueprint.expect("the blueprint is sound")
+    let mut blueprint = lint::check(&source).blueprint.expect("the blueprint is sound");
+    blueprint.workspace = blueprint.workspace.map(|spec| settings.spec(spec));
+    blueprint
 }
 
 /// Runs the host of a directory for as long as it is needed. What comes of the beginning is said in one line on stdout.
@@ -95,15 +98,21 @@ impl Host {
         lock.try_lock().map_err(|_| no_lock("is another process's"))?;
         // It led to one who is gone.
         place.withdraw();
+        // For as long as it is the host.
+        let shared = place.settings()?;
+        let blueprint = blueprint(&shared);
         let mut config = Config::default();
         // Its journal would be gone as well, so another host comes.
         let directory = Directory { ends_with_own: true, ..Directory::at(place.directory().to_owned()) };
+        let mut directory = shared.directory(directory);
+        // Last, so that nothing gives it to the agents, who would decide what is kept from them.
+        directory.exclude.push(SETTINGS_PATTERN.to_owned());
         config.workspaces.insert(DIRECTORY.to_owned(), directory);
         let settings = Settings::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let token = tokens::random()?;
         let daemon = daemon(&place.data()?, &config, &settings, &token).await?;
         let begun = async {
-            let board = board(&daemon, &place).await?;
+            let board = board(&daemon, &place, &blueprint).await?;
             let listening = listen(&daemon, &settings)?;
             let (port, pid) = (listening.address.port(), std::process::id());
             let address = Address { port, token, board: board.to_string(), pid };
@@ -113,7 +122,7 @@ impl Host {
         match begun.await {
             Ok((listening, address)) => {
                 tracing::info!(board = address.board, port = address.port, "this process is the host of the directory");
-                Ok(Self { daemon, listening, address, place, lock })
+                Ok(Self { daemon, listening, address, place, lock, blueprint })
             }
             Err(failure) => {
                 daemon.stop().await;
@@ -154,7 +163,7 @@ impl Host {
         }
         // One directory serves one board at a time.
         self.daemon.let_go(board).await;
-        let next = self::board(&self.daemon, &self.place).await?;
+        let next = self::board(&self.daemon, &self.place, &self.blueprint).await?;
         self.address.board = next.to_string();
         self.place.announce(&self.address)?;
         tracing::info!(board = %next, "the board before has ended: this one goes on");
@@ -192,17 +201,16 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
 }
 
 /// The newest board that can go on, or a new one.
-async fn board(daemon: &Arc<Daemon>, place: &Place) -> Result<BoardId, Failure> {
-    let blueprint = blueprint();
+async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Result<BoardId, Failure> {
     let boards = daemon.boards().map_err(told)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
-        let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| *known == blueprint);
+        let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| *known == *blueprint);
         if is_ours {
             opened(daemon, place, &summary.id).await?;
             return Ok(summary.id.clone());
         }
     }
-    let (board, _) = daemon.create(blueprint, json!({}), None).await.map_err(told)?;
+    let (board, _) = daemon.create(blueprint.clone(), json!({}), None).await.map_err(told)?;
     opened(daemon, place, &board).await?;
     Ok(board)
 }
@@ -234,7 +242,7 @@ fn told(problem: Problem) -> Failure {
 mod tests {
     #[test]
     fn the_blueprint_that_is_shipped_is_sound() {
-        let blueprint = super::blueprint();
+        let blueprint = super::blueprint(&super::Shared::default());
         assert_eq!(blueprint.workspace.map(|workspace| workspace.dir).as_deref(), Some(super::DIRECTORY));
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use patchboard_agents::config::Shared;
 use patchboard_agents::workspace::editor::is_edit;
 use patchboard_agents::workspace::session::Told;
 use patchboard_agents::workspace::text::author::{NAMED_SO, is_author_name};
@@ -128,6 +129,11 @@ impl Desk {
             "The directory is {root}: files are named from there, like src/main.py, and {root}/src/main.py is understood as \
              well. Here you are called {name}{taken}."
         )
+    }
+
+    /// What the operator says of the directory.
+    pub(crate) fn settings(&self) -> Result<Shared, Failure> {
+        self.here()?.place.settings()
     }
 
     /// What it has of the directory, anew if that was taken away.

@@ -35,7 +35,9 @@ pub(crate) struct Editor {
 impl Editor {
     /// An editor at a desk.
     pub(crate) fn new(desk: Arc<Desk>) -> Self {
-        let spec = host::blueprint().workspace.expect("the blueprint has a workspace");
+        // Of those that cannot be read the host tells, once something is asked of it.
+        let spec = host::blueprint(&desk.settings().unwrap_or_default()).workspace;
+        let spec = spec.expect("the blueprint has a workspace");
         Self { desk, spec: Arc::new(spec), turn: Weak::new() }
     }
 

@@ -22,7 +22,7 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 const SAID_BYTES_MAX: u64 = 16 << 10;
 
 /// Codes that a host may begin with, beside those of all commands.
-const CODES: &[&str] = &["workspace_untrusted", "workspace_failed", "bad_directory", "already_served"];
+const CODES: &[&str] = &["workspace_untrusted", "workspace_failed", "bad_directory", "bad_config", "already_served"];
 
 /// Starts the host of a directory, if there is none, and waits until it is one.
 pub(crate) async fn launch(place: &Place) -> Result<(), Failure> {

@@ -12,12 +12,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use patchboard_agents::config::{Config, Shared};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::failure::Failure;
+
+/// What the operator says of the directory, and how it is kept from the agents: as a line of a `.gitignore`, by all the names
+/// that file systems take for this one.
+const SETTINGS: &str = "patchboard.toml";
+pub(crate) const SETTINGS_PATTERN: &str = "/[Pp][Aa][Tt][Cc][Hh][Bb][Oo][Aa][Rr][Dd].[Tt][Oo][Mm][Ll]";
+
+/// Bytes of that.
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// What is the workspace's own.
 const OWN: &str = ".patchboard";
@@ -94,6 +103,29 @@ impl Place {
     /// The directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// What the operator says of the directory, if there is a file that does.
+    pub(crate) fn settings(&self) -> Result<Shared, Failure> {
+        let bad = |why: String| {
+            Failure::refused("bad_config", why)
+                .help(format!("have somebody mend {SETTINGS} in the directory, or take it away; it is not served"))
+        };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(self.directory.join(SETTINGS), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(Shared::default()),
+            Err(Errno::LOOP) => return Err(bad(format!("{SETTINGS} is a symbolic link, which is not followed"))),
+            Err(error) => return Err(bad(format!("{SETTINGS} cannot be read: {error}"))),
+        };
+        let unreadable = |error: io::Error| bad(format!("{SETTINGS} cannot be read: {error}"));
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() || metadata.len() > SETTINGS_BYTES_MAX {
+            return Err(bad(format!("{SETTINGS} is no file of at most {SETTINGS_BYTES_MAX} bytes")));
+        }
+        let mut text = String::new();
+        file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+        Ok(Config::parse(&text, SETTINGS).map_err(|error| bad(error.to_string()))?.workspace)
     }
 
     /// Where the journal is, once it is certain that nothing there leads elsewhere.
@@ -288,7 +320,7 @@ fn untrusted(name: &str, why: &str) -> Failure {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use super::{Address, Place};
+    use super::{Address, File, Place, SETTINGS_BYTES_MAX, Shared};
     use crate::failure::Failure;
 
     fn address(port: u16) -> Address {
@@ -296,8 +328,12 @@ mod tests {
     }
 
     fn refused<T>(told: Result<T, Failure>, why: &str) {
+        refused_with("workspace_untrusted", told, why);
+    }
+
+    fn refused_with<T>(code: &str, told: Result<T, Failure>, why: &str) {
         let Some(Failure::Told(told)) = told.err() else { panic!("it is not refused") };
-        assert!(told.code == "workspace_untrusted" && told.message.contains(why), "{}", told.message);
+        assert!(told.code == code && told.message.contains(why), "{}", told.message);
     }
 
     #[test]
@@ -348,6 +384,28 @@ mod tests {
             assert_eq!(within(path).as_deref(), Some(rest), "{path}");
         }
         assert_eq!((within("roots/a.py"), within("a.py")), (None, None));
+    }
+
+    #[test]
+    fn settings_are_read_from_a_file_and_from_nothing_else() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::open(directory.path()).expect("opened");
+        let file = directory.path().join("patchboard.toml");
+        assert_eq!(place.settings().expect("there are none"), Shared::default());
+        std::fs::write(&file, "[workspace]\nannotate = false\n").expect("written");
+        assert_eq!(place.settings().expect("read").annotate, Some(false));
+        std::fs::write(&file, "[workspace]\nanotate = false\n").expect("written");
+        refused_with("bad_config", place.settings(), "line 2");
+        std::fs::write(&file, b"\xff").expect("written");
+        refused_with("bad_config", place.settings(), "cannot be read");
+        File::options().write(true).open(&file).and_then(|file| file.set_len(SETTINGS_BYTES_MAX + 1)).expect("written");
+        refused_with("bad_config", place.settings(), "at most");
+        std::fs::remove_file(&file).expect("removed");
+        symlink("/etc/hostname", &file).expect("a link");
+        refused_with("bad_config", place.settings(), "symbolic link");
+        std::fs::remove_file(&file).expect("removed");
+        std::fs::create_dir(&file).expect("a directory");
+        refused_with("bad_config", place.settings(), "is no file");
     }
 
     #[test]

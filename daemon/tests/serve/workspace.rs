@@ -3,6 +3,7 @@
 mod asking;
 mod hosts;
 mod messages;
+mod settings;
 mod ways;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,0 +1,122 @@
+//! What the operator says of a directory in its `patchboard.toml`, and who may say it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Agent, command, directory, journal, lives, until};
+
+fn says(directory: &Path, settings: &str) {
+    std::fs::write(directory.join("patchboard.toml"), settings).expect("a file");
+}
+
+/// An edit of `a.py` that says nothing of what it is for.
+fn replaces(from: &str, to: &str) -> Value {
+    json!({"path": "a.py", "old_str": from, "new_str": to})
+}
+
+#[test]
+fn what_the_operator_excludes_is_not_served_and_agents_do_not_decide_it() {
+    let directory = directory();
+    let path = directory.path();
+    // Nothing gives the file itself to the agents, as they would decide then what they see.
+    says(
+        path,
+        "[workspace]\nexclude = [\"secrets/\", \"!patchboard.toml\", \"!/[p]atchboard.toml\"]\nmax_bytes = 2000000\n",
+    );
+    std::fs::create_dir(path.join("secrets")).expect("a directory");
+    std::fs::write(path.join("secrets/key.txt"), "key\n").expect("a file");
+    std::fs::write(path.join("large.txt"), "x\n".repeat(900_000)).expect("a file");
+    std::fs::create_dir(path.join("part")).expect("a directory");
+    std::fs::write(path.join("part/patchboard.toml"), "of another\n").expect("a file");
+    let mut agent = Agent::new(path, "t", &[]);
+    for file in ["secrets/key.txt", "patchboard.toml", "Patchboard.toml", "patchboard.toml/x"] {
+        let text = agent.refuses("not_served", "view", &json!({"path": file}));
+        assert!(text.contains("excluded by the operator"), "{file}: {text}");
+        agent.refuses("not_served", "create", &json!({"path": file, "file_text": "\n", "intent": "to have it"}));
+        let rename = json!({"path": "a.py", "new_path": file, "intent": "to have it"});
+        agent.does("view", &json!({"path": "a.py"}));
+        agent.refuses("not_served", "rename", &rename);
+    }
+    agent.refuses("not_served", "delete", &json!({"path": "patchboard.toml", "intent": "to see all"}));
+    let list = agent.does("list", &json!({}));
+    let names = ["a.py", "large.txt", "part/patchboard.toml", "secrets"].map(|name| list.contains(name));
+    assert_eq!(names, [true, true, true, false], "{list}");
+    assert!(!list.lines().any(|line| line.trim_start().starts_with("patchboard.toml")), "{list}");
+    assert!(agent.does("search", &json!({"pattern": "of another"})).contains("part/patchboard.toml"));
+    assert!(agent.does("search", &json!({"pattern": "max_bytes"})).contains("No line matches"));
+    assert!(agent.does("view", &json!({"path": "large.txt", "view_range": [1, 2]})).contains('x'));
+    assert!(agent.does("view", &json!({"path": "part/patchboard.toml"})).contains("of another"));
+    agent.leaves();
+}
+
+#[test]
+fn what_is_said_of_edits_holds_for_all_agents_until_the_host_ends() {
+    let directory = directory();
+    let path = directory.path();
+    let code = || std::fs::read_to_string(path.join("a.py")).expect("a file");
+    says(path, "[workspace]\nannotate = false\ngranularity = \"file\"\nintent = \"optional\"\n");
+    let (mut one, mut two) = (Agent::new(path, "t", &[]), Agent::new(path, "t", &[]));
+    let tools = one.ask("tools/list", &json!({}))["result"]["tools"].to_string();
+    assert!(!tools.contains("\"intent\"]"), "an intent is demanded: {tools}");
+    let whole = json!({"path": "a.py"});
+    one.does("view", &json!({"path": "a.py", "view_range": [2, 2]}));
+    two.does("view", &whole);
+    two.does("str_replace", &replaces("def one", "def two"));
+    // Of other lines than it has read.
+    one.refuses("stale_target", "str_replace", &replaces("return 1", "return 2"));
+    one.does("view", &whole);
+    let with_intent = json!({"path": "a.py", "old_str": "return 1", "new_str": "return 2", "intent": "to have two"});
+    one.does("str_replace", &with_intent);
+    assert_eq!(code(), "def two():\n    return 2\n", "there are no comments");
+    assert!(journal(path, &["log", "last"]).contains("to have two"));
+    // What is said then is not what the others began with.
+    says(path, "");
+    let mut three = Agent::new(path, "t", &[]);
+    three.does("view", &whole);
+    three.does("str_replace", &replaces("return 2", "return 3"));
+    let host = super::host(path);
+    for agent in [one, two, three] {
+        agent.leaves();
+    }
+    until("the host stays", || !lives(host));
+    let mut next = Agent::new(path, "t", &[]);
+    next.does("view", &whole);
+    next.refuses("intent_missing", "str_replace", &replaces("return 3", "return 4"));
+    next.does("str_replace", &Agent::replaces("return 3", "return 4"));
+    assert!(code().contains("    # t-1: from return-3 to return-4\n"), "{}", code());
+    next.leaves();
+    journal(path, &["verify", "last"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_to_the_agent_and_taken_once_it_can() {
+    let directory = directory();
+    let path = directory.path();
+    let mut agent = Agent::new(path, "t", &[]);
+    for (settings, parts) in [
+        ("[workspace]\nanotate = false\n", ["line 2", "annotate"]),
+        ("[workspace]\nexclude = [\"{a,b\"]\n", ["line 2", "{a,b"]),
+        ("\n[workspace]\nmax_bytes = 0\n", ["line 3", "above zero"]),
+        ("[workspace]\ngranularity = \"word\"\n", ["line 2", "lines"]),
+        ("[workspaec]\n", ["line 1", "workspace"]),
+    ] {
+        says(path, settings);
+        let told = agent.ask("tools/call", &json!({"name": "list", "arguments": {}}));
+        let told = &told["result"]["structuredContent"];
+        assert_eq!(told["code"], "bad_config", "{settings}: {told}");
+        let message = told["message"].as_str().expect("a message");
+        assert!(message.contains("patchboard.toml") && parts.iter().all(|part| message.contains(part)), "{told}");
+        assert!(told["help"].as_str().is_some_and(|help| help.contains("not served")), "{told}");
+    }
+    says(path, "[workspace]\nannotate = true\n");
+    assert!(agent.does("list", &json!({})).contains("a.py"));
+    agent.leaves();
+    // A file of one agent's own would be that of all others.
+    let mut with = command(path, &["--config", "patchboard.toml"]);
+    let told = with.stdin(Stdio::null()).output().expect("the binary can be run");
+    let text = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.status.code() == Some(2) && told.stdout.is_empty(), "{text}");
+    assert!(text.contains("--config") && text.contains("[workspace]"), "{text}");
+}
