@@ -195,6 +195,9 @@ impl Workspaces {
         let Some((handle, taking)) = slot else { return Ok(()) };
         let dir = gone.disk().path().display().to_string();
         tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
+        // Nobody tells the board of what the old one sees, and its watches are free.
+        let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.looking));
+        drop(looking);
         let (workspace, watched) = self.open(&handle, taking).await?;
         if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.taking == taking) {
             slot.sessions.forget();

@@ -211,6 +211,12 @@ impl Reads {
         self.weigh(0, then.text_bytes);
     }
 
+    /// Holds no texts any more.
+    pub fn drop_texts(&mut self) {
+        self.files.values_mut().for_each(|known| known.texts.clear());
+        self.weigh(self.text_bytes, 0);
+    }
+
     /// Forgets what was read of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {

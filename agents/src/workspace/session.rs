@@ -80,6 +80,24 @@ impl Told {
         Self { text, data, code: Some(code.to_owned()) }
     }
 
+    /// What came of it, for who has not heard it: what it showed was not read, and is not shown again as it was then.
+    fn without_what_was_shown(self) -> Self {
+        let come_of_it = match &self.code {
+            None => "The edit was made.".to_owned(),
+            Some(code) => format!("The edit was refused ({code}), and nothing was written."),
+        };
+        let text =
+            format!("{come_of_it} What its answer showed is not known here as read: view the file as it is now.");
+        let mut data = json!({"message": text});
+        if let Some(code) = &self.code {
+            data["code"] = code.as_str().into();
+        } else if let Some(files) = self.data["files"].as_array() {
+            let bare = |file: &Value| json!({"path": file["path"], "version": file["version"]});
+            data["files"] = files.iter().map(bare).collect();
+        }
+        Self { text, data, code: self.code }
+    }
+
     /// In the room that there is. What counts as read fits already.
     pub(super) fn within(self, room: usize) -> Self {
         Self { text: cut(self.text, room), ..self }
@@ -102,6 +120,10 @@ struct Answered {
     key: String,
     arguments: Digest,
     told: Told,
+    /// Which answer it was.
+    number: u64,
+    /// That nothing of what it showed counts as read any more.
+    is_taken_back: bool,
 }
 
 /// Why nothing comes of a command.
@@ -248,6 +270,7 @@ impl Session {
         let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
+                true if before.is_taken_back => Answer::Before(before.told.clone().without_what_was_shown()),
                 true => Answer::Before(before.told.clone()),
                 false => Answer::KeyTaken,
             };
@@ -267,10 +290,11 @@ impl Session {
         let (told, is_decided) = self.run(command).await;
         self.key = None;
         self.basis = Reads::default();
-        self.bases.told(order.map(|order| order.number), &self.reads);
+        let number = self.bases.told(order.map(|order| order.number), &self.reads);
         if let Some(key) = key.filter(|_| is_edit && is_decided) {
             self.answers.truncate(ANSWERS_MAX - 1);
-            self.answers.push_front(Answered { key, arguments: digest, told: told.clone() });
+            let answered = Answered { key, arguments: digest, told: told.clone(), number, is_taken_back: false };
+            self.answers.push_front(answered);
         }
         Answer::Told(told)
     }

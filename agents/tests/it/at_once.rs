@@ -159,6 +159,36 @@ async fn who_was_not_told_that_its_reads_are_lost_has_not_got_over_it() {
 }
 
 #[tokio::test]
+async fn a_repetition_shows_what_counts_as_read_and_nothing_else() {
+    let text: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+    for (unheard, is_shown) in [(&[][..], true), (&[2], false)] {
+        let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &text)]).await;
+        let mut sessions = Sessions::default();
+        let agent = sessions.of(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
+        let mut see = view("a.txt");
+        see["view_range"] = json!([10, 10]);
+        assert_eq!(answer(agent.ask(ordered(1, 0, &[], see))).await, None);
+        let keyed = |number: u64, unheard: &[u64]| Asked {
+            key: Some("k".to_owned()),
+            ..ordered(number, 1, unheard, replace("a.txt", "line 10", "ten"))
+        };
+        let Answer::Told(first) = agent.ask(keyed(2, &[])).await else { panic!("it was not asked for before") };
+        assert!(first.code.is_none() && first.text.contains("line 7\n"), "{}", first.text);
+        let Answer::Before(again) = agent.ask(keyed(3, unheard)).await else { panic!("it was") };
+        assert_eq!((again.code.as_ref(), again.text == first.text), (None, is_shown), "{}", again.text);
+        assert_eq!(again.text.contains("line 7"), is_shown, "{}", again.text);
+        assert_eq!(again.data["files"][0]["version"], 2, "{}", again.data);
+
+        let mut bob = shop.session(1);
+        assert_eq!(code(&mut bob, view("a.txt")).await, None);
+        assert_eq!(code(&mut bob, replace("a.txt", "line 7", "seven")).await, None);
+        let make = json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "a new one"});
+        let code = answer(agent.ask(ordered(4, 3, &[], make))).await;
+        assert_eq!(code.as_deref(), is_shown.then_some("stale_read"));
+    }
+}
+
+#[tokio::test]
 async fn a_version_that_others_have_left_behind_is_no_basis() {
     let (_shop, mut ada) = overtaken().await;
     assert_eq!(code(&mut ada, view("a.txt")).await, None);

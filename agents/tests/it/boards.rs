@@ -152,7 +152,11 @@ async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        async { tokio::time::timeout(Duration::from_secs(30), has).await.expect("the board was told") }
+        async {
+            tokio::time::timeout(Duration::from_secs(9), has)
+                .await
+                .expect("the board was told, and not by looking now and then")
+        }
     };
     std::fs::create_dir(root.join("src")).expect("made");
     std::fs::write(root.join("src/a.py"), "x = 1\n").expect("written");
@@ -161,4 +165,10 @@ async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
     has("src/a.py", Some(sha256(b"x = 2\n"))).await;
     std::fs::remove_file(root.join("src/a.py")).expect("removed");
     has("src/a.py", None).await;
+
+    // Also at the directory as it is opened anew.
+    std::fs::remove_dir_all(root.join(".patchboard")).expect("removed");
+    house.workspaces.of(board.id()).await.expect("it is opened anew");
+    std::fs::write(root.join("b.py"), "y = 1\n").expect("written");
+    has("b.py", Some(sha256(b"y = 1\n"))).await;
 }

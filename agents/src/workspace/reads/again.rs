@@ -146,15 +146,12 @@ impl Seeing<'_> {
         if there.0 <= there.1 {
             return cover(self.known, there);
         }
-        // Where nothing is left, what is beside it shows that. Where a file begins or ends now was not seen with a line that
-        // was read when it began or ended elsewhere.
+        // Where nothing is left, who sees a line beside it sees by its number that something went, or has seen both since.
         let (last, first) = (above.last_now(), below.now);
-        match (last >= 1, first <= entry.lines) {
-            (true, true) => cover(self.known, (last, first)),
-            (true, false) => self.shown.iter().any(|shown| cover(&[*shown], (last, last))),
-            (false, true) => self.shown.iter().any(|shown| cover(&[*shown], (first, first))),
-            (false, false) => false,
-        }
+        let is_line = |line: u32| 1 <= line && line <= entry.lines;
+        let is_shown = |line: u32| is_line(line) && self.shown.iter().any(|shown| cover(&[*shown], (line, line)));
+        let is_known = is_line(last) && is_line(first) && cover(self.known, (last, first));
+        is_shown(last) || is_shown(first) || is_known
     }
 }
 
@@ -271,7 +268,10 @@ mod tests {
         let kept = [stale, (2, Some((5, 9))), (2, Some((10, 12))), (2, Some((17, 17)))];
         assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17)]), kept);
         assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17), (17, 17)]), kept, "it was not shown by then");
-        assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17), (9, 10)]), [(2, Some((5, 12))), (2, Some((17, 17)))]);
+        for beside in [(9, 10), (9, 9), (10, 10)] {
+            let caught_up = caught_up(&[(1, (5, 15))], &[(17, 17), beside]);
+            assert_eq!(caught_up, [(2, Some((5, 12))), (2, Some((17, 17)))], "{beside:?}");
+        }
         // The end comes to be where a line is that was read before.
         let ends = entry(12, &[&[(13, 1, 1)], &[(13, 1, 0)]]);
         let mut reads = Reads::default();

@@ -308,6 +308,9 @@ async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceErro
     };
     let refused =
         |stage, code, message: &str| Edited::Refused(Rejection::new(stage, vec![Violation::new(code, "", message)]));
+    // What made no version is nobody's reason for one, and who was refused long ago has nothing kept for it.
+    let is_now =
+        !matches!(outcome, Outcome::NoOp { .. } | Outcome::Duplicate(Verdict::NoOp { .. } | Verdict::Rejected { .. }));
     let mut edited = match outcome {
         Outcome::Committed { .. }
         | Outcome::NoOp { .. }
@@ -327,6 +330,8 @@ async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceErro
         // It is an answer, though none to an edit.
         other => refused(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
     };
-    workspace.memory().note(edit, &mut edited);
+    if is_now {
+        workspace.memory().note(edit, &mut edited);
+    }
     Ok(edited)
 }

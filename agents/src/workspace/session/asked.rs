@@ -124,14 +124,20 @@ impl Bases {
         basis
     }
 
-    pub(super) fn told(&self, number: Option<u64>, reads: &Reads) {
+    /// What is known after an answer; its number, which is this if the agent gave it one. Only those that may be asked about
+    /// with the next answer keep the texts that refusals compare with.
+    pub(super) fn told(&self, number: Option<u64>, reads: &Reads) -> u64 {
         let mut told = lock(&self.0);
+        if let Some((_, before)) = told.last_key_value().filter(|(_, before)| !before.is_in_use()) {
+            lock(&before.reads).drop_texts();
+        }
         let last = told.last_key_value().map_or(0, |(last, _)| *last);
         let number = number.map_or(last.saturating_add(1), |number| number.max(last));
         told.insert(number, Basis::of(reads.clone(), false));
         if told.len() > KEPT_MAX {
             told.pop_first();
         }
+        number
     }
 
     /// Who asked before an own edit knows of it as well.
@@ -154,6 +160,8 @@ impl Session {
     /// Takes back what was told in answers that the agent has not heard and will not hear, as far as nothing was told since.
     pub fn unheard(&mut self, numbers: &[u64]) {
         for number in numbers {
+            let of_it = self.answers.iter_mut().filter(|answered| answered.number == *number);
+            of_it.for_each(|answered| answered.is_taken_back = true);
             if let Some(before) = self.bases.take_back(*number) {
                 self.is_anew |= before.is_lost;
                 self.reads.become_again(&lock(&before.reads));
