@@ -227,7 +227,7 @@ fn blueprint(engineers: usize, spec: &Value) -> Blueprint {
     let rules: Vec<Value> = names.iter().map(|name| json!({"name": name, "trigger": "start", "run": name})).collect();
     let blueprint = json!({
         "blueprint": 1, "name": "workshop", "state": {"schema": {}}, "workspace": workspace, "workers": workers,
-        "rules": rules, "invariants": invariants, "concurrency": engineers, "limits": {"commits": 10_000_000, "wall": "10d"},
+        "rules": rules, "invariants": invariants, "concurrency": engineers, "limits": {"commits": 10_000_000, "edits": 10_000_000, "wall": "10d"},
     });
     serde_json::from_value(blueprint).expect("a blueprint")
 }
