@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::coded;
-use patchboard_kernel::files::FilePath;
+use patchboard_kernel::files::{FilePath, INTENT_MAX};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -24,7 +24,7 @@ use super::service::{Workspace, WorkspaceError};
 use crate::command::INHERITED;
 use crate::command::group::Group;
 use crate::config::{Environment, Program};
-use crate::{counted, is_or_are};
+use crate::{counted, is_or_are, one_line};
 
 /// Bytes of output that are kept of one stream.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
@@ -32,6 +32,9 @@ const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 /// Arguments of one run, and bytes of each.
 const ARGUMENTS_MAX: usize = 64;
 const ARGUMENT_BYTES_MAX: usize = 4096;
+
+/// Characters that are kept of an intent for how a program ended.
+const END_MAX: usize = 40;
 
 /// How long a program may run.
 const RUNS_MAX: Duration = Duration::from_secs(600);
@@ -130,7 +133,7 @@ pub async fn run(
     let limit = limit(program);
     let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
     let command = command(place, name, program, arguments, runner)?;
-    let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), format!("ran {name}"));
+    let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), intent(name, arguments));
     let name = name.to_owned();
     to_its_end(|unwanted| async move {
         let _turn = turn;
@@ -138,6 +141,7 @@ pub async fn run(
         own.rescan().await?;
         let running = own.runs(set, &label, &intent);
         let done = started(&name, command, limit, unwanted).await;
+        running.came_to(format!("{intent}: {}", end(&done)));
         // The program has run, whatever is wrong with telling that.
         let untold = match own.rescan().await {
             Ok(found) => found.said(),
@@ -195,6 +199,21 @@ fn judged(name: &str, program: &Program, arguments: &[String]) -> Result<(), Pro
         return bad(format!("at most {ARGUMENTS_MAX} arguments of {ARGUMENT_BYTES_MAX} bytes may be given"));
     }
     Ok(())
+}
+
+/// What is said to the board of what a program changes: what was run, cut so that there is room for how it ended.
+fn intent(name: &str, arguments: &[String]) -> String {
+    let said = arguments.iter().fold(format!("ran {name}"), |said, argument| said + " " + argument);
+    one_line(&said, INTENT_MAX - END_MAX)
+}
+
+/// How a program ended.
+fn end(done: &Result<Ran, ProgramError>) -> String {
+    match done {
+        Ok(Ran { exit: Some(code), .. }) => format!("exit {code}"),
+        Ok(Ran { exit: None, .. }) => "a signal ended it".to_owned(),
+        Err(error) => error.code().to_owned(),
+    }
 }
 
 /// How long it may take.

@@ -71,6 +71,14 @@ impl Program {
 }
 
 impl Running {
+    /// It has come to its end: from now on this is said of what it is for.
+    pub(super) fn came_to(&self, intent: String) {
+        let mut programs = self.programs.lock();
+        if let Some(own) = programs.iter_mut().find(|program| Arc::ptr_eq(&program.effects, &self.effects)) {
+            own.intent = intent;
+        }
+    }
+
     /// What has changed so far.
     pub fn effects(&self) -> Effects {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone()

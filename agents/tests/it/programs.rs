@@ -33,8 +33,8 @@ async fn what_a_program_changes_is_told_in_the_name_of_who_ran_it() {
     assert_eq!(ran.changed, [path("src/a.py"), path("src/new.py")]);
     assert_eq!(ran.others, [path("notes.txt")], "it may not change that, and did");
     let known = |name| shop.entry(name).map(|entry| (entry.version, entry.writer, entry.intent)).expect("known");
-    assert_eq!(known("src/a.py"), (2, "engineer_1".into(), "ran format".into()));
-    assert_eq!(known("src/new.py"), (1, "engineer_1".into(), "ran format".into()));
+    assert_eq!(known("src/a.py"), (2, "engineer_1".into(), "ran format src/new.py: exit 3".into()));
+    assert_eq!(known("src/new.py"), (1, "engineer_1".into(), "ran format src/new.py: exit 3".into()));
     assert_eq!(known("notes.txt"), (2, "external".into(), String::new()));
     let told = bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "b\n", "intent": "b"})).await;
     assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
@@ -93,9 +93,14 @@ async fn a_program_that_goes_on_for_ever_is_ended_with_all_it_started() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
     let mut endless = program("sleep 100 & echo begun; echo 1 > a.txt; wait", &["a.txt"]);
     endless.timeout = Some(patchboard_kernel::blueprint::Duration::from_secs(1));
-    let error = run(&shop.workspace, "endless", &endless, &[], ADA).await.expect_err("it took too long");
+    // Arguments are a stranger's: several lines, and longer than an intent may be.
+    let long = format!("--two\nlines\u{1b}[31m {}", "x".repeat(4000));
+    let error = run(&shop.workspace, "endless", &endless, &[long], ADA).await.expect_err("it took too long");
     assert_eq!(error.code(), "took_too_long");
-    assert_eq!(shop.entry("a.txt").map(|entry| entry.writer).as_deref(), Some("engineer_1"), "what it did is known");
+    let entry = shop.entry("a.txt").expect("what it did is known");
+    assert_eq!(entry.writer, "engineer_1");
+    assert!(entry.intent.starts_with("ran endless --two lines [31m xxx"), "{}", entry.intent);
+    assert!(entry.intent.ends_with("xx…: took_too_long"), "{}", entry.intent);
     let none = run(&shop.workspace, "none", &Program::new(vec!["/nowhere/none".to_owned()]), &[], ADA).await;
     assert_eq!(none.expect_err("there is none").code(), "cannot_start");
     let refused = run(&shop.workspace, "x", &Program::new(vec!["true".to_owned()]), &["y".to_owned()], ADA).await;
