@@ -31,6 +31,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("bad_schedule", Error, "A schedule that is no cron pattern of five fields, or has no time."),
     ("bad_command", Error, "A worker's program or script does not fit its agent."),
     ("bad_files", Error, "What is said of the files of a workspace cannot be used."),
+    ("no_worktree", Warning, "A worker edits the directory itself, unchecked, while others have working trees."),
     // The document.
     ("bad_schema", Error, "A JSON Schema that cannot be used."),
     ("invalid_initial_state", Error, "The initial state breaks its own schema, an invariant, or a limit."),

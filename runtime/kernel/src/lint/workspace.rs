@@ -1,7 +1,7 @@
 //! The files of a workspace: who may do what with them, and the member of the document that is kept for them.
 
 use super::Check;
-use crate::blueprint::AgentKind;
+use crate::blueprint::{AgentKind, FileAccess, Isolation, WorkspaceSpec};
 use crate::files::{Access, EXTERNAL, FILES, begins_comments, patterns};
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::Location;
@@ -23,10 +23,13 @@ impl Check<'_> {
                 );
                 self.point_at_key();
             }
-            if matches!(worker.agent, AgentKind::Human | AgentKind::Board) {
+            if matches!(worker.agent, AgentKind::Human | AgentKind::Board | AgentKind::Command) {
                 let message = format!("`{}` agents do nothing with files", worker.agent);
-                self.find("bad_files", &at, message, "Remove it, or make the agent llm, remote, script or command.");
+                self.find("bad_files", &at, message, "Remove it, or make the agent llm, remote or script.");
                 self.point_at_key();
+            }
+            if worker.agent == AgentKind::Remote {
+                self.remote_files(&at, name.as_str(), files);
             }
             if let Err(error) = Access::compile(files) {
                 let (field, what) = error.split_once(": ").unwrap_or(("", &error));
@@ -47,6 +50,24 @@ impl Check<'_> {
             self.find("bad_files", "/workspace/exclude", error, "Write patterns like `dist/**` or `**/*.lock`.");
         }
         self.kept_for_files();
+    }
+
+    /// Who comes from outside has the editor, in the directory itself, and nothing else.
+    fn remote_files(&mut self, at: &str, name: &str, files: &FileAccess) {
+        if !files.run.is_empty() {
+            let message = "`remote` agents run no programs here, and have no `diff`, `commit` and `merge`";
+            self.find("bad_files", &format!("{at}/run"), message, "Remove it, or make the agent llm or script.");
+            self.point_at_key();
+        }
+        let has_trees = |workspace: &WorkspaceSpec| workspace.isolation == Isolation::Worktree;
+        if !files.edit.is_empty() && self.blueprint.workspace.as_ref().is_some_and(has_trees) {
+            let message = format!(
+                "`{name}` has no working tree: as a `remote` agent it edits the directory itself, and nothing is checked"
+            );
+            let help = "Make the agent llm or script, or take another `isolation` for who comes from outside.";
+            self.find("no_worktree", &format!("{at}/edit"), message, help);
+            self.point_at_key();
+        }
     }
 
     /// What the system keeps of files stands in the document, and belongs to nobody else.

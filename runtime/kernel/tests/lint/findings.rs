@@ -197,6 +197,30 @@ const FIXTURES: &[Fixture] = &[
         ],
     ),
     change(
+        "bad_files",
+        &[
+            ("  writer:\n    agent: llm", "  writer:\n    files: {}\n    agent: command"),
+            (END, "workspace: {dir: code}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+        ],
+    ),
+    change(
+        "bad_files",
+        &[
+            ("  writer:\n    agent: llm", "  writer:\n    files: {edit: [src/**], run: [git]}\n    agent: remote"),
+            (END, "workspace: {dir: code}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+        ],
+    ),
+    change(
+        "no_worktree",
+        &[
+            ("  writer:\n    agent: llm", "  writer:\n    files: {edit: [src/**]}\n    agent: remote"),
+            (END, "workspace: {dir: code, isolation: worktree}\n"),
+            ("      request: true", "      request: true\n      files: true"),
+        ],
+    ),
+    change(
         "reserved_name",
         &[
             ("  writer:", "  external:"),
