@@ -9,19 +9,28 @@ use patchboard_kernel::source::Source;
 use played::Played;
 use serde_json::{Value, json};
 
+/// Functions that one task may have, and tasks one patch.
+const FUNCTIONS: usize = 60;
+const TASKS: u32 = 16;
+
 fn members() -> Value {
     let text = include_str!("../../../blueprints/storm.yaml");
-    let mut members = Source::read("storm.yaml", text).expect("it can be read").value().clone();
-    members["request"] = json!(true);
-    members["invariants"].as_array_mut().expect("invariants").retain(|of| of["name"] != "as-many-engineers-as-allowed");
-    members
+    Source::read("storm.yaml", text).expect("it can be read").value().clone()
+}
+
+fn request() -> Value {
+    json!({"task": "Write what is missing."})
 }
 
 /// A board on which nobody is called yet: whoever begins is not played.
 fn board() -> Played {
+    board_asked(request())
+}
+
+fn board_asked(request: Value) -> Played {
     let mut members = members();
     members["rules"].as_array_mut().expect("rules").retain(|rule| rule["name"] != "scan");
-    Played::new(members)
+    Played::asked(request, members)
 }
 
 fn task(name: &str, engineer: u32, file: &str, more: Value) -> Value {
@@ -76,6 +85,13 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
         // The same functions of a file; none at all; the file as a whole.
         (json!({}), json!({}), "disjoint-files"),
         (json!({}), json!({"functions_to_implement": []}), "minItems"),
+        // A class and what is in it, whoever has the class.
+        (
+            json!({"functions_to_implement": ["P", "g"]}),
+            json!({"functions_to_implement": ["h", "P.read"]}),
+            "disjoint-files",
+        ),
+        (json!({"functions_to_implement": ["P.Q.read"]}), json!({"functions_to_implement": ["P"]}), "disjoint-files"),
         (json!({"also": ["b.py"]}), json!({"file_path": "b.py"}), "disjoint-others"),
         (json!({"file_path": "b.py"}), json!({"functions_to_implement": ["g"], "also": ["b.py"]}), "disjoint-others"),
         (json!({"file_path": "b.py", "also": ["x/c.py"]}), json!({"also": ["x/c.py"]}), "disjoint-others"),
@@ -86,6 +102,12 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
         (json!({}), json!({"file_path": "/a.py"}), "pattern"),
         (json!({}), json!({"file_path": "x\\a.py"}), "pattern"),
         (json!({}), json!({"file_path": "b.py", "also": ["x/./a.py"]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": ["f()"]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": [" f"]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": ["P::f"]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": ["P..f"]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": ["f."]}), "pattern"),
+        (json!({}), json!({"functions_to_implement": ["f\n"]}), "pattern"),
         (json!({}), json!({"task": "t1", "file_path": "b.py"}), "tasks-by-name"),
         (json!({}), json!({"file_path": "b.py", "round": 2}), "const"),
         (json!({}), json!({"file_path": "b.py", "again_of": "t1"}), "tried-again-once"),
@@ -95,8 +117,9 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
     }
     let patch = json!([
         task("t1", 1, "a.py", json!({"also": [".github/ci.yml", "..x/b"]})),
-        task("t2", 1, "a.py", json!({"functions_to_implement": ["f", "g"]})),
-        task("t3", 2, "a.py", json!({"functions_to_implement": ["h"], "also": ["x/.hidden"]})),
+        task("t2", 1, "a.py", json!({"functions_to_implement": ["f", "g", "P.read", "größe", "_$1"]})),
+        // A name that begins with another is another.
+        task("t3", 2, "a.py", json!({"functions_to_implement": ["h", "g2", "P.readall", "P2"], "also": ["x/.hidden"]})),
     ]);
     // A file that is split belongs to both by its functions, and to nobody as a whole.
     commits(&mut played, "manager_delegate", &patch);
@@ -104,6 +127,67 @@ fn no_file_and_no_function_belongs_to_two_engineers() {
     played.answer(report("t1", 1), None);
     assert_eq!(called(&played), ["engineer_2", "engineer_1"]);
     played.holds();
+}
+
+#[test]
+fn as_many_functions_of_one_file_as_tasks_may_have_can_be_checked() {
+    let mut played = board_asked(json!({"task": "Write what is missing.", "engineers": 8}));
+    let tasks = |round: u32| -> Vec<Value> {
+        let of = |t: u32| {
+            let functions: Vec<String> = (0..FUNCTIONS).map(|n| format!("Parser.read_{t}_{n}")).collect();
+            let more = json!({"round": round, "functions_to_implement": functions});
+            task(&format!("t{}", (round - 1) * TASKS + t), t % 8 + 1, "a.py", more)
+        };
+        (0..TASKS).map(of).collect()
+    };
+    commits(&mut played, "manager_delegate", &Value::Array(tasks(1)));
+    while !called(&played).contains(&"manager_review") {
+        fail(&mut played, FailureCode::Refused);
+    }
+    let names: Vec<String> = (0..TASKS).map(|t| format!("t{t}")).collect();
+    let names: Vec<_> = names.iter().map(|name| (name.as_str(), false)).collect();
+    let mut patch = vec![review(1, &names)];
+    patch.extend(tasks(2));
+    commits(&mut played, "manager_review", &Value::Array(patch));
+    played.holds();
+}
+
+#[test]
+fn as_many_engineers_as_allowed_have_tasks_or_fewer() {
+    for (engineers, most) in [(json!(null), 4), (json!(1), 1), (json!(3), 3), (json!(8), 8)] {
+        let mut asked = request();
+        if engineers.is_u64() {
+            asked["engineers"] = engineers;
+        }
+        let tasks = |numbers: std::ops::RangeInclusive<u32>| -> Value {
+            numbers.map(|n| task(&format!("t{n}"), n, &format!("{n}.py"), json!({}))).collect()
+        };
+        let mut played = board_asked(asked.clone());
+        if most < 8 {
+            let refused = wrong(&mut played, "manager_delegate", tasks(1..=most + 1));
+            assert_eq!(refused, ["as-many-engineers-as-allowed"], "{asked}");
+        }
+        commits(&mut played, "manager_delegate", &tasks(1..=most));
+        assert_eq!(called(&played).len(), most as usize, "{asked}");
+
+        // One is enough, whoever it is: when it is done, nobody is waited for.
+        let mut played = board_asked(asked);
+        commits(&mut played, "manager_delegate", &tasks(most..=most));
+        played.answer(report(&format!("t{most}"), most), None);
+        assert_eq!(called(&played), ["manager_review"]);
+        played.holds();
+    }
+}
+
+/// Which of the ways to share a directory it is, the tools say: the same role is played in each.
+#[test]
+fn roles_promise_nothing_of_edits() {
+    for (name, worker) in members()["workers"].as_object().expect("workers") {
+        let role = worker["role"].as_str().unwrap_or_default();
+        for word in ["share one", "refus", "while you work"] {
+            assert!(!role.contains(word), "{name}: {word}");
+        }
+    }
 }
 
 #[test]
@@ -189,7 +273,7 @@ fn stages(given_up: &[usize]) -> Vec<(&'static str, Value)> {
 
 /// Plays the stages; those of these numbers are given up. Who was called, one after the other.
 fn play(given_up: &[usize]) -> (Played, Vec<String>) {
-    let mut played = Played::new(members());
+    let mut played = Played::asked(request(), members());
     let (mut stages, mut order) = (stages(given_up).into_iter().enumerate().peekable(), Vec::new());
     while played.board.ended().is_none() {
         let worker = played.calls.first().expect("somebody is called").2.clone();
@@ -245,7 +329,7 @@ fn a_board_ends_with_a_verdict_whoever_gives_up() {
 fn a_board_that_can_pay_nobody_ends_with_a_verdict_too() {
     let mut members = members();
     members["limits"]["tokens"] = json!(1);
-    let mut played = Played::new(members);
+    let mut played = Played::asked(request(), members);
     assert_eq!(called(&played), ["no_verdict"]);
     let reply = played.board.plan().blueprint.workers["no_verdict"].script[0].clone();
     played.answer(reply, None);

@@ -35,6 +35,15 @@ impl Played {
 
     /// The same in another mode than the usual one.
     pub(crate) fn in_mode(mode: Mode, members: Value) -> Self {
+        Self::of(mode, Value::Null, members)
+    }
+
+    /// The same for a request.
+    pub(crate) fn asked(request: Value, members: Value) -> Self {
+        Self::of(Mode::default(), request, members)
+    }
+
+    fn of(mode: Mode, request: Value, members: Value) -> Self {
         let mut blueprint = json!({"blueprint": 1, "name": "played", "state": {"schema": {}, "initial": {"list": []}}});
         let members = members.as_object().expect("members of a blueprint").clone();
         blueprint.as_object_mut().expect("an object").extend(members);
@@ -43,7 +52,7 @@ impl Played {
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
             mode,
             architect: None,
-            request: Value::Null,
+            request,
             salt: Salt::ZERO,
             at: Timestamp(0),
         };
