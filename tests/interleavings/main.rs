@@ -1,4 +1,4 @@
-//! Agents at shared files, every decision compared with an oracle that was written independently (docs/workspace.md).
+//! Agents at shared files, every decision compared with an oracle that was written independently (docs/workspace-evidence.md).
 //!
 //! * `history.rs`, `oracle.rs`: the rules, from lines that each are one of their own, and from the refusals before;
 //! * `shop.rs`: a board of the kernel, every decision of which is checked;

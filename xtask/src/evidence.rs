@@ -1,4 +1,4 @@
-//! `cargo xtask evidence`: the long forms of what the tests show of the workspace, of which docs/workspace.md has the figures.
+//! `cargo xtask evidence`: the long forms of what the tests show of the workspace, of which docs/workspace-evidence.md has the figures.
 //!
 //! The figures, and how far a part is, are what the tests and the example print. Where data or programs are missing a test
 //! says so and passes; nothing is shown by that, so here it is a failure.

@@ -22,7 +22,7 @@ Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
   codes          Write docs/codes.md anew from the enums of the kernel
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
-  evidence       Show in full what docs/workspace.md has the figures of, which takes long: [PART…] of decisions, sessions,
+  evidence       Show in full what docs/workspace-evidence.md has the figures of, which takes long: [PART…] of decisions, sessions,
                  histories and libraries, --short as the suite plays them
   fuzz           Fuzz what is read from outside, instrumented: [TARGET…], --seconds N for each (60)
   help           Print this

@@ -217,6 +217,8 @@ fn a_task_whose_engineer_gives_up_has_failed_and_is_given_out_once_more() {
         (json!([first(), again("t3", json!({})), again("t4", json!({}))]), "tried-again-once"),
         (json!([task("t3", 3, "c.py", json!({"round": 2}))]), "two-rounds"),
         (json!([first(), first()]), "two-rounds"),
+        // Then nobody would be woken after it.
+        (json!([first(), again("t3", json!({})), review(2, &[("t3", false)])]), "two-rounds"),
     ] {
         assert_eq!(wrong(&mut played, "manager_review", patch.clone()), [by], "{patch}");
     }
