@@ -15,7 +15,10 @@ use patchboard_kernel::digest::sha256;
 use patchboard_kernel::files::{Entry, FilePath};
 use tokio::time::Instant;
 
+pub use self::omissions::Omissions;
+
 use self::authors::{Authors, Histories};
+use self::omissions::{Meant, Why};
 use self::repository::{Change, Repository};
 use self::review::Reviews;
 use self::staging::Found;
@@ -29,6 +32,7 @@ use crate::{counted, is_or_are, one_line};
 
 mod authors;
 mod objects;
+mod omissions;
 mod process;
 pub(super) mod repository;
 mod review;
@@ -44,6 +48,12 @@ const NAMES_MAX: usize = 100;
 /// Of the room for a difference, the part that names have where it does not fit.
 const NAMES_PART: usize = 8;
 
+/// The part that what is left out has.
+const OMISSIONS_PART: usize = 4;
+
+/// Characters of the names of files that are told at once.
+const NAMES_CHARS_MAX: usize = DIFF_CHARS_MAX / NAMES_PART;
+
 /// Characters of the first line of a message.
 const SUBJECT_MAX: usize = 200;
 
@@ -55,7 +65,7 @@ coded! {
     GitCode {
         /// The directory is no working tree of git.
         NoRepository = "no_repository",
-        /// Everything is committed.
+        /// There is nothing that could be committed; what is left out is named.
         NothingToCommit = "nothing_to_commit",
         /// The message is empty.
         EmptyMessage = "empty_message",
@@ -126,6 +136,15 @@ pub struct Commit {
     pub files: Vec<FilePath>,
 }
 
+/// What was committed, and what was not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// A commit for each author.
+    pub commits: Vec<Commit>,
+    /// Files that are left out, whoever's they are.
+    pub omissions: Omissions,
+}
+
 impl From<WorkspaceError> for GitError {
     fn from(error: WorkspaceError) -> Self {
         Self::Program(error.into())
@@ -133,7 +152,7 @@ impl From<WorkspaceError> for GitError {
 }
 
 /// What is not committed yet, in the unified form, new files included; of these files and what is below them, or of all. What
-/// is shown of it is known as reviewed from then on.
+/// is shown of it is known as reviewed from then on. What is left out is named at the end.
 ///
 /// # Errors
 /// [`GitError`].
@@ -149,19 +168,23 @@ pub async fn diff(
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
-    let tree = served(workspace, &repository, &base, |path| who.access.may_view(path) && is_asked_for(path)).await?;
+    let may = |path: &FilePath| who.access.may_view(path) && is_asked_for(path);
+    let (tree, omissions) = served(workspace, &repository, &base, may).await?;
     let changes = repository.changes(&base, &tree).await?;
     let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
+    let omitted = match omissions.said() {
+        said if said.is_empty() => String::new(),
+        said => format!("\n[{}]\n", one_line(&said.join("; "), room / OMISSIONS_PART)),
+    };
+    let room = room.saturating_sub(omitted.chars().count());
     let (text, left_out) = repository.unified(&base, &tree, &[], skip.saturating_add(room).saturating_mul(4)).await?;
     let (from, mut to) = (byte_at(&text, skip), byte_at(&text, skip.saturating_add(room)));
     let mut note = String::new();
     if left_out > 0 || to < text.len() || (from == to && from > 0) {
-        let names: Vec<&str> = changes.iter().take(NAMES_MAX).map(|change| change.path.as_str()).collect();
-        let names = one_line(&names.join(", "), room / NAMES_PART);
-        let more = if changes.len() > NAMES_MAX { " and others" } else { "" };
+        let names = named(changes.iter().map(|change| change.path.as_str()), room / NAMES_PART);
         let differ = match changes.len() {
             1 => format!("1 file differs: {names}"),
-            count => format!("{count} files differ: {names}{more}"),
+            count => format!("{count} files differ: {names}"),
         };
         // The number that follows is as long as this one at most.
         let told = |next: usize, bytes: u64| {
@@ -176,10 +199,19 @@ pub async fn diff(
         to = byte_at(&text, skip.saturating_add(shown)).max(from);
         note = told(skip + text[from..to].chars().count(), left_out + (text.len() - to) as u64);
     }
-    let shown = format!("{}{note}", &text[from..to]);
+    // Where nothing differs it is all that is said.
+    let omitted = if from == to { omitted.trim_start() } else { &omitted };
+    let shown = format!("{}{omitted}{note}", &text[from..to]);
     notes.reviews.keep(&workspace.board().snapshot().attempts);
     notes.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
+}
+
+/// Names of files, in so many characters.
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>, room: usize) -> String {
+    let more = if names.len() > NAMES_MAX { " and others" } else { "" };
+    let names: Vec<&str> = names.take(NAMES_MAX).collect();
+    format!("{}{more}", one_line(&names.join(", "), room))
 }
 
 /// Where a character begins, or the text ends.
@@ -197,7 +229,7 @@ pub async fn commit(
     who: &Author,
     message: &str,
     author: Option<&str>,
-) -> Result<Vec<Commit>, GitError> {
+) -> Result<Committed, GitError> {
     let (subject, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
     let subject = one_line(subject, SUBJECT_MAX);
     if subject.is_empty() {
@@ -227,11 +259,11 @@ async fn commit_quietly(
     who: &Author,
     message: &str,
     author: Option<&str>,
-) -> Result<Vec<Commit>, GitError> {
+) -> Result<Committed, GitError> {
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let tree = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
+    let (tree, omissions) = served(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
     notes.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
@@ -243,15 +275,16 @@ async fn commit_quietly(
     by_author.retain(|first, _| author.is_none_or(|author| author == first));
     if by_author.is_empty() {
         let of_whom = author.map_or_else(String::new, |author| format!(" of {author}"));
-        return Err(GitError::Git(GitCode::NothingToCommit, format!("there is nothing{of_whom} to commit")));
+        let nothing = format!("there is nothing{of_whom} to commit");
+        let said: Vec<String> = [nothing].into_iter().chain(omissions.said()).collect();
+        return Err(GitError::Git(GitCode::NothingToCommit, said.join("; ")));
     }
     let unseen = by_author.values().flat_map(|(_, changes)| changes).filter(|change| !notes.reviews.holds(who, change));
     let unseen: Vec<&str> = unseen.map(|change| change.path.as_str()).collect();
     if !unseen.is_empty() {
-        let names = unseen[..unseen.len().min(NAMES_MAX)].join(", ");
-        let more = if unseen.len() > NAMES_MAX { " and others" } else { "" };
+        let names = named(unseen.into_iter(), NAMES_CHARS_MAX);
         let message = format!(
-            "nothing was committed: `diff` has not shown you these files, or not wholly, or they have changed since: {names}{more}"
+            "nothing was committed: `diff` has not shown you these files, or not wholly, or they have changed since: {names}"
         );
         return Err(GitError::Git(GitCode::NotReviewed, message));
     }
@@ -270,7 +303,7 @@ async fn commit_quietly(
         let files = changes.into_iter().map(|change| change.path).collect();
         commits.push(Commit { hash, author, others, files });
     }
-    Ok(commits)
+    Ok(Committed { commits, omissions })
 }
 
 /// Whose a change is.
@@ -283,8 +316,13 @@ async fn authors(histories: &Histories, repository: &Repository, change: &Change
     Ok(histories.authors(&change.path, committed))
 }
 
-/// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit.
-pub(super) async fn commit_tree(disk: &Arc<Disk>, author: &str, message: &str) -> Result<String, GitError> {
+/// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit, and
+/// what is left out.
+pub(super) async fn commit_tree(
+    disk: &Arc<Disk>,
+    author: &str,
+    message: &str,
+) -> Result<(String, Omissions), GitError> {
     let repository = Repository::open(disk.path(), author).await?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
@@ -293,12 +331,13 @@ pub(super) async fn commit_tree(disk: &Arc<Disk>, author: &str, message: &str) -
         of.scan_with(&mut |path, contents| found.see(path, contents)).map_err(WorkspaceError::from)?;
         Ok(found)
     });
-    let tree = staging::stage(&repository, &base, disk, found.await?, |_, _| true).await?;
+    let (tree, omissions) = staging::stage(&repository, &base, disk, found.await?, |_, _| Meant::Yes).await?;
     let changes = repository.changes(&base, &tree).await?;
-    match head {
-        Some(head) if changes.is_empty() => Ok(head),
-        head => conclude(&repository, head.as_deref(), &tree, &changes, author, message).await,
-    }
+    let work = match head {
+        Some(head) if changes.is_empty() => head,
+        head => conclude(&repository, head.as_deref(), &tree, &changes, author, message).await?,
+    };
+    Ok((work, omissions))
 }
 
 /// Makes a commit of a tree, and moves the branch there.
@@ -326,18 +365,25 @@ pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Tu
 }
 
 /// The tree of the files of a workspace that are served, as the board knows them once it was told what others have changed,
-/// and that may be seen by who asks. Others are as they were.
+/// and that may be seen by who asks. Others are as they were; those that are left out though they may differ are told.
 async fn served(
     workspace: &Arc<Workspace>,
     repository: &Repository,
     base: &str,
     may: impl Fn(&FilePath) -> bool,
-) -> Result<String, GitError> {
-    let found = workspace.rescan_with(Found::by(repository), Found::see).await?;
+) -> Result<(String, Omissions), GitError> {
+    let (found, by_others) = workspace.rescan_with(Found::by(repository), Found::see).await?;
+    let untaken: BTreeSet<&FilePath> = by_others.untaken.iter().flat_map(|not_taken| &not_taken.paths).collect();
     let state = workspace.state();
-    let is_known = |path: &FilePath, hash| Entry::of(&state, path).is_some_and(|entry| entry.hash == hash);
-    let is_meant = |path: &FilePath, hash| may(path) && is_known(path, hash);
-    staging::stage(repository, base, workspace.disk(), found, is_meant).await
+    let meant = |path: &FilePath, hash| match Entry::of(&state, path).map(|entry| entry.hash) {
+        _ if !may(path) => Meant::No,
+        Some(known) if known == hash => Meant::Yes,
+        _ if untaken.contains(path) => Meant::Not(Why::Untaken),
+        // Such as is not served and never was.
+        None if hash.is_none() => Meant::No,
+        _ => Meant::Not(Why::Changed),
+    };
+    staging::stage(repository, base, workspace.disk(), found, meant).await
 }
 
 fn is_within(path: &FilePath, above: &FilePath) -> bool {

@@ -207,8 +207,8 @@ impl Workspace {
         self: &Arc<Self>,
         seen: S,
         see: fn(&mut S, &FilePath, &Contents),
-    ) -> Result<S, WorkspaceError> {
-        self.alone(move |mut alone| async move { Ok(alone.rescan_with(seen, see).await?.0) }).await
+    ) -> Result<(S, ByOthers), WorkspaceError> {
+        self.alone(move |mut alone| async move { alone.rescan_with(seen, see).await }).await
     }
 
     /// Tells the board what others have changed of these files; how many that were.

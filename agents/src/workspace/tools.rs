@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::boards::Workspaces;
 use super::editor::{self, Manner};
-use super::git::{self, GIT, Window, diff};
+use super::git::{self, Committed, GIT, Window, diff};
 use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
@@ -250,7 +250,8 @@ async fn run_program(session: &Session, tree: Option<&Worktree>, programs: &dyn 
 
 async fn commit(session: &Session, wanted: &Commit) -> Told {
     match git::commit(session.workspace(), session.author(), &wanted.message, wanted.author.as_deref()).await {
-        Ok(commits) => {
+        Ok(Committed { commits, omissions }) => {
+            let left_out = omissions.said();
             let lines = commits.iter().map(|commit| {
                 let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
                 let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
@@ -260,7 +261,8 @@ async fn commit(session: &Session, wanted: &Commit) -> Told {
             let each = commits
                 .iter()
                 .map(|commit| json!({"hash": commit.hash, "author": commit.author, "others": commit.others, "files": commit.files}));
-            Told::done(lines.collect(), json!({"commits": each.collect::<Vec<_>>()}))
+            let text = lines.chain(left_out.iter().map(|said| format!("{said}\n"))).collect();
+            Told::done(text, json!({"commits": each.collect::<Vec<_>>(), "left_out": left_out}))
         }
         Err(error) => Told::wrong(error.code(), error.to_string()),
     }

@@ -13,7 +13,7 @@ use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
 use super::disk::locks::PathSet;
-use super::disk::{Disk, DiskError, Found, Put, Reason, Staged};
+use super::disk::{Disk, DiskCode, DiskError, Found, Put, Reason, Staged};
 use super::git::repository::Repository;
 use super::git::{self, GitCode, GitError, GitNotes, to_its_end};
 use super::look;
@@ -167,7 +167,7 @@ async fn merge_alone(
     }
     let message = message(author);
     let disk = opened(workspace, &mut notes.trees, author, root).await?;
-    let work = git::commit_tree(&disk, author, &message).await?;
+    let (work, omissions) = git::commit_tree(&disk, author, &message).await?;
     let _files = git::quiet(workspace, who.label()).await?;
     workspace.rescan().await?;
     let repository = Repository::open(workspace.disk().path(), who.label()).await?;
@@ -176,7 +176,13 @@ async fn merge_alone(
         return Err(GitError::Git(GitCode::GitRefused, message));
     };
     if repository.is_in(&work, &head).await? {
-        return Ok(format!("{author} has done nothing that is not merged already.\n"));
+        let nothing = match omissions.said().is_empty() {
+            true => format!("{author} has done nothing that is not merged already."),
+            false => {
+                format!("Nothing was merged: all that {author} has done is merged already, but for what is left out.")
+            }
+        };
+        return Ok(lines([nothing].into_iter().chain(omissions.said())));
     }
     let (tree, conflicts) = repository.merged(&head, &work).await?;
     if !conflicts.is_empty() {
@@ -187,11 +193,16 @@ async fn merge_alone(
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let running = workspace.runs(all, who.label(), &format!("merged the {message}"));
     let done = bring(&repository, &head, &merged, &message).await;
-    workspace.rescan().await?;
+    let by_others = workspace.rescan().await?;
     drop(running);
     done?;
     let files = repository.changes(&head, &merged).await?.len();
-    Ok(format!("{} merges the {message}: {}\n", &merged[..merged.len().min(12)], counted(files, "file")))
+    let merges = format!("{} merges the {message}: {}", &merged[..merged.len().min(12)], counted(files, "file"));
+    Ok(lines([merges].into_iter().chain(omissions.said()).chain(by_others.said())))
+}
+
+fn lines(each: impl Iterator<Item = String>) -> String {
+    each.map(|line| line + "\n").collect()
 }
 
 fn message(author: &str) -> String {
@@ -203,7 +214,8 @@ fn message(author: &str) -> String {
 /// author has to know of it is returned.
 async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Option<String>, GitError> {
     let label = author.label();
-    let work = git::commit_tree(disk, label, &message(label)).await?;
+    // What is left out stays in the tree, and is told to who merges it.
+    let (work, _) = git::commit_tree(disk, label, &message(label)).await?;
     let repository = Repository::open(disk.path(), label).await?;
     if repository.is_in(head, &work).await? {
         return Ok(None);
@@ -373,27 +385,38 @@ fn put(
         return Err(Trouble::Other("path_not_granted", format!("You may not change {path}.")));
     }
     let from = disk.read(path)?.map(|contents| contents.hash);
-    Ok(settle(disk, &disk.stage(path, from, text)?)?)
+    settle(disk, &disk.stage(path, from, text)?)
 }
 
 /// Puts in place what is staged. What others, like a program that was left running, wrote in that moment comes after it, as
 /// in the directory; what of that cannot be put back is kept, and it is said where.
-fn settle(disk: &Disk, staged: &Staged) -> Result<String, DiskError> {
+fn settle(disk: &Disk, staged: &Staged) -> Result<String, Trouble> {
     let path = staged.path();
-    let busy = || DiskError::Busy { path: path.to_string() };
     match disk.put(staged)? {
         Put::Done | Put::Missing => Ok(String::new()),
-        Put::Kept(_) => Err(busy()),
+        Put::Kept(_) => Err(DiskError::Busy { path: path.to_string() }.into()),
         Put::Displaced(Found { text: Some(text), .. }) if staged.hash().is_some() => {
-            disk.put(&disk.stage(path, staged.hash(), Some(&text))?)?;
-            Err(busy())
+            Err(put_back(disk, &disk.stage(path, staged.hash(), Some(&text))?)?)
         }
-        Put::Displaced(Found { kept, .. }) => {
-            let kept = kept.unwrap_or_default();
-            tracing::warn!(%path, kept, "what others wrote in a working tree is kept in its .patchboard/displaced");
-            Ok(format!("What others wrote there in that moment is kept in .patchboard/displaced/{kept}.\n"))
-        }
+        Put::Displaced(found) => Ok(format!("{}\n", kept(path, found))),
     }
+}
+
+/// Puts back what others wrote; what is to be said to who edited. What they wrote meanwhile once more is kept.
+fn put_back(disk: &Disk, staged: &Staged) -> Result<Trouble, DiskError> {
+    let path = staged.path();
+    let busy = DiskError::Busy { path: path.to_string() };
+    Ok(match disk.put(staged)? {
+        Put::Displaced(found) => Trouble::Other(DiskCode::FileBusy.as_str(), format!("{busy}. {}", kept(path, found))),
+        Put::Done | Put::Missing | Put::Kept(_) => busy.into(),
+    })
+}
+
+/// Says where it is kept what others wrote.
+fn kept(path: &FilePath, found: Found) -> String {
+    let kept = found.kept.unwrap_or_default();
+    tracing::warn!(%path, kept, "what others wrote in a working tree is kept in its .patchboard/displaced");
+    format!("What others wrote there in that moment is kept in .patchboard/displaced/{kept}.")
 }
 
 #[cfg(test)]
@@ -402,7 +425,7 @@ mod tests {
     use crate::workspace::disk::DiskOptions;
 
     /// What comes of a file that is to hold `to`, if others make `meanwhile` of it in the moment in which it is put in place.
-    fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, &'static str>, Vec<u8>, Vec<Vec<u8>>) {
+    fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, String>, Vec<u8>, Vec<Vec<u8>>) {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name);
         fs::write(at("a.py"), "a = 1\n").expect("written");
@@ -411,7 +434,7 @@ mod tests {
         let from = disk.read(&path).expect("read").map(|contents| contents.hash);
         let staged = disk.stage(&path, from, to).expect("staged");
         fs::write(at("a.py"), meanwhile).expect("written");
-        let told = settle(&disk, &staged).map_err(|error| error.code().as_str());
+        let told = settle(&disk, &staged).map_err(|trouble| Told::from(trouble).code.expect("a code"));
         let displaced = fs::read_dir(at(".patchboard/displaced")).expect("listed");
         let displaced = displaced.map(|entry| fs::read(entry.expect("an entry").path()).expect("read")).collect();
         (told, fs::read(at("a.py")).expect("it is there"), displaced)
@@ -423,10 +446,31 @@ mod tests {
         assert_eq!((told, now), (Ok(String::new()), b"a = 2\n".to_vec()));
         for to in [Some("a = 2\n"), None] {
             let (told, now, _) = settled(to, b"a = 7\n");
-            assert_eq!((told, now), (Err("file_busy"), b"a = 7\n".to_vec()));
+            assert_eq!((told, now), (Err("file_busy".to_owned()), b"a = 7\n".to_vec()));
         }
         let (told, now, displaced) = settled(Some("a = 2\n"), b"\0");
         assert!(told.is_ok_and(|told| told.contains(".patchboard/displaced/")));
         assert_eq!((now, displaced), (b"a = 2\n".to_vec(), vec![b"\0".to_vec()]));
+    }
+
+    #[test]
+    fn what_others_write_while_what_they_wrote_is_put_back_is_kept_and_named() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = Disk::open(directory.path(), DiskOptions::default()).expect("a directory");
+        let path = FilePath::parse("a.py").expect("a name");
+        let at = directory.path().join("a.py");
+        for again in [None, Some("a = 8\n")] {
+            fs::write(&at, "a = 2\n").expect("written");
+            let from = disk.read(&path).expect("read").map(|contents| contents.hash);
+            let staged = disk.stage(&path, from, Some("a = 7\n")).expect("staged");
+            again.iter().for_each(|text| fs::write(&at, text).expect("written"));
+            let told = Told::from(put_back(&disk, &staged).expect("put back"));
+            assert_eq!(told.code.as_deref(), Some("file_busy"));
+            assert_eq!(fs::read(&at).expect("it is there"), b"a = 7\n");
+            let kept =
+                told.text.split_once(".patchboard/displaced/").map(|(_, kept)| kept.trim().trim_end_matches('.'));
+            let kept = kept.map(|kept| fs::read_to_string(directory.path().join(".patchboard/displaced").join(kept)));
+            assert_eq!(kept.transpose().expect("kept").as_deref(), again, "{}", told.text);
+        }
     }
 }

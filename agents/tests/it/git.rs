@@ -68,7 +68,9 @@ async fn commit(
     author: Option<&str>,
 ) -> Result<Vec<git::Commit>, git::GitError> {
     review(shop, who).await;
-    git::commit(&shop.workspace, who, message, author).await
+    let committed = git::commit(&shop.workspace, who, message, author).await?;
+    assert_eq!(committed.omissions.said(), [""; 0]);
+    Ok(committed.commits)
 }
 
 #[tokio::test]
@@ -387,7 +389,7 @@ pub(crate) const PLANTED: &str = "* filter=x merge=x diff=x working-tree-encodin
 
 #[tokio::test]
 async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_files() {
-    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
+    let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let root = shop.directory.path();
     sh(root, BEGIN);
     let has_run = plant(root);
@@ -399,11 +401,63 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     commit(&shop, &who, "two", None).await.expect("commits");
     assert!(!has_run());
     assert_eq!(sh(root, "git cat-file blob HEAD:a.py"), "a = '$Id: 2 $'\n");
-    // Once they are committed, such files are left to whoever has the programs.
+    // Once they are committed, such files are left to whoever has the programs, and that is said.
     write(&shop, 0, "a.py", "a = 3\n").await;
+    let is_named = |said: &str| {
+        said.contains("1 file is left out, as what git would commit is not what is there") && said.contains(": a.py")
+    };
     let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
-    assert_eq!(diff, "");
-    let error = commit(&shop, &who, "three", None).await.expect_err("nothing is left");
+    assert!(is_named(&diff) && !diff.contains("a = 3"), "{diff}");
+    let other = git::diff(&shop.workspace, &who, &[path("b.py")], Window::default()).await.expect("a difference");
+    assert_eq!(other, "", "what is not asked for is not named");
+    let error = git::commit(&shop.workspace, &who, "three", None).await.expect_err("nothing is left");
     assert_eq!(error.code(), "nothing_to_commit");
+    assert!(is_named(&error.to_string()), "{error}");
+    // That one is gone is the same with every program.
+    sh(root, "rm b.py");
+    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    assert!(diff.contains("-b = 1\n") && is_named(&diff) && diff.ends_with("]\n"), "{diff}");
+    let mut manager = Session::new(Arc::clone(&shop.workspace), who.clone());
+    let programs = std::collections::BTreeMap::<String, Program>::new();
+    let told = call(&mut manager, None, &programs, "commit", json!({"message": "three"}), ROOM_MAX).await;
+    assert!(told.text.contains(": 1 file\n") && is_named(&told.text), "{}", told.text);
+    assert_eq!(told.data["left_out"].as_array().map(Vec::len), Some(1), "{}", told.data);
+    assert_eq!(sh(root, "git ls-tree -r --name-only HEAD"), ".gitattributes\na.py\n");
     assert!(!has_run());
+    // However many they are, the answer stays within its room, and all of it can be reached.
+    sh(root, &format!("for i in $(seq 1 150); do echo $i > {}-$i.txt; done; rm a.py", "n".repeat(90)));
+    let window = Window { skip: 0, room: 2_000 };
+    let diff = git::diff(&shop.workspace, &who, &[], window).await.expect("a difference");
+    assert!(diff.contains("150 files are left out") && diff.contains("-a = "), "{diff}");
+    assert!(diff.chars().count() <= 2_000, "{diff}");
+}
+
+#[tokio::test]
+async fn what_the_board_does_not_allow_is_named_where_it_is_left_out() {
+    let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
+    let files = [("a.txt", "a\n"), ("b.txt", "b\n"), ("gone.txt", "g\n")];
+    let shop = Workshop::open(1, &json!({"annotate": false, "invariants": small}), &files).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    sh(root, &format!("echo {} > b.txt", "b".repeat(200)));
+    let who = manager(&shop);
+    let is_named =
+        |said: &str| said.contains("1 file is left out, as the board does not allow") && said.contains(": b.txt");
+    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    assert!(diff.starts_with('[') && is_named(&diff), "{diff}");
+    let error = git::commit(&shop.workspace, &who, "all", None).await.expect_err("nothing is left");
+    assert!(error.code() == "nothing_to_commit" && is_named(&error.to_string()), "{error}");
+    let mut session = Session::new(Arc::clone(&shop.workspace), who.clone());
+    let told = session.call(json!({"command": "view", "path": "b.txt"})).await;
+    assert!(told.text.contains("small"), "as it is said there: {}", told.text);
+    sh(root, "echo a2 > a.txt; rm gone.txt");
+    review(&shop, &who).await;
+    let committed = git::commit(&shop.workspace, &who, "all", None).await.expect("the rest");
+    assert!(is_named(&committed.omissions.said().join("\n")), "{committed:?}");
+    assert_eq!(sh(root, "git status --porcelain"), " M b.txt\n");
+    // Who may not see it hears nothing of it, and where it is mended there is nothing to say.
+    let blind = self::who(&shop, "manager", &json!({"view": ["a.txt"], "run": ["git"]}));
+    assert_eq!(git::diff(&shop.workspace, &blind, &[], Window::default()).await.expect("a difference"), "");
+    sh(root, "echo b > b.txt");
+    assert_eq!(git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference"), "");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use patchboard_agents::config::Program;
 use patchboard_agents::tools::ROOM_MAX;
+use patchboard_agents::workspace::git::{self, Window};
 use patchboard_agents::workspace::session::{Author, Session, Told};
 use patchboard_agents::workspace::tools::call;
 use patchboard_agents::workspace::worktree::{Worktree, merge};
@@ -196,5 +197,52 @@ async fn a_tree_is_looked_at_as_the_directory_is() {
         let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, tool, arguments, ROOM_MAX).await;
         assert_eq!(told.code, there.code, "{tool}: {} {}", told.text, there.text);
         assert!(told.is_error() || told.text == "d/a.py\n", "{}", told.text);
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_out_of_a_merge_is_named() {
+    let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
+    let spec = json!({"isolation": "worktree", "invariants": small});
+    let shop = Workshop::open(1, &spec, &[("a.py", "a = 1\n"), ("b.txt", "b\n")]).await;
+    let root = shop.directory.path();
+    sh(root, "echo '*.py filter=x' > .gitattributes");
+    sh(root, BEGIN);
+    let mut ada = Engineer::sit_down(&shop, 0).await;
+    ada.does("create", create("a.py", "a = 2\n")).await;
+    let is_named = |said: &str| {
+        said.contains("1 file is left out, as what git would commit is not what is there") && said.contains(": a.py\n")
+    };
+    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("nothing is merged");
+    assert!(said.starts_with("Nothing was merged: ") && is_named(&said), "{said}");
+    ada.does("create", create("b.txt", &format!("{}\n", "b".repeat(200)))).await;
+    let said = merge(&shop.workspace, &manager(&shop), "engineer_1").await.expect("the rest is merged");
+    assert!(said.contains("merges the work of engineer_1: 1 file\n") && is_named(&said), "{said}");
+    assert!(said.contains("b.txt changed in a way that the board does not allow: "), "{said}");
+    assert_eq!(sh(root, "git show HEAD:a.py; git status --porcelain"), "a = 1\n");
+    // It stays in the tree.
+    drop(ada);
+    let mut ada = Engineer::sit_down(&shop, 0).await;
+    assert!(ada.does("view", json!({"path": "a.py"})).await.text.contains("a = 2"));
+}
+
+#[tokio::test]
+async fn what_a_sparse_checkout_keeps_away_stays_in_what_is_merged() {
+    let files = [("x/a", "a\n"), ("y/b", "b\n")];
+    let shop = Workshop::open(1, &json!({"isolation": "worktree"}), &files).await;
+    let root = shop.directory.path();
+    sh(root, BEGIN);
+    sh(root, "git sparse-checkout set x; test ! -e y");
+    let who = manager(&shop);
+    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await;
+    assert_eq!(diff.expect("a difference"), "");
+    for text in ["a2\n", "a3\n"] {
+        let mut ada = Engineer::sit_down(&shop, 0).await;
+        assert!(!ada.tree.path().join("y").exists(), "a tree is as sparse as the directory");
+        ada.does("create", create("x/a", text)).await;
+        drop(ada);
+        let said = merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
+        assert!(said.ends_with("work of engineer_1: 1 file\n"), "{said}");
+        assert_eq!(sh(root, "git show HEAD:x/a HEAD:y/b; ls; git status --porcelain"), format!("{text}b\nx\n"));
     }
 }

@@ -162,6 +162,17 @@ impl Repository {
         Ok(entries.collect())
     }
 
+    /// Names of files that are committed and kept away from the working tree, as in a sparse checkout: that they are not there
+    /// does not say that they are gone.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(crate) async fn kept_away(&self) -> Result<BTreeSet<String>, GitError> {
+        // `TAG NAME`
+        let listed = self.git(["ls-files", "-t", "-z"]).await?;
+        Ok(listed.split('\0').filter_map(|entry| entry.strip_prefix("S ")).map(str::to_owned).collect())
+    }
+
     /// Whether the modes of files are what the working tree says.
     ///
     /// # Errors
@@ -373,11 +384,7 @@ impl Repository {
     /// # Errors
     /// [`GitError`].
     pub(crate) async fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
-        let answer = self.succeed(Index::Users, arguments, b"", LIST_BYTES_MAX).await?;
-        if answer.left_out > 0 {
-            return Err(refused(format!("there is more of it than {LIST_BYTES_MAX} bytes")));
-        }
-        Ok(text(answer.stdout))
+        self.said(Index::Users, arguments, b"").await
     }
 
     async fn tree(&self) -> Result<String, GitError> {
@@ -385,7 +392,21 @@ impl Repository {
     }
 
     async fn own<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Result<String, GitError> {
-        Ok(text(self.succeed(Index::Own, arguments, input, LIST_BYTES_MAX).await?.stdout))
+        self.said(Index::Own, arguments, input).await
+    }
+
+    /// All that git says.
+    async fn said<'a>(
+        &self,
+        index: Index,
+        arguments: impl IntoIterator<Item = &'a str>,
+        input: &[u8],
+    ) -> Result<String, GitError> {
+        let answer = self.succeed(index, arguments, input, LIST_BYTES_MAX).await?;
+        if answer.left_out > 0 {
+            return Err(refused(format!("there is more of it than {LIST_BYTES_MAX} bytes")));
+        }
+        Ok(text(answer.stdout))
     }
 
     async fn succeed<'a>(

@@ -2,7 +2,7 @@
 //!
 //! Nothing is read by git, so no attribute makes something else of a file than what is in it. Where the committed attributes
 //! want that (filters, like those of git-lfs and git-crypt), a file is as it was: what others' programs would make of it is
-//! theirs to commit.
+//! theirs to commit. That it is gone is the same with every attribute.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +13,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::FilePath;
 
 use super::objects::{Entry, Names};
+use super::omissions::{Meant, Omissions, Why};
 use super::process::refused;
 use super::repository::Repository;
 use super::{GitError, on_disk};
@@ -64,23 +65,30 @@ fn in_lf(text: &str) -> String {
 }
 
 /// Puts the files that were found, and that are meant, in the place of what a tree has; so with files of it that are gone, of
-/// which there is no hash. Returns the tree that comes of it.
+/// which there is no hash. Returns the tree that comes of it, and what is left out.
 pub(super) async fn stage(
     repository: &Repository,
     base: &str,
     disk: &Arc<Disk>,
     found: Found,
-    is_meant: impl Fn(&FilePath, Option<Digest>) -> bool,
-) -> Result<String, GitError> {
+    meant: impl Fn(&FilePath, Option<Digest>) -> Meant,
+) -> Result<(String, Omissions), GitError> {
+    let mut omissions = Omissions::default();
     let (known, has_modes) = (repository.files(base).await?, repository.has_modes().await?);
     let links: Vec<&str> = known.iter().filter(|(_, entry)| entry.is_link()).map(|(name, _)| name.as_str()).collect();
     let is_own = |path: &FilePath| !links.iter().any(|link| Path::new(path.as_str()).starts_with(link));
     let missing = known.keys().filter_map(|name| FilePath::parse(name).ok());
-    let missing = missing.filter(|path| !found.files.contains_key(path) && is_own(path) && is_meant(path, None));
-    let missing: Vec<FilePath> = missing.collect();
+    let mut missing: Vec<FilePath> = missing.filter(|path| !found.files.contains_key(path) && is_own(path)).collect();
+    if !missing.is_empty() {
+        let kept_away = repository.kept_away().await?;
+        missing.retain(|path| !kept_away.contains(path.as_str()) && omissions.takes(path, &meant(path, None)));
+    }
     let mut wanted = Vec::new();
-    let is_wanted = |(path, file): &(FilePath, File)| is_own(path) && is_meant(path, Some(file.hash));
-    for (path, file) in found.files.into_iter().filter(is_wanted) {
+    for (path, file) in found.files {
+        let meant = if is_own(&path) { meant(&path, Some(file.hash)) } else { Meant::No };
+        if matches!(meant, Meant::No) {
+            continue;
+        }
         let before = known.get(path.as_str());
         let was_executable = before.and_then(Entry::is_executable);
         let is_executable = if has_modes { file.is_executable } else { was_executable == Some(true) };
@@ -94,17 +102,27 @@ pub(super) async fn stage(
         };
         let holds = if ends_in_lf { file.holds_in_lf } else { None }.unwrap_or(file.holds);
         let entry = Entry::file(is_executable, holds);
-        if before != Some(&entry) {
+        if before != Some(&entry) && omissions.takes(&path, &meant) {
             wanted.push(Wanted { path, hash: file.hash, entry, ends_in_lf });
         }
     }
     let converted = repository.converted(base, wanted.iter().map(|wanted| wanted.path.as_str())).await?;
-    wanted.retain(|wanted| !converted.contains(wanted.path.as_str()));
+    wanted.retain(|Wanted { path, .. }| {
+        let meant = if converted.contains(path.as_str()) { Meant::Not(Why::Converted) } else { Meant::Yes };
+        omissions.takes(path, &meant)
+    });
     let places: Vec<_> = (0..wanted.len()).map(|number| repository.place(number)).collect();
     let disk = Arc::clone(disk);
     let taken = on_disk(move || {
-        let gone: Vec<FilePath> = missing.into_iter().filter(|path| matches!(disk.read(path), Ok(None))).collect();
-        let (mut there, mut free) = (Vec::new(), places.iter());
+        let (mut there, mut gone, mut changed, mut free) = (Vec::new(), Vec::new(), Vec::new(), places.iter());
+        for path in missing {
+            match disk.read(&path) {
+                Ok(None) => gone.push(path),
+                Ok(Some(_)) => changed.push(path),
+                // It is there and is not served, as it may always have been.
+                Err(_) => {}
+            }
+        }
         for Wanted { path, hash, entry, ends_in_lf } in wanted {
             if let Ok(Some(Contents { text, .. })) = disk.read(&path).map(|read| read.filter(|now| now.hash == hash))
                 && let Some(place) = free.next()
@@ -112,14 +130,17 @@ pub(super) async fn stage(
                 let text = if ends_in_lf { in_lf(&text) } else { text };
                 fs::write(place, text).map_err(|error| refused(format!("{path} cannot be kept: {error}")))?;
                 there.push((path, entry));
+            } else {
+                changed.push(path);
             }
         }
-        Ok((there, gone))
+        Ok((there, gone, changed))
     });
-    let (mut there, gone) = taken.await?;
+    let (mut there, gone, changed) = taken.await?;
+    changed.iter().for_each(|path| omissions.note(path, Why::Changed));
     let kept = repository.keep(there.len()).await?;
     there.iter_mut().zip(kept).for_each(|((_, entry), holds)| entry.holds = holds);
-    repository.stage(&there, &gone).await
+    Ok((repository.stage(&there, &gone).await?, omissions))
 }
 
 #[cfg(test)]
@@ -137,8 +158,8 @@ mod tests {
         String::from_utf8(ran.stdout).expect("text")
     }
 
-    /// The tree of what was found, if `meanwhile` comes between that and its being taken up.
-    async fn tree(root: &Path, meanwhile: impl FnOnce()) -> String {
+    /// The tree of what was found, if `meanwhile` comes between that and its being taken up; and what is said of the rest.
+    async fn tree(root: &Path, meanwhile: impl FnOnce()) -> (String, Vec<String>) {
         let repository = Repository::open(root, "me").await.expect("a repository");
         let head = repository.head().await.expect("asked");
         let base = repository.begin(head.as_deref()).await.expect("a tree");
@@ -146,7 +167,9 @@ mod tests {
         let mut found = Found::by(&repository);
         disk.scan_with(&mut |path, contents| found.see(path, contents)).expect("looked through");
         meanwhile();
-        stage(&repository, &base, &disk, found, |_, _| true).await.expect("a tree")
+        let staged = stage(&repository, &base, &disk, found, |_, _| Meant::Yes).await;
+        let (tree, omissions) = staged.expect("a tree");
+        (tree, omissions.said())
     }
 
     #[tokio::test]
@@ -164,7 +187,10 @@ mod tests {
                 fs::remove_file(root.join("b")).expect("removed");
                 symlink("/etc/passwd", root.join("b")).expect("linked");
             };
-            let tree = tree(root, meanwhile).await;
+            let (tree, said) = tree(root, meanwhile).await;
+            let changed =
+                "3 files are left out, as others were changing something there; it can be asked for again: a, b, c";
+            assert_eq!(said, [changed], "{format}");
             let named = sh(root, &format!("git ls-tree -r --name-only {tree}"));
             assert_eq!(named, "\"\\\"d e\"\na\nb\nc\n", "{format}");
             assert_eq!(sh(root, &format!("git show {tree}:a {tree}:b {tree}:c '{tree}:\"d e'")), "a\nb\nc\nd\n");
@@ -179,7 +205,8 @@ mod tests {
         sh(root, "chmod +x b; git add .; git commit -qm begin; chmod +x a; echo b2 > b; rm m; echo m > m");
         sh(root, "rm -r d e; echo d > d; mkdir e; echo y > e/y; echo n > n; chmod 755 n");
         let modes = async || {
-            let tree = tree(root, || ()).await;
+            let (tree, said) = tree(root, || ()).await;
+            assert!(said.is_empty(), "{said:?}");
             sh(root, &format!("git ls-tree -r {tree} | sed 's/ blob [0-9a-f]*//' | tr '\\t\\n' ': '"))
         };
         assert_eq!(modes().await, "100755:a 100755:b 100644:d 100644:e/y 120000:l 100644:m 100755:n ");
@@ -200,15 +227,41 @@ mod tests {
         // As they are committed: others' programs have been at work, and what they made is theirs.
         sh(root, "echo k2 > k; echo '$Id: 1 $' > i; printf 'x\\r\\ny\\r\\n' > w.bat");
         let before = sh(root, "git rev-parse HEAD^{tree}");
-        assert_eq!(tree(root, || ()).await, before.trim());
+        let is_named = |said: &[String]| match said {
+            [said] => said.starts_with("2 files are left out, as what git would commit") && said.ends_with(": i, k"),
+            _ => false,
+        };
+        let (same, said) = tree(root, || ()).await;
+        assert_eq!(same, before.trim());
+        assert!(is_named(&said), "{said:?}");
         // As somebody would have them who edits here.
         let attributes = "* filter=crypt ident working-tree-encoding=UTF-16\n";
         fs::write(root.join(".gitattributes"), attributes).expect("written");
         sh(root, "echo 'a2 $Id: 1 $' > a; printf 'x\\r\\nz\\r\\n' > w.bat; printf 'n\\r\\n' > n");
-        let tree = tree(root, || ()).await;
+        let (tree, said) = tree(root, || ()).await;
+        assert!(is_named(&said), "{said:?}");
         assert_eq!(sh(root, &format!("git show {tree}:.gitattributes")), attributes);
         assert_eq!(sh(root, &format!("git show {tree}:a {tree}:k")), "a2 $Id: 1 $\nK\n");
         assert_eq!(sh(root, &format!("git show {tree}:w.bat {tree}:n")), "x\nz\nn\r\n");
         assert!(!root.join("ran").exists());
+    }
+
+    #[tokio::test]
+    async fn what_a_sparse_checkout_keeps_away_is_not_gone() {
+        for form in ["--no-sparse-index", "--sparse-index"] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let root = directory.path();
+            sh(
+                root,
+                "git init -q; mkdir x y; echo a > x/a; echo b > x/b; echo c > y/c; git add .; git commit -qm begin",
+            );
+            sh(root, &format!("git sparse-checkout set {form} x; test ! -e y"));
+            let before = sh(root, "git rev-parse HEAD^{tree}");
+            assert_eq!(tree(root, || ()).await, (before.trim().to_owned(), vec![]), "{form}");
+            // What is there counts wherever it is.
+            sh(root, "rm x/a; mkdir y; echo d > y/d");
+            let (tree, _) = tree(root, || ()).await;
+            assert_eq!(sh(root, &format!("git ls-tree -r --name-only {tree}")), "x/b\ny/c\ny/d\n", "{form}");
+        }
     }
 }
