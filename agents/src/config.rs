@@ -35,27 +35,31 @@
 //! cwd = "tools"
 //! ```
 
+mod directory;
+mod model;
+mod program;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use patchboard_kernel::blueprint::{Blueprint, Duration, Granularity, Intent, Worker, WorkspaceSpec};
-use reqwest::Url;
+use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+pub use directory::{Directory, Shared};
+use model::check_url;
+pub use model::{Model, Structured};
+pub use program::Program;
+
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
-use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
 
 /// The operator's name of the model that the architect uses, if it is configured.
 pub const ARCHITECT_MODEL: &str = "architect";
 
 /// The operator's name of the model that serves seats which name none.
 pub const DEFAULT_MODEL: &str = "default";
-
-/// The most tries one call may be given.
-const TRIES_MAX: u32 = 10;
 
 /// Where calls go when `OPENAI_API_KEY` is set and `OPENAI_BASE_URL` is not.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
@@ -135,140 +139,6 @@ impl Architect {
     pub fn terms(&self) -> Terms {
         let caps = Caps { commits: self.commits, tokens: self.tokens, wall: self.wall, ..Caps::default() };
         Terms { repairs: self.repairs, caps }
-    }
-}
-
-/// A model behind an OpenAI-compatible chat endpoint.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// Base of the endpoint, up to and without `/chat/completions`.
-    #[serde(deserialize_with = "endpoint")]
-    pub url: String,
-    /// The provider's name of the model.
-    pub model: String,
-    /// Name of the environment variable that holds the key; absent: no key is sent.
-    #[serde(default)]
-    pub api_key_env: Option<String>,
-    /// Sampling temperature, 0 to 2.
-    #[serde(default, deserialize_with = "temperature")]
-    pub temperature: f64,
-    /// Sampling seed, for providers that know one.
-    #[serde(default)]
-    pub seed: Option<i64>,
-    /// How much of the form of the reply is imposed on the model.
-    #[serde(default)]
-    pub structured: Structured,
-    /// Requests one call may make: the first and its repetitions, 1 to 10.
-    #[serde(default = "default_tries", deserialize_with = "tries")]
-    pub max_tries: u32,
-    /// Tokens of its context: the prompt, what tools gave, and the reply. What tools gave before is shortened to fit.
-    #[serde(default = "default_context", deserialize_with = "positive")]
-    pub context: u32,
-    /// Headers to send along.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-}
-
-/// How much of the form of the reply is imposed on the model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Structured {
-    /// By a JSON Schema of what the seat may write now; by less than that, if the server refuses it.
-    #[default]
-    #[serde(alias = "json_schema")]
-    Derived,
-    /// By a JSON Schema of patches with the operations that the seat's grants name.
-    Generic,
-    /// Not at all: the prompt alone asks for it.
-    Off,
-}
-
-/// A program that answers calls; see [`crate::command`] for its protocol.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Program {
-    /// The program and its arguments. One with a `/` in it is relative to the configuration's directory, one without
-    /// is looked for in `PATH`.
-    #[serde(deserialize_with = "program")]
-    pub program: Vec<String>,
-    /// Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Its working directory, relative to the configuration's directory; absent: that of this process, or the directory of
-    /// the workspace that it is run at.
-    #[serde(default)]
-    pub cwd: Option<PathBuf>,
-    /// Run at a workspace: patterns of the files that it may change. It waits for others who change them, and they for it.
-    #[serde(default)]
-    pub changes: Vec<String>,
-    /// Run at a workspace: whether workers may give it further arguments.
-    #[serde(default)]
-    pub arguments: bool,
-    /// Run at a workspace: how long it may take, at most 10 minutes; that if absent.
-    #[serde(default)]
-    pub timeout: Option<Duration>,
-}
-
-/// A directory that the workers of a board may share.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Directory {
-    /// Where it is, relative to the configuration's directory.
-    pub dir: PathBuf,
-    /// What of it is not served, as lines of a `.gitignore` at its root.
-    #[serde(default, deserialize_with = "exclude")]
-    pub exclude: Vec<String>,
-    /// Bytes of a file at most.
-    #[serde(default = "default_file_bytes", deserialize_with = "positive")]
-    pub max_bytes: u64,
-    /// Whether nothing is done there any more once its `.patchboard` was taken away. Otherwise it is opened anew.
-    #[serde(skip)]
-    pub ends_with_own: bool,
-}
-
-impl Directory {
-    /// A directory of which everything is served that is text.
-    pub const fn at(dir: PathBuf) -> Self {
-        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
-    }
-}
-
-/// A directory that agents share without a daemon and a blueprint of theirs: the table `[workspace]`. What is not said is as
-/// [`Directory`] and the blueprint have it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Shared {
-    /// What of it is not served, as lines of a `.gitignore` at its root.
-    #[serde(deserialize_with = "exclude")]
-    pub exclude: Vec<String>,
-    /// Bytes of a file at most.
-    #[serde(deserialize_with = "some_positive")]
-    pub max_bytes: Option<u64>,
-    /// What must not have changed of a file between a read and a write.
-    pub granularity: Option<Granularity>,
-    /// Whether every edit must say what it is for.
-    pub intent: Option<Intent>,
-    /// Whether that is written above it, as a comment.
-    pub annotate: Option<bool>,
-}
-
-impl Shared {
-    /// The same directory, as far as the operator says something else of it.
-    #[must_use]
-    pub fn directory(&self, mut directory: Directory) -> Directory {
-        directory.exclude.extend(self.exclude.iter().cloned());
-        directory.max_bytes = self.max_bytes.unwrap_or(directory.max_bytes);
-        directory
-    }
-
-    /// The same workspace, as far as the operator says something else of it.
-    #[must_use]
-    pub fn spec(&self, mut spec: WorkspaceSpec) -> WorkspaceSpec {
-        spec.granularity = self.granularity.unwrap_or(spec.granularity);
-        spec.intent = self.intent.unwrap_or(spec.intent);
-        spec.annotate = self.annotate.unwrap_or(spec.annotate);
-        spec
     }
 }
 
@@ -412,70 +282,6 @@ pub fn operator_model<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<
     }
 }
 
-impl Model {
-    /// A model with the defaults of the format.
-    pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            model: model.into(),
-            api_key_env: None,
-            temperature: 0.0,
-            seed: None,
-            structured: Structured::default(),
-            max_tries: default_tries(),
-            context: default_context(),
-            headers: BTreeMap::new(),
-        }
-    }
-}
-
-// By hand, because the values of headers and variables may be secret.
-impl fmt::Debug for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Model")
-            .field("url", &self.url)
-            .field("model", &self.model)
-            .field("api_key_env", &self.api_key_env)
-            .field("temperature", &self.temperature)
-            .field("seed", &self.seed)
-            .field("structured", &self.structured)
-            .field("max_tries", &self.max_tries)
-            .field("context", &self.context)
-            .field("headers", &self.headers.keys())
-            .finish()
-    }
-}
-
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program")
-            .field("program", &self.program)
-            .field("env", &self.env.keys())
-            .field("cwd", &self.cwd)
-            .field("changes", &self.changes)
-            .field("arguments", &self.arguments)
-            .field("timeout", &self.timeout)
-            .finish()
-    }
-}
-
-impl Program {
-    /// A program without configured environment or directory.
-    pub const fn new(program: Vec<String>) -> Self {
-        Self { program, env: BTreeMap::new(), cwd: None, changes: Vec::new(), arguments: false, timeout: None }
-    }
-
-    fn resolve(&mut self, dir: &Path) {
-        // Absolute, because a relative program and a working directory together mean different files on different
-        // systems.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        if let Some(first) = self.program.first_mut().filter(|first| first.contains('/')) {
-            *first = dir.join(&*first).to_string_lossy().into_owned();
-        }
-        self.cwd = self.cwd.take().map(|cwd| dir.join(cwd));
-    }
-}
-
 impl Environment {
     /// The variables of this process; those that are not Unicode are left out.
     pub fn of_process() -> Self {
@@ -503,43 +309,6 @@ impl fmt::Debug for Environment {
     }
 }
 
-const fn default_file_bytes() -> u64 {
-    FILE_BYTES_MAX
-}
-
-const fn default_context() -> u32 {
-    32_768
-}
-
-const fn default_tries() -> u32 {
-    3
-}
-
-fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    check_url(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-/// The address without a trailing slash, if it is one that a path can be appended to.
-fn check_url(text: &str) -> Result<String, String> {
-    // The text itself is not repeated: it may be a key in the wrong place.
-    let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("the address must begin with http:// or https://".into());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("credentials do not belong into the address; name a variable with api_key_env".into());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("the address must end with its path, like http://127.0.0.1:18080/v1".into());
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
-fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let value = f64::deserialize(deserializer)?;
-    if (0.0..=2.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a temperature lies between 0 and 2")) }
-}
-
 fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let value = u32::deserialize(deserializer)?;
     if value <= REPAIRS_MAX {
@@ -556,36 +325,9 @@ fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default
     if value == N::default() { Err(D::Error::custom("a limit lies above zero")) } else { Ok(value) }
 }
 
-fn some_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    positive(deserializer).map(Some)
-}
-
-fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let lines = Vec::<String>::deserialize(deserializer)?;
-    can_exclude(&lines).map_err(D::Error::custom)?;
-    Ok(lines)
-}
-
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let value = Duration::deserialize(deserializer)?;
     if value.as_ms() == 0 { Err(D::Error::custom("a time lies above zero")) } else { Ok(value) }
-}
-
-fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let value = u32::deserialize(deserializer)?;
-    if (1..=TRIES_MAX).contains(&value) {
-        Ok(value)
-    } else {
-        Err(D::Error::custom(format!("max_tries lies between 1 and {TRIES_MAX}")))
-    }
-}
-
-fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let words = Vec::<String>::deserialize(deserializer)?;
-    match words.first() {
-        Some(first) if !first.is_empty() => Ok(words),
-        Some(_) | None => Err(D::Error::custom("a program is a list that begins with its name")),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! A directory of the operator's that agents share, with a board of a blueprint or without.
+
+use std::path::PathBuf;
+
+use patchboard_kernel::blueprint::{Granularity, Intent, WorkspaceSpec};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::positive;
+use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
+
+/// A directory that the workers of a board may share.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// Where it is, relative to the configuration's directory.
+    pub dir: PathBuf,
+    /// What of it is not served, as lines of a `.gitignore` at its root.
+    #[serde(default, deserialize_with = "exclude")]
+    pub exclude: Vec<String>,
+    /// Bytes of a file at most.
+    #[serde(default = "default_file_bytes", deserialize_with = "positive")]
+    pub max_bytes: u64,
+    /// Whether nothing is done there any more once its `.patchboard` was taken away. Otherwise it is opened anew.
+    #[serde(skip)]
+    pub ends_with_own: bool,
+}
+
+impl Directory {
+    /// A directory of which everything is served that is text.
+    pub const fn at(dir: PathBuf) -> Self {
+        Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
+    }
+}
+
+/// A directory that agents share without a daemon and a blueprint of theirs: the table `[workspace]`. What is not said is as
+/// [`Directory`] and the blueprint have it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shared {
+    /// What of it is not served, as lines of a `.gitignore` at its root.
+    #[serde(deserialize_with = "exclude")]
+    pub exclude: Vec<String>,
+    /// Bytes of a file at most.
+    #[serde(deserialize_with = "some_positive")]
+    pub max_bytes: Option<u64>,
+    /// What must not have changed of a file between a read and a write.
+    pub granularity: Option<Granularity>,
+    /// Whether every edit must say what it is for.
+    pub intent: Option<Intent>,
+    /// Whether that is written above it, as a comment.
+    pub annotate: Option<bool>,
+}
+
+impl Shared {
+    /// The same directory, as far as the operator says something else of it.
+    #[must_use]
+    pub fn directory(&self, mut directory: Directory) -> Directory {
+        directory.exclude.extend(self.exclude.iter().cloned());
+        directory.max_bytes = self.max_bytes.unwrap_or(directory.max_bytes);
+        directory
+    }
+
+    /// The same workspace, as far as the operator says something else of it.
+    #[must_use]
+    pub fn spec(&self, mut spec: WorkspaceSpec) -> WorkspaceSpec {
+        spec.granularity = self.granularity.unwrap_or(spec.granularity);
+        spec.intent = self.intent.unwrap_or(spec.intent);
+        spec.annotate = self.annotate.unwrap_or(spec.annotate);
+        spec
+    }
+}
+
+const fn default_file_bytes() -> u64 {
+    FILE_BYTES_MAX
+}
+
+fn some_positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    positive(deserializer).map(Some)
+}
+
+fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let lines = Vec::<String>::deserialize(deserializer)?;
+    can_exclude(&lines).map_err(D::Error::custom)?;
+    Ok(lines)
+}
