@@ -89,6 +89,8 @@ impl Shown {
         file.absent_at = None;
         let pieces: Vec<Vec<Line>> = if how == How::Whole { vec![now.clone()] } else { pieces.to_vec() };
         let seen: BTreeSet<Line> = pieces.iter().flatten().copied().collect();
+        let earlier = file.pieces.iter().filter(|(at, _)| *at == version).flat_map(|(_, piece)| piece);
+        let shown_now: BTreeSet<Line> = earlier.copied().chain(seen.iter().copied()).collect();
         // Line by line, be it one after the other.
         let is_line = |(first, second): &&Fact| first == second;
         let known_lines: BTreeSet<Line> =
@@ -99,10 +101,10 @@ impl Shown {
             }
             let then = bounded(history, path, known.at).unwrap_or_default();
             let Some(place) = place(*fact, &then, &now) else { continue };
-            // A place of which nothing is left is seen by whoever sees what is beside it.
+            // A place of which nothing is left is seen by whoever sees what is beside it, be it one after the other.
             let between = &place[1..place.len() - 1];
             known.is_made_up_for |= match between {
-                [] => place.iter().any(|line| seen.contains(line)) || place == [BEGIN, END],
+                [] => place.iter().all(|line| [BEGIN, END].contains(line) || shown_now.contains(line)),
                 between => between.iter().all(|line| known_lines.contains(line)),
             };
         }

@@ -6,8 +6,12 @@ use patchboard_kernel::blueprint::{Granularity, Intent, WorkspaceSpec};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::positive;
+use super::{Config, ConfigError, positive};
+use crate::tools::cut;
 use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
+
+/// Characters of what is wrong with a table.
+const SAID_MAX: usize = 300;
 
 /// A directory that the workers of a board may share.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -53,6 +57,32 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// What a file called `name` says, which may say other things, too. What is wrong with it is told to agents, so of what
+    /// the other tables hold nothing is repeated.
+    ///
+    /// # Errors
+    /// [`ConfigError::Parse`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        #[derive(Deserialize)]
+        struct Own {
+            #[serde(default)]
+            workspace: Shared,
+        }
+        let told = |error: &toml::de::Error, what: &str| {
+            let before = &text[..text.floor_char_boundary(error.span().map_or(0, |span| span.start))];
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            ConfigError::Parse { path: name.to_owned(), message: format!("line {line}, column {column}: {what}") }
+        };
+        let foreign = "this is not what the file may hold; `patchboard doctor --config` with it says why";
+        // Not the text of a table that is whole.
+        toml::from_str::<toml::Table>(text).map_err(|error| told(&error, foreign))?;
+        let own: Own =
+            toml::from_str(text).map_err(|error| told(&error, &cut(error.message().to_owned(), SAID_MAX)))?;
+        toml::from_str::<Config>(text).map_err(|error| told(&error, foreign))?;
+        Ok(own.workspace)
+    }
+
     /// The same directory, as far as the operator says something else of it.
     #[must_use]
     pub fn directory(&self, mut directory: Directory) -> Directory {
@@ -83,4 +113,29 @@ fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D:
     let lines = Vec::<String>::deserialize(deserializer)?;
     can_exclude(&lines).map_err(D::Error::custom)?;
     Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_other_tables_nothing_is_told_but_where_they_are_wrong() {
+        for (text, place) in [
+            ("[models.a]\nurl = \"http://me:s3cret@host\"\nmodel = \"m\"\n", "line 2"),
+            (
+                "[workspace]\nannotate = false\n[models.a]\nurl = \"http://h/v1\"\nmodel = \"m\"\napi_key = \"s3cret\"\n",
+                "line 6",
+            ),
+            ("[commands.a]\nprogram = [\"x\"]\nenv = { TOKEN = \"s3cret }\n", "line 3"),
+            ("s3cret\n", "line 1"),
+        ] {
+            let told = Shared::parse(text, "p").expect_err("refused").to_string();
+            assert!(told.contains(place) && !told.contains("s3cret"), "{told}");
+        }
+        let told = Shared::parse("[workspace]\nanotate = false\n", "p").expect_err("refused").to_string();
+        assert!(told.starts_with("p: line 2, column 1: unknown field `anotate`"), "{told}");
+        let shared = Shared::parse("[workspace]\nannotate = false\n[commands.a]\nprogram = [\"x\"]\n", "p");
+        assert_eq!(shared.expect("whole"), Shared { annotate: Some(false), ..Shared::default() });
+    }
 }

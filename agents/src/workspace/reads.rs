@@ -42,6 +42,8 @@ pub struct Reads {
 #[derive(Clone, Debug, Default)]
 struct Known {
     seen: Vec<Part>,
+    /// The lines that were shown of the version that was shown last; what is read otherwise is not among them.
+    shown: (u64, Vec<Lines>),
     /// Characters of long lines that were shown apart, by version and line.
     columns: BTreeMap<(u64, u32), Vec<Lines>>,
     /// What it saw, by version.
@@ -69,6 +71,10 @@ impl Reads {
     /// Notes that lines of a version were shown, or all of it, out of this text. Version 0: that there is no such file.
     pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<Lines>, text: Option<&Arc<str>>) {
         let known = self.files.entry(path.clone()).or_default();
+        if known.shown.0 != version {
+            known.shown = (version, Vec::new());
+        }
+        lines.into_iter().for_each(|lines| join(&mut known.shown.1, lines));
         match lines {
             // Whoever sees all of it knows all that was seen before.
             None => known.seen = vec![Part { version, lines, is_absent: text.is_none() }],

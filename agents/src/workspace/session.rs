@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 pub use asked::{Asked, Bases, Basis, Order};
 
-use super::disk::DiskError;
+use super::disk::{DiskCode, DiskError};
 use super::git::GIT;
 use super::reads::Reads;
 use super::service::{Made, Standing, Workspace, WorkspaceError};
@@ -82,6 +82,10 @@ impl Told {
 
     /// What came of it, for who has not heard it: what it showed was not read, and is not shown again as it was then.
     fn without_what_was_shown(self) -> Self {
+        // It is recorded, and shows nothing but where it is.
+        if self.code.as_deref() == Some(DiskCode::NotInPlace.as_str()) {
+            return self;
+        }
         let come_of_it = match &self.code {
             None => "The edit was made.".to_owned(),
             Some(code) => format!("The edit was refused ({code}), and nothing was written."),

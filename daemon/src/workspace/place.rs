@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use patchboard_agents::config::{Config, Shared};
+use patchboard_agents::config::Shared;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,7 @@ impl Place {
         }
         let mut text = String::new();
         file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
-        Ok(Config::parse(&text, SETTINGS).map_err(|error| bad(error.to_string()))?.workspace)
+        Shared::parse(&text, SETTINGS).map_err(|error| bad(error.to_string()))
     }
 
     /// Where the journal is, once it is certain that nothing there leads elsewhere.

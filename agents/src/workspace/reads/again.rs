@@ -22,10 +22,9 @@ impl Run {
 }
 
 impl Reads {
-    /// Goes through what was read of a file and has changed, once something of it was shown: these lines, among others
-    /// perhaps. Of what stands in the place of a change by now, all has to be known; what has not changed goes on from the
-    /// file's version.
-    pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity, shown: &[Lines]) {
+    /// Goes through what was read of a file and has changed, once something of it was shown. Of what stands in the place of a
+    /// change by now, all has to be known; what has not changed goes on from the file's version.
+    pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity) {
         let Some(known) = self.files.get_mut(path) else { return };
         let seen = |part: &Part, granularity| {
             entry.seen(&FileRead { path: path.clone(), version: part.version, lines: part.lines }, granularity)
@@ -35,6 +34,7 @@ impl Reads {
             Seen::Stale => None,
         });
         let fresh = overlapping(fresh.collect());
+        let shown = if known.shown.0 == entry.version { known.shown.1.clone() } else { Vec::new() };
         let before = known.bytes();
         let (stale, mut kept): (Vec<Part>, Vec<Part>) =
             std::mem::take(&mut known.seen).into_iter().partition(|part| seen(part, granularity) == Seen::Stale);
@@ -42,7 +42,7 @@ impl Reads {
         let sees = kept.iter().any(|part| part.version == entry.version);
         for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
             match runs(entry, part.version) {
-                Some(runs) => kept.extend(made_up(part, &runs, &Seeing { known: &fresh, shown }, entry)),
+                Some(runs) => kept.extend(made_up(part, &runs, &Seeing { known: &fresh, shown: &shown }, entry)),
                 // Where nobody knows what became of it, only who has seen all of the file has seen that.
                 None if sees && cover(&fresh, (1, entry.lines)) => {}
                 None => kept.push(part),
@@ -135,7 +135,7 @@ fn after(run: Run, edit: &[Move]) -> Vec<Run> {
 struct Seeing<'a> {
     /// The lines, as [`overlapping`] makes them.
     known: &'a [Lines],
-    /// Those that were shown just now.
+    /// Those that were shown as it is.
     shown: &'a [Lines],
 }
 
@@ -146,12 +146,9 @@ impl Seeing<'_> {
         if there.0 <= there.1 {
             return cover(self.known, there);
         }
-        // Where nothing is left, who sees a line beside it sees by its number that something went, or has seen both since.
-        let (last, first) = (above.last_now(), below.now);
-        let is_line = |line: u32| 1 <= line && line <= entry.lines;
-        let is_shown = |line: u32| is_line(line) && self.shown.iter().any(|shown| cover(&[*shown], (line, line)));
-        let is_known = is_line(last) && is_line(first) && cover(self.known, (last, first));
-        is_shown(last) || is_shown(first) || is_known
+        // Where nothing is left, who is shown the lines beside it sees that; where the file begins or ends, the one there is.
+        let beside = (above.last_now().max(1), below.now.min(entry.lines));
+        entry.lines > 0 && cover(self.shown, beside)
     }
 }
 
@@ -225,7 +222,7 @@ mod tests {
         let mut reads = Reads::default();
         reads.note(&path(), 1, read, Some(&"".into()));
         reads.note(&path(), entry.version, Some(sees), Some(&"".into()));
-        reads.catch_up(&path(), entry, Granularity::Lines, &[sees]);
+        reads.catch_up(&path(), entry, Granularity::Lines);
         reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
     }
 
@@ -260,7 +257,7 @@ mod tests {
             read.iter().for_each(|(version, lines)| reads.note(&path(), *version, Some(*lines), Some(&"".into())));
             for lines in sees {
                 reads.note(&path(), gone.version, Some(*lines), Some(&"".into()));
-                reads.catch_up(&path(), &gone, Granularity::Lines, &[*lines]);
+                reads.catch_up(&path(), &gone, Granularity::Lines);
             }
             reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect()
         };
@@ -268,9 +265,11 @@ mod tests {
         let kept = [stale, (2, Some((5, 9))), (2, Some((10, 12))), (2, Some((17, 17)))];
         assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17)]), kept);
         assert_eq!(caught_up(&[(1, (5, 15))], &[(17, 17), (17, 17)]), kept, "it was not shown by then");
-        for beside in [(9, 10), (9, 9), (10, 10)] {
-            let caught_up = caught_up(&[(1, (5, 15))], &[(17, 17), beside]);
-            assert_eq!(caught_up, [(2, Some((5, 12))), (2, Some((17, 17)))], "{beside:?}");
+        for (beside, is_seen) in
+            [(&[(9, 10)][..], true), (&[(9, 9)], false), (&[(10, 10)], false), (&[(9, 9), (10, 10)], true)]
+        {
+            let caught_up = caught_up(&[(1, (5, 15))], &[&[(17, 17)], beside, &[(17, 17)]].concat());
+            assert_eq!(caught_up.iter().all(|(version, _)| *version == 2), is_seen, "{beside:?}: {caught_up:?}");
         }
         // The end comes to be where a line is that was read before.
         let ends = entry(12, &[&[(13, 1, 1)], &[(13, 1, 0)]]);
@@ -279,7 +278,7 @@ mod tests {
         reads.note(&path(), 2, Some((2, 12)), Some(&"".into()));
         for (sees, is_made_up_for) in [((1, 1), false), ((12, 12), true)] {
             reads.note(&path(), 3, Some(sees), Some(&"".into()));
-            reads.catch_up(&path(), &ends, Granularity::Lines, &[sees]);
+            reads.catch_up(&path(), &ends, Granularity::Lines);
             assert_eq!(reads.of(&path()).iter().all(|read| read.version > 1), is_made_up_for, "{sees:?}");
         }
         // Of two reads, of which neither was there where the lines went.
@@ -297,7 +296,7 @@ mod tests {
         for piece in [(1, 12), (13, 20)] {
             assert!(reads.of(&path()).iter().any(|read| read.version == 1), "a part is still to be seen");
             reads.note(&path(), 2, Some(piece), Some(&"".into()));
-            reads.catch_up(&path(), &unknown, Granularity::Lines, &[piece]);
+            reads.catch_up(&path(), &unknown, Granularity::Lines);
         }
         let known: Vec<_> = reads.of(&path()).into_iter().map(|read| (read.version, read.lines)).collect();
         assert_eq!(known, [(2, Some((1, 20)))]);

@@ -151,7 +151,7 @@ impl Session {
         let state = self.workspace.state();
         for path in paths {
             if let Some(entry) = Entry::of(&state, &path) {
-                self.reads.catch_up(&path, &entry, self.workspace.spec().granularity, &[]);
+                self.reads.catch_up(&path, &entry, self.workspace.spec().granularity);
             }
         }
         told

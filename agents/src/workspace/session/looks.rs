@@ -44,7 +44,7 @@ impl Session {
                 self.reads.note_columns(path, entry.version, line, (columns, of), text);
             }
             // What it does not show of what has changed is not known by it.
-            self.reads.catch_up(path, entry, self.workspace.spec().granularity, &shown.shown);
+            self.reads.catch_up(path, entry, self.workspace.spec().granularity);
         }
         let data = json!({
             "path": path, "version": entry.version, "hash": entry.hash, "lines": entry.lines, "writer": entry.writer,

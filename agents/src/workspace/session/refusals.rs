@@ -149,7 +149,7 @@ impl Session {
             if of_file().count() > parts().count() || parts().any(|part| part.view_again) {
                 shown.iter().for_each(|lines| self.reads.note(path, version, Some(*lines), text));
                 if let Some(entry) = standing.entry.as_ref().filter(|_| !shown.is_empty()) {
-                    self.reads.catch_up(path, entry, self.workspace.spec().granularity, &shown);
+                    self.reads.catch_up(path, entry, self.workspace.spec().granularity);
                 }
                 continue;
             }

@@ -15,6 +15,9 @@ use super::seat::NAME_MAX;
 use crate::output::short;
 use crate::serve::problem::{Code, Problem};
 
+/// Characters of what is wrong with params.
+const SAID_MAX: usize = 300;
+
 /// What keeps a message from being one.
 pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
     let wrong = if message.is_array() {
@@ -29,9 +32,9 @@ pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
         "a message has a method, or it is an answer with a result or an error"
     } else if message.get("method").is_some_and(|method| !method.is_string()) {
         "the method of a message is a text"
-    } else if message.get("params").is_some_and(|params| !params.is_object()) {
+    } else if message.get("params").is_some_and(|params| !params.is_object() && !params.is_null()) {
         "the params of a message are an object"
-    } else if message["params"].get("_meta").is_some_and(|meta| !meta.is_object()) {
+    } else if message["params"].get("_meta").is_some_and(|meta| !meta.is_object() && !meta.is_null()) {
         "the _meta of params is an object"
     } else {
         return None;
@@ -47,7 +50,7 @@ pub(crate) fn is_id(id: &Value) -> bool {
 /// What a request lacks that its method wants, as the answer.
 pub(super) fn wrong_params(message: &Value) -> Option<Value> {
     let (id, method) = (message.get("id")?, message["method"].as_str()?);
-    let params = message.get("params").cloned().unwrap_or_else(|| Map::new().into());
+    let params = message.get("params").filter(|params| !params.is_null()).cloned().unwrap_or_else(|| Map::new().into());
     let wrong = match method {
         "initialize" => wrong::<InitializeRequestParams>(params),
         "tools/call" => wrong::<CallToolRequestParams>(params),
@@ -61,7 +64,8 @@ pub(super) fn wrong_params(message: &Value) -> Option<Value> {
 }
 
 fn wrong<T: DeserializeOwned>(params: Value) -> Option<String> {
-    serde_json::from_value::<T>(params).err().map(|error| error.to_string())
+    // It may repeat what was sent, which may be large.
+    serde_json::from_value::<T>(params).err().map(|error| short(&error.to_string(), SAID_MAX))
 }
 
 /// The same answer, in words if it says that there is no such method.
