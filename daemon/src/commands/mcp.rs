@@ -63,7 +63,7 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// now. Nothing has to be set up or ended: the processes find each other by .patchboard in the directory, the first starts
 /// another that all of them speak to, and that ends by itself when the last has gone. What was done is in the journal there,
 /// for `patchboard log last --data-dir DIR/.patchboard/workspace`, and for why, replay and verify.
-/// The table [workspace] of DIR/patchboard.toml, which the agents are not shown, says what holds for all of them: exclude,
+/// The table `[workspace]` of DIR/patchboard.toml, which the agents are not shown, says what holds for all of them: exclude,
 /// max_bytes, annotate, granularity, intent.
 ///
 /// With --url the client finds the tools of a seat: read_view, propose_patch, expand, clarify and explain_rejection, and the
