@@ -79,7 +79,11 @@ impl Shared {
         toml::from_str::<toml::Table>(text).map_err(|error| told(&error, foreign))?;
         let own: Own =
             toml::from_str(text).map_err(|error| told(&error, &cut(error.message().to_owned(), SAID_MAX)))?;
-        toml::from_str::<Config>(text).map_err(|error| told(&error, foreign))?;
+        toml::from_str::<Config>(text).map_err(|error| match error.message() {
+            // A name, and those there are.
+            unknown if unknown.starts_with("unknown field") => told(&error, &cut(unknown.to_owned(), SAID_MAX)),
+            _ => told(&error, foreign),
+        })?;
         Ok(own.workspace)
     }
 
