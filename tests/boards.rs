@@ -439,6 +439,7 @@ fn made(blueprint: Blueprint) -> (Board, Step) {
         blueprint,
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -7,6 +7,7 @@
 //! * [`architect`]: a request becomes a blueprint, before there is a board.
 //! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
+//! * [`inner`]: boards inside boards.
 //! * [`lease`]: calls that processes outside lease and answer.
 //! * [`llm`]: any OpenAI-compatible chat endpoint.
 //! * [`command`]: a program, asked over standard input and output.
@@ -25,6 +26,7 @@ pub mod architect;
 pub mod cassette;
 pub mod command;
 pub mod config;
+pub mod inner;
 pub mod lease;
 pub mod llm;
 pub mod ordered;

@@ -123,6 +123,11 @@ impl Seats {
                 }
             }
         }
+        for (name, inner) in &blueprint.boards {
+            for Problem { workers, message } in self.check(inner) {
+                problems.push(Problem { workers, message: format!("{message} (in the board inside, {name})") });
+            }
+        }
         problems
     }
 
@@ -143,7 +148,9 @@ impl Seats {
             AgentKind::Human => None,
             AgentKind::Remote if self.leases.is_some() => None,
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
-            AgentKind::Board | AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
+            // Its board's seats are checked for themselves.
+            AgentKind::Board => None,
+            AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         }
     }
 
@@ -291,7 +298,7 @@ const NOBODY_LEASES: &str =
 
 fn unavailable(kind: &AgentKind) -> String {
     format!(
-        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script and remote, and ask a human to \
-         agree"
+        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote and board, and ask a \
+         human to agree"
     )
 }

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// How many records are read at once.
 const PAGE: usize = 1024;
 
-/// The word for the board that was created last.
+/// The word for the board that was created last, those inside of others apart.
 const LAST: &str = "last";
 
 /// A journal, opened for reading.
@@ -92,7 +92,8 @@ impl Reader {
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = journal.boards().map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {
-        LAST => boards.last().into_iter().collect(),
+        // A board inside another is what that one does, and nobody's last.
+        LAST => boards.iter().rfind(|board| board.parent.is_none()).into_iter().collect(),
         id => match boards.iter().find(|board| board.id.as_str() == id) {
             Some(exact) => vec![exact],
             None => boards.iter().filter(|board| !id.is_empty() && board.id.as_str().starts_with(id)).collect(),

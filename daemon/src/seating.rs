@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
+use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
@@ -152,7 +153,7 @@ impl SeatArguments {
                 let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
                 return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
             }
-            let agent: Arc<dyn Agent> = player.clone();
+            let agent: Arc<dyn Agent> = Arc::new(Inner::around(player.clone()));
             let workspaces = Arc::clone(seats.workspaces());
             return Ok(Seating {
                 agent,
@@ -188,7 +189,7 @@ impl SeatArguments {
         let taking_up = Mutex::new(Some(workspaces.taking_up()));
         let Some(path) = &self.record else {
             return Ok(Seating {
-                agent,
+                agent: Arc::new(Inner::around(agent)),
                 workspaces,
                 taking_up,
                 salt: None,
@@ -204,7 +205,7 @@ impl SeatArguments {
         };
         let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_notes(notes));
         Ok(Seating {
-            agent: recorder.clone(),
+            agent: Arc::new(Inner::around(recorder.clone())),
             workspaces,
             taking_up,
             salt: None,

@@ -13,6 +13,8 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 
+use crate::runtime::WeakRuntime;
+
 /// One attempt of one invocation, durable in the journal before anybody is called.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -76,6 +78,11 @@ pub type Answer = Result<Reply, Failure>;
 pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+    /// Told once, before any call, who runs the boards.
+    fn started(&self, runtime: &WeakRuntime) {
+        let _ = runtime;
+    }
 
     /// Told that the outcome of an answered call is durable, in the order of the journal. Recordings use it to hold the
     /// next answer back until then, so that the order of answers is the order of records.

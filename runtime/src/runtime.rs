@@ -3,7 +3,7 @@
 //! The face of this crate: everything outside talks to a [`Runtime`] and to the [`BoardHandle`]s it gives out, never to
 //! an actor.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -14,7 +14,7 @@ use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Architect, Body, End, Ended};
+use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -70,6 +70,8 @@ pub struct Founding {
     pub mode: Mode,
     /// Where a model wrote its blueprint: what that took, which is charged to the board.
     pub designed: Option<Designed>,
+    /// Whose work it does, if it is a board inside a board.
+    pub parent: Option<Parent>,
 }
 
 /// Whether a request did what it asked, or an earlier one had.
@@ -187,9 +189,27 @@ impl RuntimeError {
 
 /// Runs boards. Dropped without [`Runtime::shutdown`], it ends as a crash would: nothing acknowledged is lost.
 pub struct Runtime {
+    running: Arc<Running>,
+}
+
+/// What all boards share.
+struct Running {
     context: Arc<Context>,
     boards: Arc<Boards>,
     root: ActorRef<root::Message>,
+}
+
+/// A runtime that ends whether or not this is held: what agents have that run boards themselves.
+#[derive(Clone)]
+pub struct WeakRuntime {
+    running: Weak<Running>,
+}
+
+impl WeakRuntime {
+    /// The runtime, unless it has ended. To be held for as long as one request takes.
+    pub fn upgrade(&self) -> Option<Runtime> {
+        self.running.upgrade().map(|running| Runtime { running })
+    }
 }
 
 impl Runtime {
@@ -218,7 +238,14 @@ impl Runtime {
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
         let spawned = Actor::spawn(None, Root, arguments).await;
         let (root, _) = spawned.map_err(|error| RuntimeError::Start(error.to_string()))?;
-        Ok(Self { context, boards, root })
+        let runtime = Self { running: Arc::new(Running { context, boards, root }) };
+        runtime.running.context.options.agent.started(&runtime.downgrade());
+        Ok(runtime)
+    }
+
+    /// The same without keeping it.
+    pub fn downgrade(&self) -> WeakRuntime {
+        WeakRuntime { running: Arc::downgrade(&self.running) }
     }
 
     /// Makes a new board and runs it. `salt`: given only to make runs repeatable.
@@ -244,8 +271,8 @@ impl Runtime {
         request: Value,
         founding: Founding,
     ) -> Result<BoardHandle, RuntimeError> {
-        let Founding { id, salt, mode, designed } = founding;
-        let options = &self.context.options;
+        let Founding { id, salt, mode, designed, parent } = founding;
+        let options = &self.running.context.options;
         let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let (at, began) = (options.clock.now(), Instant::now());
@@ -256,9 +283,9 @@ impl Runtime {
             let prompts = prompts.iter().map(|prompt| prompt.hash).collect();
             Architect { calls: *calls, usage: usage.bounded(), repairs: repairs.bounded(), prompts }
         });
-        let genesis = Genesis { board: id.clone(), blueprint, mode, architect, request, salt, at };
-        let (board, step) = Board::create(genesis, &self.context.plans)?;
-        let claim = self.context.journal.journal().claim(&id, false)?;
+        let genesis = Genesis { board: id.clone(), blueprint, mode, architect, parent, request, salt, at };
+        let (board, step) = Board::create(genesis, &self.running.context.plans)?;
+        let claim = self.running.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
             board: id.clone(),
             epoch: board.epoch(),
@@ -266,15 +293,15 @@ impl Runtime {
             records: step.records.clone(),
             blobs: prompts.into_iter().chain(step.blobs).collect(),
         };
-        self.context.journal.append(batch).await?;
+        self.running.context.journal.append(batch).await?;
         let made = Durable { board: &id, records: &step.records, took: began.elapsed() };
-        self.context.observe(|observer| observer.durable(&made));
+        self.running.context.observe(|observer| observer.durable(&made));
         tracing::info!(board = %id, name = board.blueprint().name.as_str(), "the board was made");
         let published = Arc::new(Published::new(id, options));
         published.publish(Snapshot::of(&board, step.records.last()), step.records);
         let blueprint = Arc::clone(board.blueprint());
         let beginning = Beginning::Created(Box::new(board), step.effects);
-        self.open(Arguments { context: Arc::clone(&self.context), published, blueprint, beginning, claim }).await
+        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim }).await
     }
 
     /// Takes a board over from its journal and goes on with it. Calls that were under way are lost and made again.
@@ -303,26 +330,26 @@ impl Runtime {
     }
 
     async fn take_over(&self, board: &BoardId, force: bool, is_held: bool) -> Result<BoardHandle, RuntimeError> {
-        match self.boards.get(board) {
+        match self.running.boards.get(board) {
             // It was given up and is on its way out.
             Some(published) if published.is_gone() => self.close_board(published).await,
             Some(_) => return Err(RuntimeError::AlreadyRunning(board.clone())),
             None => {}
         }
-        let journal = self.context.journal.journal();
+        let journal = self.running.context.journal.journal();
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
         let claim = journal.claim(board, force)?;
-        let published = Arc::new(Published::new(board.clone(), &self.context.options));
+        let published = Arc::new(Published::new(board.clone(), &self.running.context.options));
         let beginning = Beginning::Recover { is_held };
-        self.open(Arguments { context: Arc::clone(&self.context), published, blueprint, beginning, claim }).await
+        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim }).await
     }
 
     /// Starts a board's actors and waits until they have taken it on.
     async fn open(&self, arguments: Arguments) -> Result<BoardHandle, RuntimeError> {
         let published = Arc::clone(&arguments.published);
-        self.boards.add(Arc::clone(&published))?;
-        if self.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
-            self.boards.remove(&published);
+        self.running.boards.add(Arc::clone(&published))?;
+        if self.running.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
+            self.running.boards.remove(&published);
             return Err(RuntimeError::Closed(published.board().clone()));
         }
         match published.status(|status| !matches!(status, Status::Starting)).await {
@@ -334,7 +361,8 @@ impl Runtime {
     /// A board that runs here.
     pub fn board(&self, board: &BoardId) -> Option<BoardHandle> {
         // One that is still being recovered has nothing to show yet.
-        self.boards
+        self.running
+            .boards
             .get(board)
             .filter(|published| published.snapshot().is_some())
             .map(|published| self.handle(published))
@@ -342,44 +370,44 @@ impl Runtime {
 
     /// The ids of the boards that run here, in order.
     pub fn boards(&self) -> Vec<BoardId> {
-        let mut ids: Vec<_> = self.boards.all().iter().map(|published| published.board().clone()).collect();
+        let mut ids: Vec<_> = self.running.boards.all().iter().map(|published| published.board().clone()).collect();
         ids.sort();
         ids
     }
 
     /// How many steps wait for the journal writer.
     pub fn journal_queue(&self) -> usize {
-        self.context.journal.queued()
+        self.running.context.journal.queued()
     }
 
     /// The last durable picture of a board that runs here.
     pub fn snapshot(&self, board: &BoardId) -> Option<Arc<Snapshot>> {
-        self.boards.get(board)?.snapshot()
+        self.running.boards.get(board)?.snapshot()
     }
 
     /// Every record of a board after `after` (`None`: from the first), once [`Runtime::snapshot`] includes it; of one that
     /// does not run here, those there are.
     pub fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
-        let live = self.boards.get(board).and_then(|published| published.listen());
-        Subscription::new(Arc::clone(self.context.journal.journal()), board.clone(), after, live)
+        let live = self.running.boards.get(board).and_then(|published| published.listen());
+        Subscription::new(Arc::clone(self.running.context.journal.journal()), board.clone(), after, live)
     }
 
     /// Stops one board: what has reached its kernel is decided and made durable, calls under way are given up. It can
     /// be resumed.
     pub async fn close(&self, board: &BoardId) {
-        if let Some(published) = self.boards.get(board) {
+        if let Some(published) = self.running.boards.get(board) {
             self.close_board(published).await;
         }
     }
 
     /// Closes all boards and ends.
     pub async fn shutdown(&self) {
-        for published in self.boards.all() {
+        for published in self.running.boards.all() {
             self.close_board(published).await;
         }
         // The journal writer has nothing left to do: every kernel has had its answer.
-        self.root.get_cell().stop_children_and_wait(None, None).await;
-        if let Err(error) = self.root.stop_and_wait(None, None).await {
+        self.running.root.get_cell().stop_children_and_wait(None, None).await;
+        if let Err(error) = self.running.root.stop_and_wait(None, None).await {
             tracing::debug!(%error, "the root actor had ended before");
         }
     }
@@ -395,19 +423,19 @@ impl Runtime {
             // The claim on the board ends with the supervisor.
             drop(supervisor.wait(None).await);
         }
-        self.boards.remove(&published);
+        self.running.boards.remove(&published);
         // A supervisor that failed meanwhile leaves it to the root, which may be ending, too.
         if !published.is_gone() {
-            self.context.gone(&published, RuntimeError::Closed(published.board().clone()));
+            self.running.context.gone(&published, RuntimeError::Closed(published.board().clone()));
         }
     }
 
     fn handle(&self, published: Arc<Published>) -> BoardHandle {
-        BoardHandle { context: Arc::clone(&self.context), published }
+        BoardHandle { context: Arc::clone(&self.running.context), published }
     }
 }
 
-impl Drop for Runtime {
+impl Drop for Running {
     fn drop(&mut self) {
         self.root.stop(None);
     }

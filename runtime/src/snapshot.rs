@@ -7,6 +7,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending};
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, Record};
 use patchboard_kernel::state::State;
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub queued: usize,
     /// Tokens spent.
     pub tokens: u64,
+    /// What all calls that are over have cost.
+    pub spent: Usage,
     /// Branches that are stopped.
     pub open_branches: usize,
     /// Branches that get one try.
@@ -83,6 +86,7 @@ impl Snapshot {
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),
+            spent: board.ledger().board().usage(),
             open_branches: count(|position| matches!(position, Position::Open { .. })),
             half_open_branches: count(|position| matches!(position, Position::HalfOpen { .. })),
         }

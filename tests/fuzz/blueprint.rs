@@ -143,6 +143,7 @@ fn check_accepted(blueprint: Blueprint) {
             blueprint: blueprint.clone(),
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request,
             salt: Salt::ZERO,
             at: Timestamp(0),

@@ -440,6 +440,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         blueprint: contract(),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: json!({"goal": bytes.below(3)}),
         salt: SALT,
         at: now,

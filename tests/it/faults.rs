@@ -93,6 +93,7 @@ fn played(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
         blueprint: scenario.blueprint().clone(),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request,
         salt: Salt::ZERO,
         at: BEGIN,

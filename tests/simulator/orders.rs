@@ -113,6 +113,7 @@ fn genesis(blueprint: Blueprint) -> Genesis {
         blueprint,
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: json!({"goal": "order"}),
         salt: Salt([1; 32]),
         at: Timestamp(0),

@@ -208,6 +208,7 @@ fn begun(seed: u64) -> (Genesis, Random) {
         blueprint: with_schedule(with_rule_limits(blueprint(&mut random), seed), seed),
         mode: mode(seed),
         architect: None,
+        parent: None,
         request: json!({"goal": "three tasks, done and checked"}),
         salt: Salt([7; 32]),
         at: Timestamp(1_000_000),

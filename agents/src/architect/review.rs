@@ -239,6 +239,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
             blueprint: blueprint.clone(),
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request: request.clone(),
             salt: Salt::ZERO,
             at: Timestamp(0),

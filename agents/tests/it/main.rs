@@ -9,6 +9,7 @@ mod command;
 mod git;
 #[cfg(target_os = "linux")]
 mod in_the_way;
+mod inner;
 mod lease;
 mod live;
 mod llm;

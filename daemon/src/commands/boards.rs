@@ -54,7 +54,10 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let rows = boards.iter().map(|(board, status, mode)| {
         [
             board.id.to_string(),
-            short(&board.name, 40),
+            match &board.parent {
+                None => short(&board.name, 40),
+                Some(parent) => format!("{} in {parent}", short(&board.name, 40)),
+            },
             (*status).to_owned(),
             mode.to_string(),
             board.version.to_string(),
@@ -113,6 +116,7 @@ fn summary_json(board: &BoardSummary, status: &str, mode: &Mode) -> Value {
         "status": status,
         "board": board.id,
         "name": board.name,
+        "parent": board.parent,
         "mode": mode,
         "end": board.ended,
         "version": board.version,

@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
         blueprint,
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -135,6 +135,7 @@ mod tests {
             head: Head { seq: Seq(1), hash: Digest([0; 32]) },
             version: Version(0),
             ended,
+            parent: None,
         }
     }
 

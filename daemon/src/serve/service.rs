@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
+use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
@@ -105,7 +106,7 @@ impl Daemon {
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = only_one(data_dir)?;
         let metrics = Arc::new(Metrics::new());
-        let mut options = Options::new(seats.clone());
+        let mut options = Options::new(Arc::new(Inner::around(seats.clone())));
         options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {

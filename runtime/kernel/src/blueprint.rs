@@ -4,6 +4,7 @@
 //! [`crate::source`], the checks across fields in [`crate::lint`]. What is written here is what the journal stores:
 //! a blueprint whose fragments are resolved and whose defaults are spelled out.
 
+mod inner;
 mod limits;
 mod rule;
 mod worker;
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
+pub use inner::*;
 pub use limits::*;
 pub use rule::*;
 pub use worker::*;
@@ -69,6 +71,9 @@ pub struct Blueprint {
     /// For recorded random choices.
     #[serde(default)]
     pub seed: u64,
+    /// Blueprints of the boards that `board` workers make inside of boards of this one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub boards: BTreeMap<String, Self>,
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
     pub fragments: Vec<String>,

@@ -84,6 +84,12 @@ pub struct Account {
 }
 
 impl Account {
+    /// What the calls that are over have cost. What no call reported is not told apart into prompt and reply.
+    pub const fn usage(&self) -> Usage {
+        let prompt = self.spent.saturating_sub(self.completion);
+        Usage { prompt, completion: self.completion, cached: self.cached, estimated: false }
+    }
+
     /// What counts against a budget.
     pub const fn committed(&self) -> u64 {
         self.spent.saturating_add(self.reserved)

@@ -23,6 +23,7 @@
 
 pub mod blueprint;
 pub mod board;
+pub mod border;
 pub mod breaker;
 pub mod canonical;
 pub mod contract;

@@ -154,6 +154,11 @@ impl Plan {
                     return Err(format!("workers.{name}: {} is no human worker and can be asked nothing", asked.by));
                 }
             }
+            if let Some(inner) = &worker.board
+                && !blueprint.boards.contains_key(&inner.of)
+            {
+                return Err(format!("workers.{name}.board: there is no board {}", inner.of));
+            }
             // What is shown and judged are the operations that can be used.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {

@@ -198,6 +198,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         blueprint,
         mode: created.mode.clone(),
         architect: created.architect.clone(),
+        parent: created.parent.clone(),
         request: created.request.clone(),
         salt: created.salt,
         at: first.at,

@@ -406,6 +406,7 @@ fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
             blueprint: serde_json::from_value(blueprint.clone()).expect("a blueprint"),
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request: json!(text),
             salt: Salt::ZERO,
             at: Timestamp(0),

@@ -25,6 +25,7 @@ fn genesis(salt: Salt) -> Genesis {
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt,
         at: Timestamp(0),

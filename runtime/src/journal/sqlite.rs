@@ -296,7 +296,10 @@ impl Journal for SqliteJournal {
     }
 }
 
-const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended";
+/// Whose work a board does is said by its first record alone.
+const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended, \
+    (SELECT iif(json_valid(header), json_extract(header, '$.parent.board'), NULL) FROM records \
+     WHERE records.board = boards.board AND seq = 0)";
 
 fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
     let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards WHERE board = ?1");
@@ -325,6 +328,7 @@ fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
             head: Head { seq: Seq(number(5)?), hash: text(6)?.parse().map_err(|_| "a hash is malformed".to_owned())? },
             version: patchboard_kernel::id::Version(number(7)?),
             ended: ended.map(|code| append::end_of_code(&code)).transpose()?,
+            parent: row.get::<_, Option<String>>(9).map_err(|error| error.to_string())?.map(BoardId::from),
         })
     };
     fields().map_err(|what| read(format!("{board}: {what}")))

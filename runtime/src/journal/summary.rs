@@ -1,7 +1,7 @@
 //! What a list of boards shows, derived from the records and kept beside them.
 
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::record::{End, GENESIS, Kind, Record, RecordError};
+use patchboard_kernel::record::{End, GENESIS, Kind, Parent, Record, RecordError};
 use serde::Deserialize;
 
 use super::Head;
@@ -25,6 +25,8 @@ pub struct BoardSummary {
     pub version: Version,
     /// How it ended, if it has and nothing has woken it since.
     pub ended: Option<End>,
+    /// The board that it does the work of, if it is a board inside a board.
+    pub parent: Option<BoardId>,
 }
 
 /// The few header members a summary depends on.
@@ -34,6 +36,7 @@ struct Header {
     epoch: Option<u64>,
     version: Option<Version>,
     end: Option<End>,
+    parent: Option<Parent>,
 }
 
 impl BoardSummary {
@@ -48,6 +51,7 @@ impl BoardSummary {
             head: Head { seq: Seq(0), hash: GENESIS },
             version: Version(0),
             ended: None,
+            parent: None,
         }
     }
 
@@ -62,7 +66,9 @@ impl BoardSummary {
             || serde_json::from_str::<Header>(&record.header).map_err(|e| RecordError::Unreadable(e.to_string()));
         match record.kind {
             Kind::Created => {
-                self.name = header()?.name.ok_or_else(|| lacks("name"))?;
+                let header = header()?;
+                self.name = header.name.ok_or_else(|| lacks("name"))?;
+                self.parent = header.parent.map(|parent| parent.board);
                 self.created_at = record.at;
             }
             Kind::Epoch => self.epoch = header()?.epoch.ok_or_else(|| lacks("epoch"))?,

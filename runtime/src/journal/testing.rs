@@ -38,6 +38,7 @@ impl Writer {
             request: json!({"question": "why?"}),
             salt: Salt([7; 32]),
             architect: None,
+            parent: None,
         };
         self.batch(vec![Body::Created(Box::new(created))])
     }

@@ -94,6 +94,7 @@ impl Duel {
             blueprint: blueprint(writers, goals),
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request: Value::Null,
             salt: Salt([5; 32]),
             at: Timestamp(0),

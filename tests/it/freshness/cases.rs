@@ -45,6 +45,7 @@ impl Case {
             blueprint,
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request,
             salt,
             at: Timestamp(0),

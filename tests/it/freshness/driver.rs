@@ -139,6 +139,7 @@ impl Driver {
             blueprint: blueprint(&mut random),
             mode: Mode::default(),
             architect: None,
+            parent: None,
             request: Value::Null,
             salt: Salt([3; 32]),
             at: Timestamp(1_000_000),

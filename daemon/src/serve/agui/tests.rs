@@ -90,6 +90,7 @@ fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt: Salt([9; 32]),
         at: Timestamp(1),

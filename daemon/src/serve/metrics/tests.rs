@@ -137,6 +137,7 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

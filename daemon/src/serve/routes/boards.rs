@@ -46,6 +46,9 @@ pub(crate) struct BoardInfo {
     created_at: i64,
     /// When its last record was written.
     updated_at: i64,
+    /// The board that it does the work of, if it is a board inside a board.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
     /// What goes on, of a board that is taken up.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<LiveInfo>,
@@ -86,6 +89,7 @@ impl BoardInfo {
             epoch: summary.epoch,
             created_at: summary.created_at.0,
             updated_at: summary.updated_at.0,
+            parent: summary.parent.as_ref().map(ToString::to_string),
             live: None,
         };
         if let Some(snapshot) = &snapshot {

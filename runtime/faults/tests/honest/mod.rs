@@ -18,6 +18,7 @@ pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
         blueprint: scenario.blueprint().clone(),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: scenario.request(&mut Random::new(seed), None),
         salt: Salt::ZERO,
         at: Timestamp(0),

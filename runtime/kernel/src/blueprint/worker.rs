@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Duration, FileAccess};
+use super::{Duration, FileAccess, InnerBoard};
 use crate::id::WorkerName;
 use crate::rejection::coded;
 
@@ -59,6 +59,9 @@ pub struct Worker {
     /// What it may do with the files of the workspace; absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileAccess>,
+    /// The board that does its work. For `board`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<InnerBoard>,
 }
 
 /// What fills a worker's seat.
@@ -84,8 +87,8 @@ impl AgentKind {
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub const fn is_available(&self) -> bool {
         match self {
-            Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote => true,
-            Self::Board | Self::Builtin(_) => false,
+            Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote | Self::Board => true,
+            Self::Builtin(_) => false,
         }
     }
 }

@@ -116,7 +116,7 @@ impl Board {
         genesis: Genesis,
         plans: &dyn Plans,
     ) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, blueprint, mode, architect, mut request, salt, at } = genesis;
+        let Genesis { board, blueprint, mode, architect, parent, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
         let plan = plans.of(blueprint, &mode).map_err(BoardError::BadBlueprint)?;
@@ -140,6 +140,7 @@ impl Board {
             request,
             salt,
             architect: architect.clone(),
+            parent,
         };
         let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
         let mut made = Self::new(board, plan, hasher, state, &record, architect.as_ref());

@@ -13,7 +13,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
-use crate::record::{Architect, Author, Ended, Record, Redacted};
+use crate::record::{Architect, Author, Ended, Parent, Record, Redacted};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
 use crate::view::Prompt;
@@ -29,6 +29,8 @@ pub struct Genesis {
     pub mode: Mode,
     /// What it cost to have a model write the blueprint, if one did; the board is charged with it.
     pub architect: Option<Architect>,
+    /// Whose work it does, if it is a board inside a board.
+    pub parent: Option<Parent>,
     /// What the user asks.
     pub request: Value,
     /// Random bytes; zeros where digests should compare between boards.

@@ -2,7 +2,7 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
-//! (what expressions look at), `workspace` (files), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
+//! (what expressions look at), `workspace` (files), `inner` (boards inside boards), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
@@ -13,6 +13,7 @@ mod document;
 mod fields;
 mod flow;
 mod form;
+mod inner;
 mod invariants;
 mod names;
 mod paths;
@@ -94,6 +95,12 @@ impl Diagnostic {
         Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
     }
 
+    /// Says that the place is below another.
+    fn below(mut self, pointer: &str) -> Self {
+        self.pointer.insert_str(0, pointer);
+        self
+    }
+
     /// Says that the place is in a fragment.
     #[must_use]
     pub fn in_file(mut self, name: &str) -> Self {
@@ -115,14 +122,31 @@ pub struct Report {
 
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
 pub fn check(source: &Source) -> Report {
+    check_within(source, 0)
+}
+
+/// The same for the blueprint of a board inside so many others.
+fn check_within(source: &Source, depth: usize) -> Report {
     let mut findings = Vec::new();
     form::check(source, &mut findings);
-    form::check_numbers(source, &mut findings);
+    if depth == 0 {
+        form::check_numbers(source, &mut findings);
+    }
     let (mut blueprint, mut opaque) = (None, Vec::new());
-    if findings.is_empty() {
+    // Beyond the limit there is a finding about the nesting itself.
+    if depth <= inner::DEPTH_MAX {
+        for (at, inside) in source.within("/boards") {
+            let report = check_within(&inside, depth + 1);
+            findings.extend(report.findings.into_iter().map(|finding| finding.below(&at)));
+            opaque.extend(report.opaque);
+        }
+    }
+    if findings.iter().all(|finding| finding.severity == Severity::Warning) {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                (findings, opaque) = Check::new(source, &effective(&read)).run();
+                let (found, places) = Check::new(source, &effective(&read)).run();
+                findings.extend(found);
+                opaque.extend(places);
                 blueprint = Some(read);
             }
             // The meta-schema is at least as strict as the model, and a test holds it to that. Should they differ, this
@@ -223,6 +247,7 @@ impl<'a> Check<'a> {
         self.patterns();
         self.names();
         self.workspace();
+        self.inner();
         self.expressions();
         self.paths();
         self.ranges();

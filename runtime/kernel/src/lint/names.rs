@@ -49,7 +49,7 @@ impl Check<'_> {
                     "unavailable_agent",
                     &format!("{at}/agent"),
                     message,
-                    "It seats llm, command, script, remote and human.",
+                    "It seats llm, command, script, remote, board and human.",
                 );
             } else if worker.agent == AgentKind::Human && self.is_woken(name) {
                 let message = "this version can ask a person to agree, not to work";

@@ -1,4 +1,5 @@
-//! Includes blueprint fragments (`use:`) into the blueprint that names them.
+//! Includes blueprint fragments (`use:`) into the blueprint that names them, and the blueprints of boards inside (`boards:`)
+//! that are named by their files.
 //!
 //! A fragment brings workers, models, rules, invariants and schema definitions (`state.schema.$defs`); what the document
 //! looks like, when the task is finished and what it may cost is said by the including file alone. Nothing overrides
@@ -18,7 +19,7 @@ pub const FRAGMENT_DEPTH_MAX: usize = 8;
 /// How many fragments one blueprint may have.
 pub const FRAGMENTS_MAX: usize = 32;
 
-/// Replaces `use` by what the fragments say; `load` gives the text of a fragment, or says why it cannot.
+/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; `load` gives the text of a fragment, or says why it cannot.
 ///
 /// Rules and invariants of fragments come after those of the including file, in the order of `use`. The result's `use`
 /// is empty. A `use` of the wrong form is left for the lint.
@@ -27,13 +28,38 @@ pub const FRAGMENTS_MAX: usize = 32;
 /// The first of: `fragment_unreadable` or what [`Source::read`] refuses, `bad_fragment`, `fragment_clash`,
 /// `fragment_cycle`, `fragment_limit`. Findings inside a fragment name its file.
 pub fn resolve(mut source: Source, load: &mut dyn FnMut(&str) -> Result<String, String>) -> Result<Source, Diagnostic> {
-    let Some(uses) = uses_of(&source) else { return Ok(source) };
-    let mut inclusion = Inclusion { load, seen: BTreeSet::new(), stack: vec![source.name().to_owned()] };
-    inclusion.include(&mut source, uses)?;
-    if let Some(value) = source.value.get_mut("use") {
-        *value = Value::Array(Vec::new());
-    }
+    let stack = vec![source.name().to_owned()];
+    resolve_within(&mut source, load, &stack)?;
     Ok(source)
+}
+
+/// The same for the blueprint in the innermost of these files.
+fn resolve_within(
+    source: &mut Source,
+    load: &mut dyn FnMut(&str) -> Result<String, String>,
+    stack: &[String],
+) -> Result<(), Diagnostic> {
+    if let Some(uses) = uses_of(source) {
+        let mut inclusion = Inclusion { load: &mut *load, seen: BTreeSet::new(), stack: stack.to_vec() };
+        inclusion.include(source, uses)?;
+        if let Some(value) = source.value.get_mut("use") {
+            *value = Value::Array(Vec::new());
+        }
+    }
+    for (at, mut board) in source.within("/boards") {
+        let Some(name) = board.value.as_str().map(str::to_owned) else {
+            let shared = board.files.len();
+            resolve_within(&mut board, load, stack)?;
+            source.put(&at, board, shared);
+            continue;
+        };
+        let used = Use { name, finding: Diagnostic::at(source, "unresolved_fragment", &at, "", "") };
+        let mut board = used.read(load, stack)?;
+        let stack: Vec<String> = stack.iter().chain([&used.name]).cloned().collect();
+        resolve_within(&mut board, load, &stack)?;
+        source.put(&at, board, 0);
+    }
+    Ok(())
 }
 
 struct Inclusion<'a> {
@@ -50,6 +76,29 @@ struct Use {
 }
 
 impl Use {
+    /// The file of this name, named in the innermost of these files.
+    fn read(
+        &self,
+        load: &mut dyn FnMut(&str) -> Result<String, String>,
+        stack: &[String],
+    ) -> Result<Source, Diagnostic> {
+        let name = &self.name;
+        if stack.contains(name) {
+            let message = format!("`{name}` includes itself: {} → {name}", stack.join(" → "));
+            return Err(self.refuse("fragment_cycle", message, "Remove one of these inclusions."));
+        }
+        if stack.len() > FRAGMENT_DEPTH_MAX {
+            let message = format!("files are nested deeper than {FRAGMENT_DEPTH_MAX}");
+            return Err(self.refuse("fragment_limit", message, "Put the contents of some files together."));
+        }
+        let text = load(name).map_err(|reason| {
+            let message = format!("the fragment `{name}` cannot be read: {reason}");
+            let help = "Fragments are named relative to the blueprint's own directory and stay below it.";
+            self.refuse("fragment_unreadable", message, help)
+        })?;
+        Source::read(name, &text).map_err(|finding| finding.in_file(name))
+    }
+
     fn refuse(&self, code: &'static str, message: String, help: &str) -> Diagnostic {
         let place = self.finding.clone();
         Diagnostic {
@@ -74,24 +123,15 @@ impl Inclusion<'_> {
     fn include(&mut self, into: &mut Source, uses: Vec<Use>) -> Result<(), Diagnostic> {
         for used in uses {
             let name = &used.name;
-            if self.stack.contains(name) {
-                let message = format!("`{name}` includes itself: {} → {name}", self.stack.join(" → "));
-                return Err(used.refuse("fragment_cycle", message, "Remove one of these inclusions."));
-            }
-            if !self.seen.insert(name.clone()) {
+            if self.seen.contains(name) && !self.stack.contains(name) {
                 continue;
             }
-            if self.seen.len() > FRAGMENTS_MAX || self.stack.len() > FRAGMENT_DEPTH_MAX {
-                let message =
-                    format!("more than {FRAGMENTS_MAX} fragments, or nested deeper than {FRAGMENT_DEPTH_MAX}");
+            if self.seen.len() >= FRAGMENTS_MAX {
+                let message = format!("more than {FRAGMENTS_MAX} fragments");
                 return Err(used.refuse("fragment_limit", message, "Put the contents of some fragments together."));
             }
-            let text = (self.load)(name).map_err(|reason| {
-                let message = format!("the fragment `{name}` cannot be read: {reason}");
-                let help = "Fragments are named relative to the blueprint's own directory and stay below it.";
-                used.refuse("fragment_unreadable", message, help)
-            })?;
-            let fragment = Source::read(name, &text).map_err(|finding| finding.in_file(name))?;
+            let fragment = used.read(self.load, &self.stack)?;
+            self.seen.insert(name.clone());
             let further = uses_of(&fragment).unwrap_or_default();
             merge(into, fragment)?;
             self.stack.push(name.clone());

@@ -108,6 +108,43 @@ impl Source {
         &self.value
     }
 
+    /// The members of an object in the document as sources of their own, each with its JSON Pointer; they stand where they
+    /// stand here.
+    pub(crate) fn within(&self, pointer: &str) -> Vec<(String, Self)> {
+        let members = self.value.pointer(pointer).and_then(Value::as_object);
+        let source = |(name, value): (&String, &Value)| {
+            let at = child(pointer, name);
+            let places = self.places.range(at.clone()..).take_while(|(place, _)| place.starts_with(&at));
+            let places = places.filter_map(|(place, known)| {
+                let rest = place.strip_prefix(&at).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+                Some((rest.to_owned(), *known))
+            });
+            let places = places.collect();
+            (at, Self { files: self.files.clone(), value: value.clone(), places })
+        };
+        members.into_iter().flatten().map(source).collect()
+    }
+
+    /// Puts a source where a value stands. Of its files, the first `shared` are those of this one.
+    fn put(&mut self, at: &str, source: Self, shared: usize) {
+        let Some(value) = self.value.pointer_mut(at) else { return };
+        *value = source.value;
+        let first = self.files.len();
+        self.files.extend(source.files.into_iter().skip(shared));
+        let key = self.places.get(at).and_then(|place| place.key);
+        let below = format!("{at}/");
+        self.places.retain(|place, _| place != at && !place.starts_with(&below));
+        for (pointer, mut place) in source.places {
+            if place.file >= shared {
+                place.file += first - shared;
+            }
+            if pointer.is_empty() {
+                place.key = key;
+            }
+            self.places.insert(format!("{at}{pointer}"), place);
+        }
+    }
+
     /// Takes a member of the document out of it, with the places of what is in it; `None` if the document is no object or
     /// has no such member.
     pub fn take_member(&mut self, name: &str) -> Option<Value> {

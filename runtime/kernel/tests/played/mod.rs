@@ -52,6 +52,7 @@ impl Played {
             blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
             mode,
             architect: None,
+            parent: None,
             request,
             salt: Salt::ZERO,
             at: Timestamp(0),

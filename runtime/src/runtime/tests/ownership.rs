@@ -69,8 +69,8 @@ async fn calls_that_were_lost_with_a_process_are_made_again() {
     let id = board.id().clone();
     called.notified().await;
     // Without a shutdown; the claim ends as the actors do.
-    crashed.root.stop(None);
-    crashed.root.get_cell().wait(None).await.expect("ended");
+    crashed.running.root.stop(None);
+    crashed.running.root.get_cell().wait(None).await.expect("ended");
     drop((crashed, board));
 
     let journal = sqlite(dir.path());

@@ -75,6 +75,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
         blueprint: driven(),
         mode: Mode::default(),
         architect: None,
+        parent: None,
         request: Value::Null,
         salt: Salt([3; 32]),
         at,

@@ -52,6 +52,19 @@ pub struct Created {
     /// Who wrote the blueprint, if a model did for this board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architect: Option<Architect>,
+    /// Whose work it does, if it is a board inside a board.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+/// The invocation that a board inside a board works for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// Its board.
+    pub board: BoardId,
+    /// The invocation there.
+    pub invocation: InvocationId,
 }
 
 /// What it took to have a model write a board's blueprint, before there was the board; charged to it.

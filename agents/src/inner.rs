@@ -1,0 +1,252 @@
+//! Boards inside boards: an invocation of a `board` worker is done by a board of its own.
+//!
+//! [`Inner`] stands around whoever fills the other seats, the players and recorders of cassettes included: what an inner
+//! board does is done again in every run, and only what *its* workers are asked is played or recorded.
+//!
+//! The inner board is a board like any other, in the same journal, with an id that follows from the invocation. Whoever
+//! takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is there; another one
+//! is made only after one that ended without being done. A call that is given up leaves its board running for a moment, so
+//! that the next attempt finds it; then it is cancelled.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, InnerBoard};
+use patchboard_kernel::border;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::record::{End, Ended, Parent};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::journal::JournalError;
+use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, WeakRuntime};
+use serde_json::Value;
+
+use crate::failure;
+
+/// How many boards are made for one invocation, each after one that failed.
+const BOARDS_MAX: u32 = 8;
+
+/// How long a board goes on whose call was given up.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The pause before a board is looked for again that is being taken up or let go.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often it is looked for.
+const LOOKS_MAX: u32 = 300;
+
+/// Runs the boards of `board` workers, and passes on all other calls.
+pub struct Inner {
+    others: Arc<dyn Agent>,
+    runtime: OnceLock<WeakRuntime>,
+    /// How many calls wait for each inner board.
+    waiting: Arc<Waiting>,
+    grace: Duration,
+}
+
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<BoardId, usize>>);
+
+impl Inner {
+    /// An agent that fills `board` seats itself and has the others filled.
+    pub fn around(others: Arc<dyn Agent>) -> Self {
+        Self { others, runtime: OnceLock::new(), waiting: Arc::default(), grace: GRACE }
+    }
+
+    /// The same where a board goes on for so long after its call was given up; ten seconds otherwise.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    fn runtime(&self) -> Result<Runtime, Failure> {
+        let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
+        runtime.ok_or_else(|| failure(FailureCode::Crashed, "the runtime is ending"))
+    }
+
+    fn waits(&self, id: &BoardId) -> Waits {
+        *self.waiting.lock().entry(id.clone()).or_default() += 1;
+        let (waiting, runtime) = (Arc::clone(&self.waiting), self.runtime.get().cloned());
+        Waits { waiting, id: id.clone(), runtime, grace: self.grace }
+    }
+
+    async fn answer(&self, call: &Call) -> Answer {
+        let plan = call.shown.plan();
+        let seat = call.seat().board.as_ref();
+        let found = seat.and_then(|inner| Some((inner, plan.blueprint.boards.get(&inner.of)?)));
+        let Some((inner, blueprint)) = found else {
+            return Err(failure(FailureCode::NotConfigured, "the blueprint does not say which board this is"));
+        };
+        let request = border::request(inner, &call.shown)
+            .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
+        let parent = Parent { board: call.board.clone(), invocation: call.invocation };
+        for nth in 0..BOARDS_MAX {
+            let id = border::inner_id(&parent, nth);
+            let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
+            let _waits = self.waits(&id);
+            let (board, was_there) = self.board(&task).await?;
+            // One that failed before this attempt has been told of already.
+            let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
+            if failed_before {
+                continue;
+            }
+            let (ended, board) = self.ended(&task, board).await?;
+            return came_to(inner, &board, ended);
+        }
+        Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
+    }
+
+    /// The board of a task, and whether it was there before.
+    async fn board(&self, task: &Task<'_>) -> Result<(BoardHandle, bool), Failure> {
+        for _ in 0..LOOKS_MAX {
+            let runtime = self.runtime()?;
+            if let Some(running) = runtime.board(task.id) {
+                return Ok((running, true));
+            }
+            let taken = match runtime.resume(task.id).await {
+                Err(RuntimeError::Journal(JournalError::NotFound(_))) => {
+                    let founding = Founding {
+                        id: Some(task.id.clone()),
+                        mode: task.mode.clone(),
+                        parent: Some(task.parent.clone()),
+                        ..Founding::default()
+                    };
+                    let made = runtime.create_with(task.blueprint.clone(), task.request.clone(), founding).await;
+                    made.map(|board| (board, false))
+                }
+                taken => taken.map(|board| (board, true)),
+            };
+            drop(runtime);
+            match taken {
+                Ok(board) => return Ok(board),
+                // Somebody is just doing it.
+                Err(RuntimeError::AlreadyRunning(_)) => tokio::time::sleep(PAUSE).await,
+                Err(error) => {
+                    let why = format!("the board inside cannot be run: {error}");
+                    return Err(failure(FailureCode::Crashed, why));
+                }
+            }
+        }
+        Err(failure(FailureCode::Timeout, "the board inside is being taken up by somebody else and does not come"))
+    }
+
+    /// Waits until a task's board has ended.
+    async fn ended(&self, task: &Task<'_>, mut board: BoardHandle) -> Result<(Ended, BoardHandle), Failure> {
+        for _ in 0..LOOKS_MAX {
+            match board.ended().await {
+                Ok(ended) => return Ok((ended, board)),
+                // It was let go, to be taken up again, or everything ends: then this call will be withdrawn.
+                Err(RuntimeError::Closed(_)) => {
+                    tokio::time::sleep(PAUSE).await;
+                    (board, _) = self.board(task).await?;
+                }
+                Err(error) => {
+                    let why = format!("the board inside cannot go on: {error}");
+                    return Err(failure(FailureCode::Crashed, why));
+                }
+            }
+        }
+        Err(failure(FailureCode::Timeout, "the board inside is let go again and again"))
+    }
+}
+
+/// What a board inside is made of.
+struct Task<'a> {
+    id: &'a BoardId,
+    parent: &'a Parent,
+    blueprint: &'a Blueprint,
+    request: &'a Value,
+    mode: &'a Mode,
+}
+
+/// What a worker says whose board has ended.
+fn came_to(inner: &InnerBoard, board: &BoardHandle, ended: Ended) -> Answer {
+    let snapshot = board.snapshot();
+    let usage = Some(snapshot.spent);
+    if ended.end == End::Done {
+        return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage });
+    }
+    let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
+    match &inner.failed {
+        Some(failed) => Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage }),
+        None => Err(Failure { code: FailureCode::Crashed, message, usage }),
+    }
+}
+
+impl Agent for Inner {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        match call.seat().agent {
+            AgentKind::Board => Box::pin(self.answer(call)),
+            _ => self.others.call(call),
+        }
+    }
+
+    fn started(&self, runtime: &WeakRuntime) {
+        // One runtime is served; a second one's boards have no boards inside.
+        drop(self.runtime.set(runtime.clone()));
+        self.others.started(runtime);
+    }
+
+    fn settled(&self, board: &BoardId, token: &Token) {
+        self.others.settled(board, token);
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.others.ended(board);
+    }
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that waits for a board. When it goes, and nobody else comes to wait, the board is cancelled if it goes on.
+struct Waits {
+    waiting: Arc<Waiting>,
+    id: BoardId,
+    runtime: Option<WeakRuntime>,
+    grace: Duration,
+}
+
+impl Waits {
+    /// Whether nobody waits for the board any more.
+    fn leave(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        let Some(count) = waiting.get_mut(&self.id) else { return true };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            waiting.remove(&self.id);
+        }
+        !waiting.contains_key(&self.id)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if !self.leave() {
+            return;
+        }
+        let running = self.runtime.as_ref().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&self.id));
+        let is_over = |board: &BoardHandle| board.snapshot().ended.is_some();
+        let (Some(board), Ok(tasks)) = (running.filter(|board| !is_over(board)), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let (waiting, grace) = (Arc::clone(&self.waiting), self.grace);
+        tasks.spawn(async move {
+            tokio::time::sleep(grace).await;
+            if !waiting.lock().contains_key(board.id()) && !is_over(&board) {
+                // One that is let go meanwhile is found again by whoever wants it.
+                if let Err(error) = board.cancel().await {
+                    tracing::debug!(board = %board.id(), %error, "a board inside another could not be cancelled");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,332 @@
+//! Boards inside boards, with a real journal, killed and gone on with.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use patchboard_agents::inner::Inner;
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::lint;
+use patchboard_kernel::record::{Body, End, Kind};
+use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// What is answered to a worker at its n-th call, from 0; nothing: it never answers.
+type Answers = Box<dyn Fn(&str, usize) -> Option<Value> + Send + Sync>;
+
+/// Answers as it is told, at a price, and counts.
+struct Told {
+    answers: Answers,
+    calls: AtomicUsize,
+}
+
+impl Agent for Told {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let nth = self.calls.fetch_add(1, Ordering::SeqCst);
+        match (self.answers)(call.worker.as_str(), nth) {
+            Some(patch) => Box::pin(async move {
+                let usage = Usage { prompt: 100, completion: 10, ..Usage::default() };
+                Ok(Reply { text: patch.to_string(), usage: Some(usage) })
+            }),
+            None => Box::pin(pending()),
+        }
+    }
+}
+
+/// A house with a kitchen in it: what is ordered goes in, a dish comes out.
+fn blueprint(change: impl Fn(&mut Value)) -> Blueprint {
+    let kitchen = json!({
+        "blueprint": 1, "name": "kitchen",
+        "request": {
+            "type": "object", "required": ["order"], "additionalProperties": false,
+            "properties": {"order": {"type": "string"}, "guest": {"type": "string"}},
+        },
+        "state": {"schema": {
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "request": true, "prepared": {"type": "boolean"}, "secret": {"type": "string"},
+                "dish": {"type": "object", "properties": {"name": {"type": "string"}}},
+            },
+        }},
+        "workers": {
+            "prepares": {"agent": "remote", "reads": ["/request"], "writes": [{"path": "/prepared"}, {"path": "/secret"}]},
+            "cooks": {"agent": "remote", "reads": ["/request", "/prepared"], "writes": [{"path": "/dish"}]},
+        },
+        "rules": [
+            {"name": "prepare", "trigger": "start", "run": "prepares"},
+            {"name": "cook", "trigger": {"op": "add", "path": "/prepared"}, "run": "cooks"},
+        ],
+        "done": {"when": "has(state.dish)"},
+    });
+    let mut house = json!({
+        "blueprint": 1, "name": "house",
+        "request": {"type": "object", "properties": {"wish": {"type": "string"}, "note": {"type": "string"}}},
+        "state": {"schema": {
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "request": true,
+                "served": {
+                    "type": "object", "additionalProperties": false,
+                    "properties": {"name": {"type": "string"}, "error": {"type": "string"}},
+                },
+            },
+        }},
+        "workers": {"kitchen": {
+            "agent": "board", "reads": ["/request/wish", "/request/note"], "writes": [{"path": "/served"}],
+            "board": {"of": "kitchen", "input": {"order": "/request/wish"}, "output": {"/served": "/dish"}},
+        }},
+        "rules": [{"name": "serve", "trigger": "start", "run": "kitchen"}],
+        "done": {"when": "has(state.served)"},
+        "boards": {"kitchen": kitchen},
+    });
+    change(&mut house);
+    let report = lint::check_value(house);
+    report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
+}
+
+fn add(path: &str, value: impl Into<Value>) -> Option<Value> {
+    Some(json!([{"op": "add", "path": path, "value": value.into()}]))
+}
+
+/// A kitchen that does well.
+fn cooks(worker: &str, _: usize) -> Option<Value> {
+    match worker {
+        "prepares" => add("/prepared", true),
+        _ => add("/dish", json!({"name": "soup"})),
+    }
+}
+
+struct House {
+    data: TempDir,
+    runtime: Runtime,
+    told: Arc<Told>,
+}
+
+impl House {
+    async fn new(answers: impl Fn(&str, usize) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self::at(tempfile::tempdir().expect("a directory"), Box::new(answers)).await
+    }
+
+    async fn at(data: TempDir, answers: Answers) -> Self {
+        let journal = SqliteJournal::open(data.path()).expect("a journal");
+        let told = Arc::new(Told { answers, calls: AtomicUsize::new(0) });
+        let agent = Inner::around(told.clone()).with_grace(Duration::from_millis(50));
+        let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
+        Self { data, runtime, told }
+    }
+
+    /// The same directory after the process has died.
+    async fn killed(self, answers: impl Fn(&str, usize) -> Option<Value> + Send + Sync + 'static) -> Self {
+        let Self { data, runtime, .. } = self;
+        // What was running is cut off and holds its boards no longer.
+        runtime.shutdown().await;
+        Self::at(data, Box::new(answers)).await
+    }
+
+    async fn create(&self, blueprint: Blueprint) -> BoardHandle {
+        let request = json!({"wish": "soup", "note": "a note"});
+        self.runtime.create(blueprint, request, None).await.expect("a board")
+    }
+
+    fn journal(&self) -> SqliteJournal {
+        SqliteJournal::open_read_only(self.data.path()).expect("a journal")
+    }
+
+    /// The boards inside of others, the oldest first.
+    fn inside(&self) -> Vec<BoardSummary> {
+        let boards = self.journal().boards().expect("boards");
+        boards.into_iter().filter(|board| board.parent.is_some()).collect()
+    }
+
+    fn kinds(&self, board: &BoardId) -> Vec<Kind> {
+        let records = self.journal().records(board, None, 1000).expect("records");
+        records.iter().map(|record| record.kind).collect()
+    }
+}
+
+async fn end(board: &BoardHandle) -> End {
+    timeout(LONG, board.ended()).await.expect("it ends").expect("it ends by itself").end
+}
+
+fn served(board: &BoardHandle) -> Value {
+    board.snapshot().state.root().child("served").map_or(Value::Null, |served| served.to_value())
+}
+
+async fn until(what: &str, is: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what} in twelve seconds");
+}
+
+#[tokio::test]
+async fn what_is_declared_crosses_the_border_and_nothing_else() {
+    let house = House::new(|worker, nth| match worker {
+        "prepares" => Some(json!([
+            {"op": "add", "path": "/prepared", "value": true}, {"op": "add", "path": "/secret", "value": "of the house"},
+        ])),
+        _ => cooks(worker, nth),
+    })
+    .await;
+    let board = house.create(blueprint(|_| {})).await;
+    assert_eq!(end(&board).await, End::Done);
+    assert_eq!(board.snapshot().state.root().to_value(), json!({
+        "request": {"wish": "soup", "note": "a note"}, "served": {"name": "soup"},
+    }));
+    let inside = house.inside();
+    let [kitchen] = inside.as_slice() else { panic!("one board inside: {inside:?}") };
+    assert_eq!((kitchen.parent.as_ref(), kitchen.ended), (Some(board.id()), Some(End::Done)));
+    let first = house.journal().records(&kitchen.id, None, 1).expect("records");
+    let Ok(Body::Created(created)) = first[0].body() else { panic!("it was created") };
+    assert_eq!(created.request, json!({"order": "soup"}), "the note is not declared");
+    // What the board inside cost is what the worker cost.
+    assert_eq!(board.snapshot().spent, Usage { prompt: 200, completion: 20, ..Usage::default() });
+}
+
+#[tokio::test]
+async fn a_board_inside_that_fails_is_told_or_tried_again() {
+    let fails = |worker: &str, nth: usize| if nth < 2 { Some(json!([])) } else { cooks(worker, nth) };
+    // Its first two invocations change nothing, so it stands still. The attempt after that makes another board.
+    let house = House::new(fails).await;
+    let board = house.create(blueprint(|_| {})).await;
+    assert_eq!(end(&board).await, End::Done);
+    assert_eq!(served(&board), json!({"name": "soup"}));
+    let ends: Vec<_> = house.inside().iter().map(|board| board.ended).collect();
+    assert_eq!(ends, [Some(End::Quiescent), Some(End::Quiescent), Some(End::Done)]);
+    // Where the blueprint says what a failure is, it is written.
+    let house = House::new(|_, _| Some(json!([]))).await;
+    let board = house
+        .create(blueprint(|house| {
+            house["workers"]["kitchen"]["board"]["failed"] =
+                json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
+        }))
+        .await;
+    assert_eq!(end(&board).await, End::Done);
+    let error = "the board inside ended as quiescent (nothing_to_do)";
+    assert_eq!(served(&board), json!({"name": "nothing", "error": error}));
+}
+
+#[tokio::test]
+async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
+    let house = House::new(|worker, nth| match worker {
+        "prepares" => cooks(worker, nth),
+        _ => add("/dish", json!({"name": "soup", "recipe": "of the house"})),
+    })
+    .await;
+    let board = house.create(blueprint(|_| {})).await;
+    assert_eq!(end(&board).await, End::Quiescent);
+    assert_eq!(served(&board), Value::Null);
+    let records = house.journal().records(board.id(), None, 1000).expect("records");
+    let refused: Vec<_> = records.iter().filter(|record| record.kind == Kind::Rejected).collect();
+    assert_eq!(refused.len(), 3, "as often as there are attempts");
+    assert!(refused[0].payload.contains("recipe"), "{}", refused[0].payload);
+    assert_eq!(house.inside().len(), 1, "the board that is done is not made again");
+}
+
+#[tokio::test]
+async fn after_a_crash_the_board_that_was_made_goes_on() {
+    // The first process dies while the cook is at work.
+    let house = House::new(|worker, nth| if worker == "cooks" { None } else { cooks(worker, nth) }).await;
+    let board = house.create(blueprint(|_| {})).await;
+    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 2).await;
+    let id = board.id().clone();
+    let house = house.killed(cooks).await;
+    let board = house.runtime.resume(&id).await.expect("it goes on");
+    assert_eq!(end(&board).await, End::Done);
+    assert_eq!(served(&board), json!({"name": "soup"}));
+    let inside = house.inside();
+    let [kitchen] = inside.as_slice() else { panic!("one board inside: {inside:?}") };
+    let commits = house.kinds(&kitchen.id).iter().filter(|kind| **kind == Kind::Committed).count();
+    assert_eq!(commits, 2, "nothing is prepared twice");
+    assert_eq!(house.told.calls.load(Ordering::SeqCst), 1, "only the cook was asked again");
+    // When it comes to the outer board's turn alone, the one inside has long ended.
+    let house = house.killed(|_, _| None).await;
+    let board = house.runtime.resume(&id).await.expect("it is there");
+    assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
+}
+
+#[tokio::test]
+async fn a_crash_of_either_kernel_changes_nothing() {
+    let house = House::new(|worker, nth| if nth == 1 { None } else { cooks(worker, nth) }).await;
+    let board = house.create(blueprint(|_| {})).await;
+    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 2).await;
+    board.crash();
+    until("the board is there again", || {
+        house.kinds(board.id()).iter().filter(|kind| **kind == Kind::Epoch).count() == 1
+    })
+    .await;
+    let kitchen = house.inside()[0].id.clone();
+    house.runtime.board(&kitchen).expect("it runs").crash();
+    assert_eq!(end(&board).await, End::Done);
+    assert_eq!((served(&board), house.inside().len()), (json!({"name": "soup"}), 1));
+}
+
+#[tokio::test]
+async fn a_board_that_nobody_waits_for_any_more_is_cancelled() {
+    let house = House::new(|_, _| None).await;
+    let board = house.create(blueprint(|_| {})).await;
+    until("the board inside is there", || house.inside().len() == 1).await;
+    board.cancel().await.expect("cancelled");
+    until("it is cancelled, too", || house.inside()[0].ended == Some(End::Cancelled)).await;
+    // An attempt that takes too long is followed by one that finds the same board.
+    let house = House::new(|worker, nth| if nth == 0 { None } else { cooks(worker, nth) }).await;
+    let slow = blueprint(|house| {
+        house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 8});
+        house["boards"]["kitchen"]["workers"]["prepares"]["limits"] = json!({"timeout": "2s"});
+    });
+    let board = house.create(slow).await;
+    assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
+    let failures = house.kinds(board.id()).iter().filter(|kind| **kind == Kind::Failed).count();
+    assert!(failures >= 1, "it took longer than an attempt may");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_the_view_does_not_go_in() {
+    let house = House::new(cooks).await;
+    let board = blueprint(|house| house["workers"]["kitchen"]["view"] = json!({"budget": 1200}));
+    let request = json!({"wish": "soup ".repeat(400), "note": "a note"});
+    let board = house.runtime.create(board, request, None).await.expect("a board");
+    assert_eq!(end(&board).await, End::Quiescent);
+    let records = house.journal().records(board.id(), None, 1000).expect("records");
+    let failed = records.iter().find(|record| record.kind == Kind::Failed).expect("it failed");
+    assert!(failed.payload.contains("input order: the view has no room for all of /request/wish"), "{}", failed.payload);
+    assert!(house.inside().is_empty());
+}
+
+#[tokio::test]
+async fn boards_may_be_inside_of_boards_inside() {
+    let house = House::new(cooks).await;
+    let street = blueprint(|house| {
+        let mut inner = house.clone();
+        inner["request"]["additionalProperties"] = json!(false);
+        let worker = json!({
+            "agent": "board", "reads": ["/request/wish"], "writes": [{"path": "/served"}],
+            "board": {"of": "house", "input": {"wish": "/request/wish"}, "output": {"/served": "/served"}},
+        });
+        house["workers"] = json!({"house": worker});
+        house["rules"][0]["run"] = json!("house");
+        house["boards"] = json!({"house": inner});
+    });
+    let board = house.create(street).await;
+    assert_eq!(end(&board).await, End::Done);
+    assert_eq!(served(&board), json!({"name": "soup"}));
+    let inside = house.inside();
+    assert_eq!(inside.len(), 2);
+    assert_eq!(inside[0].parent.as_ref(), Some(board.id()));
+    assert_eq!(inside[1].parent.as_ref(), Some(&inside[0].id));
+    assert_eq!(board.snapshot().spent.total(), 220, "what is inside of what is inside is paid for, too");
+}

@@ -1,0 +1,151 @@
+//! Boards inside boards: that their blueprints are sound, and that nothing crosses a border that is not declared on both
+//! sides.
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use super::{Check, suggest};
+use crate::blueprint::{AgentKind, Blueprint, GrantOp, InnerBoard};
+use crate::id::WorkerName;
+use crate::pattern::Pattern;
+use crate::schema::{Location, Schema};
+use crate::source::child;
+
+/// How deep boards may be inside boards.
+pub(super) const DEPTH_MAX: usize = 3;
+
+impl Check<'_> {
+    /// The seats of `board` agents, and the blueprints of their boards. What is wrong within these is found by a check of
+    /// their own.
+    pub(super) fn inner(&mut self) {
+        let blueprint = self.blueprint;
+        for (name, inner) in &blueprint.boards {
+            let at = child("/boards", name);
+            if nested(inner) >= DEPTH_MAX {
+                let message = format!("boards are nested more than {DEPTH_MAX} deep");
+                self.find("bad_board", &at, message, "Let fewer boards make boards of their own.");
+                self.point_at_key();
+            }
+            if inner.workspace.is_some() {
+                let help = "Let the outer board's workers do what has to do with files.";
+                self.find("bad_board", &format!("{at}/workspace"), "a board inside a board has no files", help);
+                self.point_at_key();
+            }
+            if inner.done.is_none() {
+                let message = format!("`{name}` is never done, so nothing can come out of it");
+                self.find("bad_board", &at, message, "Add `done: {when: …}`.");
+                self.point_at_key();
+            }
+            if !blueprint.workers.values().any(|worker| worker.board.as_ref().is_some_and(|used| used.of == *name)) {
+                let message = format!("no worker is the board `{name}`");
+                let help = format!("Add a worker with `agent: board` and `board: {{of: {name}, …}}`, or remove it.");
+                self.find("unused_board", &at, message, help);
+                self.point_at_key();
+            }
+        }
+        for (name, worker) in &blueprint.workers {
+            let at = child("/workers", name.as_str());
+            match (&worker.agent, &worker.board) {
+                (AgentKind::Board, Some(inner)) => self.border(name, inner, &format!("{at}/board")),
+                (AgentKind::Board, None) => {
+                    let help = "Write `board: {of: NAME, input: {…}, output: {…}}`, with NAME among `boards`.";
+                    self.find("bad_board", &at, format!("`{name}` does not say which board it is"), help);
+                    self.point_at_key();
+                }
+                (agent, Some(_)) => {
+                    let message = format!("`{agent}` agents are no boards");
+                    self.find("bad_board", &format!("{at}/board"), message, "Remove it, or make the agent board.");
+                    self.point_at_key();
+                }
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Both sides of one border.
+    fn border(&mut self, name: &WorkerName, inner: &InnerBoard, at: &str) {
+        let blueprint = self.blueprint;
+        let Some(of) = blueprint.boards.get(&inner.of) else {
+            let known = blueprint.boards.keys().map(String::as_str);
+            let help = suggest(&inner.of, known, "Add it under `boards`.");
+            return self.find("bad_board", &format!("{at}/of"), format!("`boards` has no `{}`", inner.of), help);
+        };
+        self.input(name, inner, of, at);
+        let written = inner.output.keys().map(|path| (child(&format!("{at}/output"), path), path.as_str()));
+        let failed = inner.failed.iter().map(|failed| (format!("{at}/failed/path"), failed.path.as_str()));
+        let written: Vec<(String, &str)> = written.chain(failed).collect();
+        for (pointer, path) in written {
+            let is_granted = Pattern::parse(path).is_ok_and(|place| {
+                let seat = self.seats.get(name);
+                let mut writes = seat.into_iter().flat_map(|seat| &seat.writes);
+                let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
+                writes.any(|write| write.grant.ops.iter().any(adds) && write.pattern.overlaps(&place))
+            });
+            if !is_granted {
+                let message = format!("`{name}` may not write `{path}`");
+                self.find("bad_board", &pointer, message, "Grant it under `writes`, or write elsewhere.");
+            }
+        }
+        let Ok(schema) = Schema::compile(&of.state.schema, of.state.assert_formats) else { return };
+        for (path, from) in &inner.output {
+            let pointer = child(&format!("{at}/output"), path);
+            let located = Pattern::parse(from).map(|place| schema.locate(&place));
+            match located {
+                Ok(Location::Legal(_)) if from.starts_with('/') => {}
+                Ok(Location::Legal(_) | Location::Illegal { .. }) | Err(_) => {
+                    let message = format!("`{from}` is no place of the document of `{}`", inner.of);
+                    self.find("undeclared_key", &pointer, message, "Name a place that its schema has.");
+                }
+            }
+        }
+    }
+
+    /// What goes in: declared there, readable here.
+    fn input(&mut self, name: &WorkerName, inner: &InnerBoard, of: &Blueprint, at: &str) {
+        let declared = of.request.get("properties").and_then(Value::as_object);
+        if of.request.get("additionalProperties") != Some(&Value::Bool(false)) {
+            let message = format!("`{}` takes a request with any members, so none of them is declared", inner.of);
+            let help = "Give its `request` `type: object`, `properties` and `additionalProperties: false`.";
+            self.find("undeclared_key", &format!("{at}/of"), message, help);
+        }
+        for (member, from) in &inner.input {
+            let pointer = child(&format!("{at}/input"), member);
+            if declared.is_none_or(|declared| !declared.contains_key(member)) {
+                let known = declared.into_iter().flat_map(|declared| declared.keys().map(String::as_str));
+                let known: Vec<&str> = known.collect();
+                let help = suggest(member, known.iter().copied(), "Declare it in its `request`.");
+                let message = format!("the request of `{}` has no `{member}`", inner.of);
+                self.find("undeclared_key", &pointer, message, help);
+                self.point_at_key();
+            }
+            let (Ok(pattern), Ok(place)) = (Pattern::parse(from), PointerBuf::parse(from.as_str())) else {
+                let help = "Write a JSON Pointer like /turn/text.";
+                self.find("bad_pattern", &pointer, format!("`{from}` is no place"), help);
+                continue;
+            };
+            if let Some(missing) = self.missing(&pattern) {
+                let message = format!("`{from}` is no place of the document: {}", missing.why);
+                self.find("unknown_path", &pointer, message, missing.help);
+                continue;
+            }
+            let reads = self.seats.get(name).into_iter().flat_map(|seat| &seat.reads);
+            if !reads.into_iter().any(|read| read.pattern.covers(&place)) {
+                let message = format!("`{name}` may not read `{from}`");
+                self.find("bad_board", &pointer, message, "Add it to `reads`.");
+            }
+        }
+        let required = of.request.get("required").and_then(Value::as_array);
+        for member in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !inner.input.contains_key(member) {
+                let message = format!("the request of `{}` needs `{member}`", inner.of);
+                let help = format!("Add `{member}` to `input`, with the place it is taken from.");
+                self.find("undeclared_key", &format!("{at}/input"), message, help);
+            }
+        }
+    }
+}
+
+/// How deep boards are inside of boards of this blueprint.
+fn nested(blueprint: &Blueprint) -> usize {
+    blueprint.boards.values().map(|inner| 1 + nested(inner)).max().unwrap_or(0)
+}
