@@ -301,7 +301,8 @@ impl Runtime {
         published.publish(Snapshot::of(&board, step.records.last()), step.records);
         let blueprint = Arc::clone(board.blueprint());
         let beginning = Beginning::Created(Box::new(board), step.effects);
-        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim }).await
+        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim })
+            .await
     }
 
     /// Takes a board over from its journal and goes on with it. Calls that were under way are lost and made again.
@@ -341,7 +342,8 @@ impl Runtime {
         let claim = journal.claim(board, force)?;
         let published = Arc::new(Published::new(board.clone(), &self.running.context.options));
         let beginning = Beginning::Recover { is_held };
-        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim }).await
+        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim })
+            .await
     }
 
     /// Starts a board's actors and waits until they have taken it on.

@@ -184,9 +184,12 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     .await;
     let board = house.create(blueprint(|_| {})).await;
     assert_eq!(end(&board).await, End::Done);
-    assert_eq!(board.snapshot().state.root().to_value(), json!({
-        "request": {"wish": "soup", "note": "a note"}, "served": {"name": "soup"},
-    }));
+    assert_eq!(
+        board.snapshot().state.root().to_value(),
+        json!({
+            "request": {"wish": "soup", "note": "a note"}, "served": {"name": "soup"},
+        })
+    );
     let inside = house.inside();
     let [kitchen] = inside.as_slice() else { panic!("one board inside: {inside:?}") };
     assert_eq!((kitchen.parent.as_ref(), kitchen.ended), (Some(board.id()), Some(End::Done)));
@@ -303,7 +306,11 @@ async fn what_does_not_fit_into_the_view_does_not_go_in() {
     assert_eq!(end(&board).await, End::Quiescent);
     let records = house.journal().records(board.id(), None, 1000).expect("records");
     let failed = records.iter().find(|record| record.kind == Kind::Failed).expect("it failed");
-    assert!(failed.payload.contains("input order: the view has no room for all of /request/wish"), "{}", failed.payload);
+    assert!(
+        failed.payload.contains("input order: the view has no room for all of /request/wish"),
+        "{}",
+        failed.payload
+    );
     assert!(house.inside().is_empty());
 }
 

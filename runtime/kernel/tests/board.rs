@@ -434,6 +434,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
         mode: Mode::default(),
         architect: Some(architect.clone()),
+        parent: None,
         request: Value::Null,
         salt: Salt::ZERO,
         at: Timestamp(0),

@@ -32,7 +32,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("bad_command", Error, "A worker's program or script does not fit its agent."),
     ("bad_files", Error, "What is said of the files of a workspace cannot be used."),
     ("bad_board", Error, "What is said of a board inside a board cannot be used."),
-    ("undeclared_key", Error, "Something crosses the border of a board inside a board that is not declared on both sides."),
+    (
+        "undeclared_key",
+        Error,
+        "Something crosses the border of a board inside a board that is not declared on both sides.",
+    ),
     ("unused_board", Warning, "A board inside a board that no worker is."),
     ("no_worktree", Warning, "A worker edits the directory itself, unchecked, while others have working trees."),
     // The document.

@@ -4,11 +4,12 @@
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use super::paths::declares;
 use super::{Check, suggest};
 use crate::blueprint::{AgentKind, Blueprint, GrantOp, InnerBoard};
 use crate::id::WorkerName;
 use crate::pattern::Pattern;
-use crate::schema::{Location, Schema};
+use crate::schema::Schema;
 use crate::source::child;
 
 /// How deep boards may be inside boards.
@@ -89,13 +90,10 @@ impl Check<'_> {
         let Ok(schema) = Schema::compile(&of.state.schema, of.state.assert_formats) else { return };
         for (path, from) in &inner.output {
             let pointer = child(&format!("{at}/output"), path);
-            let located = Pattern::parse(from).map(|place| schema.locate(&place));
-            match located {
-                Ok(Location::Legal(_)) if from.starts_with('/') => {}
-                Ok(Location::Legal(_) | Location::Illegal { .. }) | Err(_) => {
-                    let message = format!("`{from}` is no place of the document of `{}`", inner.of);
-                    self.find("undeclared_key", &pointer, message, "Name a place that its schema has.");
-                }
+            let is_declared = Pattern::parse(from).is_ok_and(|place| declares(&schema, &place));
+            if !is_declared || !from.starts_with('/') {
+                let message = format!("the schema of `{}` says nothing of `{from}`", inner.of);
+                self.find("undeclared_key", &pointer, message, "Name a place that it declares, or declare it.");
             }
         }
     }

@@ -294,7 +294,7 @@ pub(super) fn request_part(text: &str) -> Option<&str> {
 }
 
 /// Whether a schema says something of its own about a place.
-fn declares(schema: &Schema, pattern: &Pattern) -> bool {
+pub(super) fn declares(schema: &Schema, pattern: &Pattern) -> bool {
     matches!(schema.locate(pattern), Location::Legal(fragments) if !fragments.is_empty())
 }
 

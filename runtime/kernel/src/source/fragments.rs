@@ -39,7 +39,12 @@ fn resolve_within(
     load: &mut dyn FnMut(&str) -> Result<String, String>,
     stack: &[String],
 ) -> Result<(), Diagnostic> {
-    if let Some(uses) = uses_of(source) {
+    // What stands in the file itself has no other file's name; this may be a file that another names.
+    let file = stack.last().filter(|_| stack.len() > 1);
+    if let Some(mut uses) = uses_of(source) {
+        for used in &mut uses {
+            used.finding.file = used.finding.file.take().or_else(|| file.cloned());
+        }
         let mut inclusion = Inclusion { load: &mut *load, seen: BTreeSet::new(), stack: stack.to_vec() };
         inclusion.include(source, uses)?;
         if let Some(value) = source.value.get_mut("use") {
@@ -53,7 +58,9 @@ fn resolve_within(
             source.put(&at, board, shared);
             continue;
         };
-        let used = Use { name, finding: Diagnostic::at(source, "unresolved_fragment", &at, "", "") };
+        let mut finding = Diagnostic::at(source, "unresolved_fragment", &at, "", "");
+        finding.file = finding.file.or_else(|| file.cloned());
+        let used = Use { name, finding };
         let mut board = used.read(load, stack)?;
         let stack: Vec<String> = stack.iter().chain([&used.name]).cloned().collect();
         resolve_within(&mut board, load, &stack)?;

@@ -131,15 +131,11 @@ impl Source {
         *value = source.value;
         let first = self.files.len();
         self.files.extend(source.files.into_iter().skip(shared));
-        let key = self.places.get(at).and_then(|place| place.key);
         let below = format!("{at}/");
         self.places.retain(|place, _| place != at && !place.starts_with(&below));
         for (pointer, mut place) in source.places {
             if place.file >= shared {
                 place.file += first - shared;
-            }
-            if pointer.is_empty() {
-                place.key = key;
             }
             self.places.insert(format!("{at}{pointer}"), place);
         }

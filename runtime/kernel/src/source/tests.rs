@@ -201,6 +201,39 @@ fn fragments_add_what_they_may_and_keep_their_places() {
 }
 
 #[test]
+fn boards_are_named_by_file_or_written_and_keep_their_places() {
+    let main = "boards:\n  a: one\n  b:\n    use: [two]\n    boards: {c: three}\nuse: [two]\n";
+    let one = "name: a\nuse:\n- two\nboards:\n  c: three\n";
+    let two = "workers:\n  w: 1\n";
+    let source = resolved(main, &[("one", one), ("two", two), ("three", "name: c")]).expect("it resolves");
+    let inner = json!({"name": "a", "use": [], "workers": {"w": 1}, "boards": {"c": {"name": "c"}}});
+    let written = json!({"use": [], "workers": {"w": 1}, "boards": {"c": {"name": "c"}}});
+    let expected = json!({"boards": {"a": inner, "b": written}, "use": [], "workers": {"w": 1}});
+    assert_eq!(*source.value(), expected);
+    for (pointer, place, file) in [
+        ("/boards/a/name", (1, 7), Some("one")),
+        ("/boards/a/workers/w", (2, 6), Some("two")),
+        ("/boards/a/boards/c/name", (1, 7), Some("three")),
+        ("/boards/b/use", (4, 10), None),
+        ("/boards/b/workers/w", (2, 6), Some("two")),
+        ("/boards/b/boards/c/name", (1, 7), Some("three")),
+        ("/workers/w", (2, 6), Some("two")),
+    ] {
+        assert_eq!((at(&source, pointer), source.fragment(pointer)), (place, file), "{pointer}");
+    }
+    assert_eq!(source.key_position("/boards/a"), Some(Position { line: 1, column: 1 }), "in its own file");
+    assert_eq!(source.key_position("/boards/b"), Some(Position { line: 3, column: 3 }));
+    assert_eq!(
+        unresolved("boards: {a: f}", &[("f", "boards:\n  x: f")]),
+        "f 2:6 fragment_cycle `f` includes itself: b.yaml → f → f"
+    );
+    assert_eq!(
+        unresolved("boards: {a: x}", &[]),
+        " 1:13 fragment_unreadable the fragment `x` cannot be read: no such file"
+    );
+}
+
+#[test]
 fn a_blueprint_without_fragments_is_left_alone() {
     for text in ["a: 1", "use: []", "use: x", "use: [1]", "[]"] {
         let before = read(text);

@@ -72,6 +72,42 @@ const fn change(code: &'static str, changes: &'static [(&'static str, &'static s
 /// The place behind everything.
 const END: &str = "done: {when: has(state.answer)}\n";
 
+/// A blueprint for a board inside [`SOUND`].
+const INSIDE: &str = r#"blueprint: 1
+name: inside
+request:
+  type: object
+  required: [text]
+  additionalProperties: false
+  properties: {text: {type: string}, hint: {type: string}}
+state:
+  schema: {type: object, properties: {request: true, found: {type: object}}}
+workers:
+  finder: {agent: llm, reads: [/request], writes: [{path: /found}]}
+rules:
+  - {name: begin, trigger: start, run: finder}
+done: {when: has(state.found)}
+"#;
+
+/// The same that is never done.
+const ENDLESS: &str = r#"blueprint: 1
+name: inside
+state: {schema: {type: object, properties: {request: true, found: {type: string}}}}
+workers:
+  finder: {agent: llm, reads: [/request], writes: [{path: /foumd}]}
+rules:
+  - {name: begin, trigger: start, run: finder}
+"#;
+
+/// A worker that is a board.
+const IS_INSIDE: (&str, &str) = (
+    "  extractor:\n    agent: llm",
+    "  extractor:\n    agent: board\n    board: {of: inside, input: {text: /request/question}, output: {/claims/-: /found}}",
+);
+
+/// Where it is.
+const HAS_INSIDE: (&str, &str) = (END, "done: {when: has(state.answer)}\nboards: {inside: inside.yaml}\n");
+
 const FIXTURES: &[Fixture] = &[
     // Reading the file.
     change("yaml_syntax", &[("name: review", "name: 0o17")]),
@@ -430,6 +466,44 @@ const FIXTURES: &[Fixture] = &[
             "  - {name: no-text-twice, for: /claims/*, expr: 'state.claims.exists_one(c, c.text == self.text)'}\n  - {name: a-text-stays, expr: 'before.claims.all(c, c in state.claims)'}\ndone:",
         )],
     ),
+    // Boards inside boards.
+    change("bad_board", &[("  extractor:\n    agent: llm", "  extractor:\n    agent: board")]),
+    change("bad_board", &[IS_INSIDE]),
+    Fixture {
+        code: "bad_board",
+        changes: &[
+            (
+                "  extractor:\n    agent: llm",
+                "  extractor:\n    agent: llm\n    board: {of: inside, output: {/answer: /found}}",
+            ),
+            HAS_INSIDE,
+        ],
+        fragments: &[("inside.yaml", INSIDE)],
+    },
+    Fixture {
+        code: "bad_board",
+        changes: &[
+            (
+                "  extractor:\n    agent: llm\n    reads: [/request/question, /claims]",
+                "  extractor:\n    agent: board\n    board: {of: inside, input: {text: /request/question}, output: {/answer: /found}}\n    reads: [/claims]",
+            ),
+            HAS_INSIDE,
+        ],
+        fragments: &[("inside.yaml", INSIDE)],
+    },
+    Fixture { code: "bad_board", changes: &[IS_INSIDE, HAS_INSIDE], fragments: &[("inside.yaml", ENDLESS)] },
+    Fixture {
+        code: "undeclared_key",
+        changes: &[
+            (
+                "  extractor:\n    agent: llm",
+                "  extractor:\n    agent: board\n    board: {of: inside, input: {texts: /request/question}, output: {/claims/-: /foumd/0}}",
+            ),
+            HAS_INSIDE,
+        ],
+        fragments: &[("inside.yaml", INSIDE)],
+    },
+    Fixture { code: "unused_board", changes: &[HAS_INSIDE], fragments: &[("inside.yaml", INSIDE)] },
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",
