@@ -9,6 +9,7 @@ mod crash;
 mod doctor;
 mod faults;
 mod history;
+mod inner;
 mod installing;
 mod interruption;
 mod kernel;

@@ -9,6 +9,7 @@ mod daemon;
 mod events;
 mod files;
 mod idempotency;
+mod inner;
 mod leases;
 mod lifecycle;
 mod limits;

@@ -1,0 +1,70 @@
+//! Boards inside boards of a daemon that is killed.
+
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+
+/// A board whose only worker is a board, in which a remote worker has to answer.
+fn outer() -> Value {
+    let inside = json!({
+        "blueprint": 1, "name": "inside",
+        "request": {"type": "object", "additionalProperties": false, "properties": {}},
+        "state": {"schema": {"type": "object", "properties": {
+            "request": true, "begun": {"type": "boolean"}, "answer": {"type": "string"},
+        }}},
+        "workers": {
+            "beginner": {"agent": "script", "script": [[{"op": "add", "path": "/begun", "value": true}]],
+                         "writes": [{"path": "/begun"}]},
+            "asked": {"agent": "remote", "reads": ["/begun"], "writes": [{"path": "/answer"}]},
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "beginner"},
+            {"name": "ask", "trigger": {"op": "add", "path": "/begun"}, "run": "asked"},
+        ],
+        "done": {"when": "has(state.answer)"},
+    });
+    json!({
+        "blueprint": 1, "name": "outer",
+        "state": {"schema": {"type": "object", "properties": {"request": true, "answer": {"type": "string"}}}},
+        "workers": {"inside": {
+            "agent": "board", "writes": [{"path": "/answer"}], "limits": {"timeout": "5m"},
+            "board": {"of": "inside", "output": {"/answer": "/answer"}},
+        }},
+        "rules": [{"name": "begin", "trigger": "start", "run": "inside"}],
+        "done": {"when": "has(state.answer)"},
+        "boards": {"inside": inside},
+    })
+}
+
+async fn inside(daemon: &Daemon) -> Vec<Value> {
+    let boards = daemon.get("/v1/boards").await.is(200);
+    let boards = boards["boards"].as_array().expect("a list");
+    boards.iter().filter(|board| board.get("parent").is_some()).cloned().collect()
+}
+
+#[tokio::test]
+async fn after_a_kill_the_board_inside_goes_on_and_its_answer_comes_out() {
+    let mut daemon = Daemon::new();
+    let made = daemon.post("/v1/boards", &json!({"blueprint": outer(), "request": {}})).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    for _ in 0..500 {
+        if inside(&daemon).await.first().is_some_and(|inside| inside["version"] == 1) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    daemon.kill();
+    daemon.start();
+    let boards = inside(&daemon).await;
+    let [inner] = boards.as_slice() else { panic!("{boards:?}") };
+    assert_eq!((&inner["parent"], &inner["version"]), (&json!(board), &json!(1)));
+    let id = inner["board"].as_str().expect("an id");
+    let leases = format!("/v1/boards/{id}/leases");
+    let lease = daemon.post(&leases, &json!({"worker": "asked", "seconds": 60, "wait": 30})).await.is(200);
+    let answer = json!({"worker": "asked", "patch": [{"op": "add", "path": "/answer", "value": "at last"}]});
+    let lease = lease["lease"].as_str().expect("a lease");
+    daemon.post(&format!("{leases}/{lease}/answer"), &answer).await.is(200);
+    daemon.until(&board, "done").await;
+    assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"]["answer"], "at last");
+    assert_eq!(inside(&daemon).await.len(), 1);
+}
