@@ -55,8 +55,8 @@ const ITEMS_MAX: u64 = 16;
 /// Members of a blueprint that architects need not write.
 const LEFT_OUT: [&str; 4] = ["circuit", "models", "seed", "use"];
 
-/// Members of a worker that they may not.
-const NOT_OF_WORKERS: [&str; 5] = ["model", "command", "program", "restart", "script"];
+/// Members of a worker that they may not, or need not.
+const NOT_OF_WORKERS: [&str; 7] = ["group", "description", "model", "command", "program", "restart", "script"];
 
 /// Keywords that are kept.
 const KEYWORDS: [&str; 11] = [
@@ -85,6 +85,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
         ("/required".to_owned(), required(wants_input)),
         (format!("{worker}/required"), json!(["agent", "role", "reads", "writes"])),
         (format!("{worker}/properties/agent"), json!({"type": "string", "enum": ["llm", "human"]})),
+        ("/properties/rules/items/properties/run".to_owned(), reduced(&json!({"$ref": "#/$defs/name"}), &meta, 0)),
         ("/properties/state/required".to_owned(), json!(["schema", "initial"])),
         ("/properties/state/properties/schema".to_owned(), json!({"type": "object"})),
         ("/properties/request".to_owned(), json!({"type": "object"})),

@@ -4,6 +4,7 @@
 //! [`crate::source`], the checks across fields in [`crate::lint`]. What is written here is what the journal stores:
 //! a blueprint whose fragments are resolved and whose defaults are spelled out.
 
+mod group;
 mod inner;
 mod limits;
 mod rule;
@@ -12,11 +13,12 @@ mod workspace;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
+pub use group::definition_name;
 pub use inner::*;
 pub use limits::*;
 pub use rule::*;
@@ -27,8 +29,10 @@ pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceS
 pub const FORMAT: u32 = 1;
 
 /// The accepted contract of a board; immutable once the board exists.
+// What is derived here is called by the implementations below. Who calls `Blueprint::deserialize` by that name gets it, without
+// the definitions of groups, and a plan is not made of that.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Blueprint {
     /// Format number, [`FORMAT`].
     pub blueprint: u32,
@@ -77,6 +81,22 @@ pub struct Blueprint {
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
     pub fragments: Vec<String>,
+}
+
+impl Serialize for Blueprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// Spells out what may be left away: defaults, and the definitions of groups. So everything that looks at a blueprint, the
+/// journal included, finds them.
+impl<'de> Deserialize<'de> for Blueprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut blueprint = Self::deserialize(deserializer)?;
+        blueprint.define_groups();
+        Ok(blueprint)
+    }
 }
 
 /// The document's schema (JSON Schema 2020-12 by default) and the state a board starts from.

@@ -54,6 +54,10 @@ name! {
     WorkerName
 }
 name! {
+    /// Names a group of workers of a blueprint.
+    GroupName
+}
+name! {
     /// Names a rule of a blueprint.
     RuleName
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Trigger, Worker, WriteGrant};
+use jsonptr::PointerBuf;
+
+use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant, definition_name};
 use crate::contract::Contract;
 use crate::cron::Cron;
 use crate::expr::Expr;
 use crate::files::{Access, FILES};
-use crate::id::{RuleName, WorkerName};
+use crate::id::{GroupName, RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
 use crate::pattern::Pattern;
 use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
@@ -67,12 +69,22 @@ pub struct Seat {
 pub struct Rule {
     /// Its name.
     pub name: RuleName,
-    /// Whom it wakes.
-    pub run: WorkerName,
+    /// All whom it may wake, in the order of their names.
+    pub workers: Vec<WorkerName>,
+    /// Which of them it wakes: the one whose name stands there; none: all.
+    pub chosen: Option<Chosen>,
     /// What it waits for.
     pub wakes_on: WakesOn,
     /// Its condition.
     pub when: Option<Expr>,
+}
+
+/// Where a compiled rule finds whom it wakes.
+pub struct Chosen {
+    /// The group that the name must be of.
+    pub group: GroupName,
+    /// Where the name stands in the value of the event or the signal.
+    pub at: PointerBuf,
 }
 
 /// What a compiled rule waits for.
@@ -138,6 +150,9 @@ impl Plan {
     /// The first thing that cannot be compiled, for people.
     pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
         let state = &blueprint.state;
+        if let Some(group) = blueprint.misdefined_groups().first() {
+            return Err(format!("state.schema.$defs: {} is made of the workers of the group", definition_name(group)));
+        }
         let schema = StateSchema::compile(&state.schema, state.assert_formats)
             .map_err(|error| format!("state.schema{}: {error}", error.pointer))?;
         if blueprint.workspace.is_some() && (mode.is_baseline() || !mode.has(Component::Contracts)) {
@@ -190,9 +205,23 @@ impl Plan {
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
             let wrong = |what: String| format!("rule {}: {what}", rule.name);
-            if !seats.contains_key(&rule.run) {
-                return Err(wrong(format!("there is no worker {}", rule.run)));
+            let workers: Vec<WorkerName> = blueprint.woken_by(&rule.run).into_iter().cloned().collect();
+            if let Some(group) = rule.run.group().filter(|_| workers.is_empty()) {
+                return Err(wrong(format!("there is no group {group}")));
             }
+            if let Some(missing) = workers.iter().find(|worker| !seats.contains_key(*worker)) {
+                return Err(wrong(format!("there is no worker {missing}")));
+            }
+            let chosen = match &rule.run {
+                Run::Member { .. } if !rule.trigger.brings_a_value() => {
+                    return Err(wrong("run.at: nothing comes with this trigger that a name could stand in".to_owned()));
+                }
+                Run::Member { group, at } => {
+                    let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("run.at: {error}")))?;
+                    Some(Chosen { group: group.clone(), at })
+                }
+                Run::Worker(_) | Run::Group(_) => None,
+            };
             let wakes_on = match &rule.trigger {
                 Trigger::Start => WakesOn::Start,
                 Trigger::Manual => WakesOn::Signal(rule.name.to_string()),
@@ -213,7 +242,7 @@ impl Plan {
                 }
                 None => None,
             };
-            rules.push(Rule { name: rule.name.clone(), run: rule.run.clone(), wakes_on, when });
+            rules.push(Rule { name: rule.name.clone(), workers, chosen, wakes_on, when });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {

@@ -10,13 +10,14 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::blueprint::EventOp;
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{Plan, Rule, WakesOn};
+use crate::plan::{Chosen, Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, Invoked, Trigger};
 use crate::tree::Node;
@@ -67,7 +68,7 @@ pub enum Wish {
         /// Why.
         trigger: Trigger,
     },
-    /// The condition could not be evaluated, so the rule does not fire.
+    /// The condition could not be evaluated, or no worker stands where the rule looks for one, so it does not fire.
     Skip {
         /// The rule.
         rule: RuleName,
@@ -225,14 +226,17 @@ impl Scheduler {
         &self.open
     }
 
-    /// When each rule with a schedule is due next, of those that could be queued: not one that has used up its worker's
-    /// invocations, or that waits in the queue already.
+    /// When each rule with a schedule is due next, of those that could be queued: not one that has used up all
+    /// invocations of its workers, or that waits in the queue already.
     pub fn due<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a Rule, Timestamp)> {
         plan.rules.iter().filter_map(|rule| {
             let due = *self.due.get(&rule.name)?;
-            let limit = plan.seats.get(&rule.run)?.worker.limits.invocations;
+            let is_left = |worker: &WorkerName| {
+                let limit = plan.seats.get(worker).map_or(0, |seat| seat.worker.limits.invocations);
+                self.scheduled_for(worker) < limit
+            };
             let waits = |queued: &Queued| queued.branch.rule.as_ref() == Some(&rule.name);
-            (self.scheduled_for(&rule.run) < limit && !self.queue.iter().any(waits)).then_some((rule, due))
+            (rule.workers.iter().any(is_left) && !self.queue.iter().any(waits)).then_some((rule, due))
         })
     }
 
@@ -544,6 +548,20 @@ struct Wishes {
     allowance: Allowance,
 }
 
+impl Wishes {
+    fn invoke(&mut self, rule: &Rule, worker: &WorkerName, trigger: Trigger) {
+        self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger });
+    }
+
+    /// Says why a rule does not fire: once for each rule, however many events there are.
+    fn skip(&mut self, rule: &Rule, message: String) {
+        let is_said = |wish: &Wish| matches!(wish, Wish::Skip { rule: said, .. } if *said == rule.name);
+        if !self.wishes.iter().any(is_said) {
+            self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
+        }
+    }
+}
+
 fn wish(
     rule: &Rule,
     trigger: Trigger,
@@ -559,22 +577,34 @@ fn wish(
             ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
             ("state", Variable::from(state)),
             ("event", Variable::from(event)),
-            ("value", value),
+            ("value", value.clone()),
             ("before", Variable::from(before)),
             ("patch", Variable::from(patch)),
         ]);
         match when.evaluate_within(&variables, &mut wishes.allowance) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => {
-                // Said once for each rule, however many events there are.
-                let is_said = |wish: &Wish| matches!(wish, Wish::Skip { rule: said, .. } if *said == rule.name);
-                if !wishes.wishes.iter().any(is_said) {
-                    wishes.wishes.push(Wish::Skip { rule: rule.name.clone(), message: error.to_string() });
-                }
-                return;
-            }
+            Err(error) => return wishes.skip(rule, error.to_string()),
         }
     }
-    wishes.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: rule.run.clone(), trigger });
+    let Some(chosen) = &rule.chosen else {
+        return rule.workers.iter().for_each(|worker| wishes.invoke(rule, worker, trigger.clone()));
+    };
+    let name = value.text_at(&chosen.at);
+    match rule.workers.iter().find(|worker| name == Some(worker.as_str())) {
+        Some(worker) => wishes.invoke(rule, worker, trigger),
+        // What stands there is not said: messages are no place for values.
+        None => wishes
+            .skip(rule, format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group)),
+    }
+}
+
+/// Where a rule looks for whom it wakes, for people.
+fn named(chosen: &Chosen, trigger: &Trigger) -> String {
+    match trigger {
+        Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{}", chosen.at),
+        Trigger::Event { path, .. } => format!("what stands at {path}{}", chosen.at),
+        _ if chosen.at.is_root() => "what the signal carries".to_owned(),
+        _ => format!("what the signal carries at {}", chosen.at),
+    }
 }

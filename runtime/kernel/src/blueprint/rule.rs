@@ -1,10 +1,12 @@
 //! What wakes workers.
 
+use std::fmt;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::id::{RuleName, WorkerName};
+use crate::id::{GroupName, RuleName, WorkerName};
 use crate::rejection::coded;
 
 /// Trigger, condition, action.
@@ -18,8 +20,8 @@ pub struct Rule {
     /// A CEL condition; absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The worker it wakes.
-    pub run: WorkerName,
+    /// Whom it wakes.
+    pub run: Run,
     /// How dear its invocations may become.
     #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
     pub limits: RuleLimits,
@@ -37,6 +39,48 @@ pub struct RuleLimits {
 impl RuleLimits {
     const fn are_none(&self) -> bool {
         self.tokens.is_none()
+    }
+}
+
+/// Whom a rule wakes. Each worker is a branch of its own with the rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// This worker.
+    Worker(WorkerName),
+    /// All workers of a group, in the order of their names.
+    Group(GroupName),
+    /// The worker of a group whose name stands in what woke the rule.
+    Member {
+        /// The group.
+        group: GroupName,
+        /// Where in the value of the event or the signal: a JSON Pointer, empty for the value itself.
+        at: String,
+    },
+}
+
+impl Run {
+    /// The group it names, if it names one.
+    pub const fn group(&self) -> Option<&GroupName> {
+        match self {
+            Self::Worker(_) => None,
+            Self::Group(group) | Self::Member { group, .. } => Some(group),
+        }
+    }
+}
+
+impl From<&str> for Run {
+    fn from(worker: &str) -> Self {
+        Self::Worker(worker.into())
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(worker) => worker.fmt(f),
+            Self::Group(group) => write!(f, "all of {group}"),
+            Self::Member { group, .. } => write!(f, "one of {group}"),
+        }
     }
 }
 
@@ -64,6 +108,16 @@ pub enum Trigger {
     Idle(Vec<RuleName>),
 }
 
+impl Trigger {
+    /// Whether what wakes the rule comes with a value.
+    pub const fn brings_a_value(&self) -> bool {
+        match self {
+            Self::Event { .. } | Self::Signal(_) | Self::Manual => true,
+            Self::Start | Self::Every(_) | Self::After(_) | Self::Idle(_) => false,
+        }
+    }
+}
+
 coded! {
     /// What a commit did to a place.
     EventOp {
@@ -73,6 +127,38 @@ coded! {
         Replace = "replace",
         /// Nothing is there any more.
         Remove = "remove",
+    }
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (group, at) = match self {
+            Self::Worker(worker) => return worker.serialize(serializer),
+            Self::Group(group) => (group, None),
+            Self::Member { group, at } => (group, Some(at)),
+        };
+        let mut map = Map::from_iter([("group".to_owned(), group.as_str().into())]);
+        map.extend(at.map(|at| ("at".to_owned(), at.clone().into())));
+        map.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Run {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            group: GroupName,
+            at: Option<String>,
+        }
+        match Value::deserialize(deserializer)? {
+            Value::String(worker) => Ok(Self::Worker(worker.into())),
+            value @ Value::Object(_) => match serde_json::from_value(value).map_err(D::Error::custom)? {
+                Fields { group, at: Some(at) } => Ok(Self::Member { group, at }),
+                Fields { group, at: None } => Ok(Self::Group(group)),
+            },
+            _ => Err(D::Error::custom("a rule runs a worker, {group} or {group, at}")),
+        }
     }
 }
 

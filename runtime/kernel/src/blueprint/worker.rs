@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Duration, FileAccess, InnerBoard};
-use crate::id::WorkerName;
+use crate::id::{GroupName, WorkerName};
 use crate::rejection::coded;
 
 /// A seat.
@@ -19,6 +19,12 @@ pub struct Worker {
     /// What the worker is for, in words for it.
     #[serde(default)]
     pub role: String,
+    /// The group it belongs to; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupName>,
+    /// What it does, in one line for others: the definition of its group says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// Path patterns it may read; each covers everything below what it matches.
     #[serde(default)]
     pub reads: Vec<String>,

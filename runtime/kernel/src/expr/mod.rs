@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use cel::Env;
+use jsonptr::Pointer;
 use serde_json::Value;
 
 pub(crate) use demands::{Demand, Must};
@@ -66,6 +67,14 @@ impl Variable<'_> {
     /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.value(), Val::Null)
+    }
+
+    /// The string at a place of it, if one is there.
+    pub fn text_at(&self, place: &Pointer) -> Option<&str> {
+        match self {
+            Self::Value(value) => value.pointer(place.as_str())?.as_str(),
+            Self::Node(node) => node.get(place)?.as_str(),
+        }
     }
 
     fn value(&self) -> Val<'_> {

@@ -20,9 +20,14 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("bad_type", Error, "A value of another type than the field has."),
     ("bad_value", Error, "A value that the field does not allow."),
     ("infinite_budget", Error, "A budget or limit that is absent, zero or unlimited."),
-    ("bad_rule", Error, "A trigger of none of the known forms."),
+    (
+        "bad_rule",
+        Error,
+        "A trigger of none of the known forms, or one that brings no name where the rule looks for it.",
+    ),
     // Names.
     ("undeclared_worker", Error, "A worker is named that does not exist."),
+    ("undeclared_group", Error, "A group is named that no worker is in."),
     ("undeclared_rule", Error, "A rule is named that does not exist."),
     ("unknown_model", Error, "A worker names a model that `models` does not list."),
     ("duplicate_name", Error, "Two rules, or two invariants, have one name."),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Write};
+use super::{Check, Read, Write};
 use crate::blueprint::{Action, EventOp, GrantOp, Rule, Trigger};
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
@@ -129,16 +129,19 @@ impl<'a> Check<'a> {
     /// worker whose `invocations` the blueprint limits itself, is taken to end the cycle.
     fn loops(&mut self, causes: &Causes<'a>) {
         let rules = &self.blueprint.rules;
-        let bounded = |rule: &Rule| {
-            let given = format!("{}/limits/invocations", child("/workers", rule.run.as_str()));
-            rule.when.is_some() || self.source.value().pointer(&given).is_some()
+        let is_limited = |worker: &WorkerName| {
+            let given = format!("{}/limits/invocations", child("/workers", worker.as_str()));
+            self.source.value().pointer(&given).is_some()
         };
+        let bounded =
+            |rule: &Rule| rule.when.is_some() || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited);
         let only_replaces = BTreeSet::from([EventOp::Replace]);
         let wakes = |rule: &Rule| -> Vec<usize> {
             if bounded(rule) {
                 return Vec::new();
             }
-            let caused = causes.get(&rule.run).into_iter().flatten();
+            let woken = self.blueprint.woken_by(&rule.run).into_iter();
+            let caused = woken.filter(|worker| !is_limited(worker)).filter_map(|worker| causes.get(worker)).flatten();
             caused
                 .filter(|(other, events)| **events == only_replaces && !bounded(&rules[**other]))
                 .map(|(n, _)| *n)
@@ -157,12 +160,15 @@ impl<'a> Check<'a> {
     fn readable_triggers(&mut self) {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Trigger::Event { path, .. } = &rule.trigger else { continue };
-            let (Ok(place), Some(seat)) = (Pattern::parse(path), self.seats.get(&rule.run)) else { continue };
-            let readable = seat.reads.iter().any(|read| {
-                read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)
-            });
-            if !readable {
-                let message = format!("`{}` is woken by `{path}` but may not read it", rule.run);
+            let Ok(place) = Pattern::parse(path) else { continue };
+            let is_blind = |worker: &&WorkerName| {
+                let seen = |read: &Read| {
+                    read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)
+                };
+                self.seats.get(worker).is_some_and(|seat| !seat.reads.iter().any(seen))
+            };
+            if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind) {
+                let message = format!("`{worker}` is woken by `{path}` but may not read it");
                 let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
                 self.find("trigger_unreadable", &format!("/rules/{number}/trigger/path"), message, help);
             }
@@ -171,7 +177,8 @@ impl<'a> Check<'a> {
 
     fn idle_workers(&mut self) {
         let blueprint = self.blueprint;
-        let mut woken: BTreeSet<&WorkerName> = blueprint.rules.iter().map(|rule| &rule.run).collect();
+        let mut woken: BTreeSet<&WorkerName> =
+            blueprint.rules.iter().flat_map(|rule| blueprint.woken_by(&rule.run)).collect();
         for (_, action) in blueprint.circuit.actions() {
             if let Action::Wake(worker) = action {
                 woken.insert(worker);

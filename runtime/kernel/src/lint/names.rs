@@ -1,9 +1,11 @@
 //! Names that must be declared, be new, or stand for something this version has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::PointerBuf;
 
 use super::{Check, suggest};
-use crate::blueprint::{Action, AgentKind, Trigger};
+use crate::blueprint::{Action, AgentKind, Rule, Run, Trigger, definition_name};
 use crate::cron::Cron;
 use crate::id::WorkerName;
 use crate::source::child;
@@ -17,6 +19,7 @@ impl Check<'_> {
             self.find("unresolved_fragment", &format!("/use/{fragment}"), message, help);
         }
         self.workers();
+        self.groups();
         self.rules();
         self.actions();
         let invariants = self.blueprint.invariants.iter().map(|invariant| invariant.name.as_str()).collect();
@@ -111,7 +114,7 @@ impl Check<'_> {
     /// Whether anything can invoke a worker.
     fn is_woken(&self, name: &WorkerName) -> bool {
         let actions = self.blueprint.circuit.actions();
-        self.blueprint.rules.iter().any(|rule| rule.run == *name)
+        self.blueprint.rules.iter().any(|rule| self.blueprint.woken_by(&rule.run).contains(&name))
             || actions.into_iter().any(|(_, action)| *action == Action::Wake(name.clone()))
     }
 
@@ -150,7 +153,7 @@ impl Check<'_> {
         let blueprint = self.blueprint;
         for (index, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{index}");
-            self.declared(&rule.run, &format!("{at}/run"));
+            self.run_by(rule, &format!("{at}/run"));
             match &rule.trigger {
                 Trigger::Every(pattern) => {
                     if let Err(error) = Cron::parse(pattern) {
@@ -173,6 +176,42 @@ impl Check<'_> {
                 }
                 Trigger::Start | Trigger::Manual | Trigger::Event { .. } | Trigger::Signal(_) => {}
             }
+        }
+    }
+
+    /// The definitions of groups, which nobody else may use the names of.
+    fn groups(&mut self) {
+        for group in self.blueprint.misdefined_groups() {
+            let name = definition_name(group);
+            let message = format!("`{name}` is defined by who is in the group `{group}`");
+            let help = "Remove it: what refers to it finds the names of the group's workers, and their descriptions.";
+            self.find("reserved_name", &child("/state/schema/$defs", &name), message, help);
+            self.point_at_key();
+        }
+    }
+
+    /// Whom a rule runs, and where it finds the name.
+    fn run_by(&mut self, rule: &Rule, pointer: &str) {
+        let group = match &rule.run {
+            Run::Worker(worker) => return self.declared(worker, pointer),
+            Run::Group(group) | Run::Member { group, .. } => group,
+        };
+        if self.blueprint.group(group).next().is_none() {
+            let known: BTreeSet<&str> =
+                self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
+            let help = suggest(group.as_str(), known, "Give the workers that it is to wake a `group`.");
+            self.find("undeclared_group", &format!("{pointer}/group"), format!("no worker is in `{group}`"), help);
+        }
+        let Run::Member { at, .. } = &rule.run else { return };
+        let pointer = format!("{pointer}/at");
+        if !rule.trigger.brings_a_value() {
+            let message = format!("`{}` is woken by nothing that a name could stand in", rule.name);
+            let help = "Leave out `at` to wake all of the group, or let the rule wait for {op, path} or {signal}.";
+            self.find("bad_rule", &pointer, message, help);
+        } else if let Err(error) = PointerBuf::parse(at.as_str()) {
+            let help =
+                "Write a JSON Pointer into the value of the event or signal, like /who; empty for the value itself.";
+            self.find("bad_rule", &pointer, format!("`{at}` is no JSON Pointer: {error}"), help);
         }
     }
 

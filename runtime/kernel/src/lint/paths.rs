@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{GrantOp, Trigger, Unit, Worker};
+use crate::blueprint::{GrantOp, Run, Trigger, Unit, Worker};
 use crate::contract::Contract;
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
@@ -69,7 +69,16 @@ impl<'a> Check<'a> {
         for (index, rule) in blueprint.rules.iter().enumerate() {
             if let Trigger::Event { path, .. } = &rule.trigger {
                 let pointer = format!("/rules/{index}/trigger/path");
-                places.extend(self.pattern(&pointer, path).map(|pattern| (pointer, pattern)));
+                let Some(pattern) = self.pattern(&pointer, path) else { continue };
+                // Where there is no such place, there is none below it either, and once is enough.
+                if let Run::Member { at, .. } = &rule.run
+                    && at.starts_with('/')
+                    && self.missing(&pattern).is_none()
+                    && let Ok(chosen) = Pattern::parse(&format!("{path}{at}"))
+                {
+                    places.push((format!("/rules/{index}/run/at"), chosen));
+                }
+                places.push((pointer, pattern));
             }
         }
         for (index, invariant) in blueprint.invariants.iter().enumerate() {

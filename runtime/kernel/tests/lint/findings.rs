@@ -108,6 +108,9 @@ const IS_INSIDE: (&str, &str) = (
 /// Where it is.
 const HAS_INSIDE: (&str, &str) = (END, "done: {when: has(state.answer)}\nboards: {inside: inside.yaml}\n");
 
+/// Puts the writer into a group.
+const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
+
 const FIXTURES: &[Fixture] = &[
     // Reading the file.
     change("yaml_syntax", &[("name: review", "name: 0o17")]),
@@ -187,7 +190,15 @@ const FIXTURES: &[Fixture] = &[
     change("yaml_syntax", &[("initial: {claims: []}", "initial: {claims: [], answer: .nan}"), (END, "banana: 1\n")]),
     change("bad_rule", &[("trigger: start", "trigger: begin")]),
     change("bad_rule", &[("trigger: {op: add, path: /claims/*}", "trigger: {on: add, path: /claims/*}")]),
+    change("bad_rule", &[GROUPED, ("trigger: start, run: extractor", "trigger: start, run: {group: team, at: /who}")]),
+    change("bad_rule", &[GROUPED, ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: text}")]),
+    change("bad_value", &[("trigger: start, run: extractor", "trigger: start, run: [extractor]")]),
+    change("bad_value", &[("  writer:\n", "  writer:\n    description: |\n      Two\n      lines.\n")]),
+    change("unknown_path", &[GROUPED, ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: /txt}")]),
     // Names.
+    change("undeclared_group", &[GROUPED, ("trigger: start, run: extractor", "trigger: start, run: {group: tam}")]),
+    change("undeclared_group", &[("trigger: start, run: extractor", "trigger: start, run: {group: team}")]),
+    change("reserved_name", &[GROUPED, ("    $defs:\n", "    $defs:\n      \"group:team\": {type: string}\n")]),
     change("undeclared_worker", &[("trigger: start, run: extractor", "trigger: start, run: extracter")]),
     change(
         "undeclared_worker",
@@ -562,6 +573,24 @@ fn the_sound_blueprint_has_no_finding_and_is_returned() {
     let again = lint::check_value(stored);
     assert_eq!(again.findings, []);
     assert_eq!(again.blueprint, Some(blueprint));
+}
+
+/// What a rule on a group does is judged for everybody in it, and what a schema says of the group is known.
+#[test]
+fn a_group_is_judged_by_all_who_are_in_it() {
+    const TEXT: (&str, &str) =
+        ("properties: {text: {type: string}", "properties: {text: {$ref: \"#/$defs/group:team\"}");
+    const CHOSEN: (&str, &str) = ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: /text}");
+    const SECOND: (&str, &str) = ("workers:\n", "workers:\n  other: {agent: llm, group: team, reads: [/claims]}\n");
+    const BLIND: (&str, &str) = ("workers:\n", "workers:\n  other: {agent: llm, group: team}\n");
+    assert_eq!(found(&[GROUPED, TEXT, CHOSEN, SECOND]), []);
+    assert_eq!(found(&[GROUPED, TEXT, CHOSEN, BLIND]), [("trigger_unreadable", "/rules/1/trigger/path".to_owned())]);
+    // All of them would have to be limited for a loop to end, and one is not.
+    const AGAIN: (&str, &str) = (
+        "invariants:\n",
+        "  - {name: again, trigger: {op: replace, path: /claims/*/status}, run: {group: team}}\ninvariants:\n",
+    );
+    assert_eq!(found(&[GROUPED, SECOND, AGAIN]), [("loop_without_progress", "/rules/2".to_owned())]);
 }
 
 #[test]

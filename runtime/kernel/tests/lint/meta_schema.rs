@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 fn full() -> Value {
     json!({
         "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
-        "state": {"schema": {"type": "object"}, "initial": {"a": 1}, "assert_formats": true},
+        "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
-            "agent": "builtin:vote", "role": "Do it.", "reads": ["/a"],
+            "agent": "builtin:vote", "role": "Do it.", "group": "g", "description": "Does it.", "reads": ["/a"],
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}}],
             "view": {"budget": 10, "unit": "tokens"},
@@ -30,7 +30,8 @@ fn full() -> Value {
             {"name": "r2", "trigger": "start", "run": "w", "limits": {"tokens": 9}}, {"name": "r3", "trigger": "manual", "run": "w"},
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
-            {"name": "r7", "trigger": {"idle": ["r1"]}, "run": "w"},
+            {"name": "r7", "trigger": {"idle": ["r1"]}, "run": {"group": "g"}},
+            {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}},
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
@@ -162,6 +163,7 @@ fn bounded_text(pointer: &str) -> bool {
         last,
         "name"
             | "run"
+            | "group"
             | "by"
             | "wake"
             | "model"
