@@ -26,6 +26,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use patchboard_kernel::breaker::{Change, Reason};
+use patchboard_kernel::id::RuleName;
 use patchboard_kernel::record::{Body, Cause, Kind};
 
 use self::disk::Appends;
@@ -42,6 +43,8 @@ const AGAIN: u64 = 8;
 #[derive(Default)]
 struct Seen {
     kinds: BTreeMap<Kind, u64>,
+    /// Invocations by rule.
+    rules: BTreeMap<RuleName, u64>,
     moves: BTreeMap<(Reason, Change), u64>,
     ends: BTreeMap<Cause, u64>,
     appends: Appends,
@@ -77,7 +80,7 @@ fn seeded_boards_keep_every_invariant() {
     if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         panic!("{told}");
     }
-    let Seen { kinds, moves, ends, appends, snapshots, commits_most, redactions } =
+    let Seen { kinds, rules, moves, ends, appends, snapshots, commits_most, redactions } =
         seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let told = format!(
         "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
@@ -85,11 +88,14 @@ fn seeded_boards_keep_every_invariant() {
         begun.elapsed().as_secs_f64(),
     );
     say(&told);
-    eprintln!("{kinds:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}");
+    eprintln!("{kinds:?}\n{rules:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which something never happens proves nothing about it.
         for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Redacted) {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
+        }
+        for rule in ["all-hands", "named", "minutely"] {
+            assert!(rules.contains_key(&RuleName::from(rule)), "no simulated board ever had an invocation by {rule}");
         }
         for due in moves_there_are() {
             assert!(moves.contains_key(&due), "no breaker of a simulated board ever {} for {}", due.1, due.0);
@@ -150,6 +156,9 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
             continue;
         }
         match record.body() {
+            Ok(Body::Scheduled(scheduled)) => {
+                scheduled.rule.into_iter().for_each(|rule| *seen.rules.entry(rule).or_default() += 1);
+            }
             Ok(Body::Breaker(moved)) => *seen.moves.entry((moved.reason, moved.change)).or_default() += 1,
             Ok(Body::Ended(ended)) => *seen.ends.entry(ended.cause).or_default() += 1,
             _ => {}

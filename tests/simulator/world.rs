@@ -195,6 +195,27 @@ fn with_schedule(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
+/// On some boards planner and checker are a group, which a signal wakes and of which notes name one. Drawn apart, like the
+/// mode.
+fn with_group(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0x6e0b);
+    if !random.percent(30) {
+        return blueprint;
+    }
+    for (_, worker) in blueprint.workers.iter_mut().filter(|(name, _)| ["planner", "checker"].contains(&name.as_str()))
+    {
+        worker.group = Some("staff".into());
+    }
+    for rule in [
+        json!({"name": "all-hands", "trigger": {"signal": "more"}, "run": {"group": "staff"}}),
+        json!({"name": "named", "trigger": {"op": "add", "path": "/notes/*"}, "run": {"group": "staff", "at": ""}}),
+    ] {
+        blueprint.rules.push(serde_json::from_value(rule).expect("a rule"));
+    }
+    // Read again, so that the group is defined.
+    serde_json::from_value(serde_json::to_value(blueprint).expect("a blueprint is JSON")).expect("a blueprint")
+}
+
 /// What the board of a seed is made of.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
@@ -205,7 +226,7 @@ fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
-        blueprint: with_schedule(with_rule_limits(blueprint(&mut random), seed), seed),
+        blueprint: with_group(with_schedule(with_rule_limits(blueprint(&mut random), seed), seed), seed),
         mode: mode(seed),
         architect: None,
         parent: None,
@@ -593,7 +614,9 @@ impl Workers {
                 let mut patch =
                     vec![json!({"op": "replace", "path": format!("/tasks/{index}/status"), "value": status})];
                 if self.random.percent(20) {
-                    patch.push(json!({"op": "add", "path": "/notes/-", "value": format!("note {index}")}));
+                    let names = board.plan().rules.iter().any(|rule| rule.chosen.is_some()) && index % 3 != 0;
+                    let note = if names { "checker".to_owned() } else { format!("note {index}") };
+                    patch.push(json!({"op": "add", "path": "/notes/-", "value": note}));
                 }
                 Value::Array(patch)
             }

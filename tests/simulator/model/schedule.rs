@@ -16,8 +16,8 @@ pub(super) struct Schedule {
     skipped: Vec<String>,
     /// Whether the rule that waits for the first check has been woken.
     has_checked: bool,
-    /// Whom each rule runs, in order.
-    rules: Vec<(String, String)>,
+    /// Whom each rule runs, or might, in order.
+    rules: Vec<(String, Vec<String>)>,
     /// Those of them that the beginning triggers.
     start: Vec<String>,
     /// How many invocations each worker may have.
@@ -36,6 +36,13 @@ impl Schedule {
         let rules = || blueprint["rules"].as_array().into_iter().flatten();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let workers = blueprint["workers"].as_object().into_iter().flatten();
+        let run = |run: &Value| match &run["group"] {
+            Value::Null => vec![text(run)],
+            group => {
+                let members = blueprint["workers"].as_object().into_iter().flatten();
+                members.filter(|(_, worker)| worker["group"] == *group).map(|(name, _)| name.clone()).collect()
+            }
+        };
         let limit = |worker: &Value| worker["limits"]["invocations"].as_u64().expect("it is spelled out");
         Self {
             seed,
@@ -43,7 +50,7 @@ impl Schedule {
             skips: Vec::new(),
             skipped: Vec::new(),
             has_checked: false,
-            rules: rules().map(|rule| (text(&rule["name"]), text(&rule["run"]))).collect(),
+            rules: rules().map(|rule| (text(&rule["name"]), run(&rule["run"]))).collect(),
             start: rules().filter(|rule| rule["trigger"] == "start").map(|rule| text(&rule["name"])).collect(),
             limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
             scheduled: BTreeMap::new(),
@@ -84,13 +91,27 @@ impl Schedule {
     pub(super) fn signalled(&mut self, name: &str) {
         if name == "more" {
             self.want("more");
+            self.want("all-hands");
         }
     }
 
     /// A rule fires, if there is such a one.
     fn want(&mut self, name: &str) {
-        let rule = self.rules.iter().find(|(rule, _)| rule == name);
-        self.due.extend(rule.map(|(rule, worker)| (Some(rule.clone()), worker.clone())));
+        self.want_of(name, |_| true);
+    }
+
+    /// A rule fires for some of those it runs; whether it did.
+    fn want_of(&mut self, name: &str, is_meant: impl Fn(&str) -> bool) -> bool {
+        let before = self.due.len();
+        for (rule, workers) in self.rules.iter().filter(|(rule, _)| rule == name) {
+            let meant = workers.iter().filter(|worker| is_meant(worker));
+            self.due.extend(meant.map(|worker| (Some(rule.clone()), worker.clone())));
+        }
+        self.due.len() > before
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.rules.iter().any(|(rule, _)| rule == name)
     }
 
     /// A breaker wakes a worker: at once, before anything else that is due.
@@ -103,8 +124,13 @@ impl Schedule {
         for op in patch.as_array().into_iter().flatten() {
             match op["path"].as_str() {
                 Some("/tasks/-") if op["value"]["status"] == "open" => self.want("new-task"),
-                Some("/notes/-") if self.rules.iter().any(|(rule, _)| rule == "odd") => {
-                    self.skips.push("odd".to_owned())
+                Some("/notes/-") => {
+                    if self.has("odd") {
+                        self.skips.push("odd".to_owned());
+                    }
+                    if self.has("named") && !self.want_of("named", |worker| op["value"] == worker) {
+                        self.skips.push("named".to_owned());
+                    }
                 }
                 // Writing what is there already is no event.
                 Some(path) if path.ends_with("/status") && before.pointer(path) != now.pointer(path) => {
