@@ -269,16 +269,16 @@ impl Config {
     }
 }
 
-/// The operator's name of the model that serves a seat; `None`: none is named, so [`DEFAULT_MODEL`] does.
+/// The operator's names of the models that may serve a seat, whatever is drawn; none: none is named, so [`DEFAULT_MODEL`]
+/// does.
 ///
 /// # Errors
 /// The blueprint's name that its `models` do not hold.
-pub fn operator_model<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<Option<&'b str>, &'b str> {
-    let key = seat.model.as_deref().unwrap_or(DEFAULT_MODEL);
-    match blueprint.models.get(key) {
-        Some(name) => Ok(Some(name)),
-        None if key == DEFAULT_MODEL => Ok(None),
-        None => Err(key),
+pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<&'b [String], &'b str> {
+    match blueprint.choice(seat) {
+        (_, Some(choice)) => Ok(choice.models()),
+        (DEFAULT_MODEL, None) => Ok(&[]),
+        (name, None) => Err(name),
     }
 }
 

@@ -18,7 +18,7 @@ use secrecy::SecretString;
 use tracing::Instrument as _;
 
 use crate::command::Runner;
-use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_model};
+use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_models};
 use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::llm::probe::{Probed, probe};
@@ -116,7 +116,7 @@ impl Seats {
         let mut problems: Vec<Problem> = Vec::new();
         for (name, seat) in &blueprint.workers {
             let of_tools = if seat.files.is_some() { self.toolbox.problems(blueprint, seat) } else { Vec::new() };
-            for message in self.seat_problem(blueprint, name, seat).into_iter().chain(of_tools) {
+            for message in self.seat_problems(blueprint, name, seat).into_iter().chain(of_tools) {
                 match problems.iter_mut().find(|problem| problem.message == message) {
                     Some(known) => known.workers.push(name.clone()),
                     None => problems.push(Problem { workers: vec![name.clone()], message }),
@@ -136,10 +136,12 @@ impl Seats {
         &self.config
     }
 
-    fn seat_problem(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Option<String> {
-        match &seat.agent {
-            AgentKind::Llm => match operator_model(blueprint, seat) {
-                Ok(model) => self.chat(model).err(),
+    fn seat_problems(&self, blueprint: &Blueprint, name: &WorkerName, seat: &Worker) -> Vec<String> {
+        let problem = match &seat.agent {
+            AgentKind::Llm => match operator_models(blueprint, seat) {
+                Ok([]) => self.chat(None).err(),
+                // Each that could be drawn: which one it is may change with the seed.
+                Ok(models) => return models.iter().filter_map(|model| self.chat(Some(model)).err()).collect(),
                 Err(key) => Some(format!("its model {key} is not among the blueprint's models")),
             },
             AgentKind::Command => self.program(name, seat).err(),
@@ -151,7 +153,8 @@ impl Seats {
             // Its board's seats are checked for themselves.
             AgentKind::Board => None,
             AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
-        }
+        };
+        Vec::from_iter(problem)
     }
 
     /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.

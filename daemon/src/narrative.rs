@@ -4,6 +4,8 @@
 
 mod editing;
 
+use std::collections::BTreeMap;
+
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, WorkerName};
@@ -37,6 +39,16 @@ pub(crate) fn sentence(record: &Record) -> String {
     }
 }
 
+/// The models that were drawn, model by model with the workers that got it.
+pub(crate) fn drawn(drawn: &BTreeMap<WorkerName, String>) -> String {
+    let mut by_model: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (worker, model) in drawn {
+        by_model.entry(model).or_default().push(name(worker.as_str()));
+    }
+    let each = by_model.iter().map(|(model, workers)| format!("{} for {}", name(model), workers.join(", ")));
+    each.collect::<Vec<_>>().join("; ")
+}
+
 /// What a record's body says.
 pub(crate) fn of(body: &Body) -> String {
     match body {
@@ -48,7 +60,11 @@ pub(crate) fn of(body: &Body) -> String {
             });
             let mode = (!created.mode.is_default()).then(|| format!(", as {}", created.mode));
             let (designed, mode) = (designed.unwrap_or_default(), mode.unwrap_or_default());
-            format!("from blueprint {}{designed}{mode}", name(&created.name))
+            let drawn = match created.drawn.is_empty() {
+                true => String::new(),
+                false => format!(", models drawn: {}", drawn(&created.drawn)),
+            };
+            format!("from blueprint {}{designed}{mode}{drawn}", name(&created.name))
         }
         Body::Epoch(epoch) => format!("taken over by process {} (epoch {})", name(&epoch.writer), epoch.epoch),
         Body::Scheduled(scheduled) => {

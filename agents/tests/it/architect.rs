@@ -174,6 +174,8 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
         ("/workers/writer/model", json!("dear")),
         ("/models", json!({"dear": "gpt"})),
         ("/models", json!({"default": "gpt"})),
+        ("/models", json!({"crowd": ["gpt", "other"]})),
+        ("/models", json!({"default": ["default"]})),
         ("/use", json!(["/etc/passwd"])),
     ] {
         let terms = Terms { repairs: 0, ..Terms::default() };

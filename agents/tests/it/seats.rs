@@ -77,6 +77,19 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
 }
 
 #[test]
+fn every_model_that_could_be_drawn_is_looked_at() {
+    let text = "[models.small]\nurl = \"http://localhost:1\"\nmodel = \"m\"\n";
+    let seats = Seats::new(Config::parse(text, "p").expect("a good file"), &process_path(), Inline::Refused);
+    let workers = json!({"a": {"agent": "llm", "model": "crowd"}, "b": {"agent": "llm", "model": "crowd"}});
+    let of = |crowd: Value| blueprint(workers.clone(), json!({"crowd": crowd}));
+    assert_eq!(seats.check(&of(json!(["small"]))), []);
+    let problems = seats.check(&of(json!(["small", "large", "huge"])));
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("workers a, b: no model large") && said[1].contains("no model huge"), "{said:?}");
+}
+
+#[test]
 fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
     let directory = tempfile::tempdir().expect("a directory");
     let dir = directory.path().display();

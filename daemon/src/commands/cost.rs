@@ -91,6 +91,7 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
             "trigger": details.prompts.trigger,
             "tools": details.prompts.tools,
         },
+        "drawn": details.drawn,
         "late": details.late.total(),
         "estimated": details.answered.estimated,
         "shortfalls": details.shortfalls,
@@ -123,6 +124,8 @@ struct Details {
     /// What replies cost that came when nobody waited any more; charged already by their reservations.
     late: Usage,
     answered: Usage,
+    /// The models that were drawn, by worker.
+    drawn: BTreeMap<WorkerName, String>,
     /// What having the blueprint written took.
     architect: Option<Architect>,
     shortfalls: Vec<Budget>,
@@ -164,6 +167,7 @@ impl Details {
             match &body {
                 Body::Created(created) => {
                     details.architect.clone_from(&created.architect);
+                    details.drawn.clone_from(&created.drawn);
                     details.answered.add(created.architect.as_ref().map(|one| one.usage).unwrap_or_default());
                 }
                 Body::Invoked(invoked) => {
@@ -299,6 +303,9 @@ impl Details {
     fn lines(&self, ledger: &Ledger) -> Vec<String> {
         let board = ledger.board();
         let mut lines = Vec::new();
+        if !self.drawn.is_empty() {
+            lines.push(format!("models drawn: {}", narrative::drawn(&self.drawn)));
+        }
         // What an architect was told is all instructions, and has its own line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
         if prompts > 0 {

@@ -42,6 +42,7 @@ Examples:
   patchboard run compare.yaml --request @task.json --documents a.txt b.txt
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
+  patchboard run review.yaml --request @task.json --seed 7
   patchboard run review.yaml --request @task.json --ablate patch,slicing
   patchboard run review.yaml --request @task.json --system plain
   patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
@@ -62,6 +63,9 @@ pub(crate) struct Arguments {
     /// What you ask: JSON, or @FILE; it lands at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
+    /// What models are drawn by, where the blueprint has several for a worker; instead of the blueprint's own seed
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
     /// For comparison: leave out parts of PatchBoard for language models, as in `--ablate patch,feedback`
     #[arg(long, value_name = "PART,…", value_delimiter = ',', help_heading = "Comparisons")]
     ablate: Vec<Part>,
@@ -175,7 +179,9 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, output: Output)
         (None, _, None) => None,
     };
     let request = request.map(|request| format!(" --request {}", quoted(&request))).unwrap_or_default();
-    let again = format!("patchboard run {name}{request}{}{}", arguments.draft.repeated(), arguments.seats.repeated());
+    let seed = arguments.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
+    let (draft, seats) = (arguments.draft.repeated(), arguments.seats.repeated());
+    let again = format!("patchboard run {name}{request}{seed}{draft}{seats}");
     output.complaint(&format!("nobody is at the terminal to agree: read the blueprint, then `{again}`"));
     Ok(Exit::Waiting)
 }
@@ -202,11 +208,12 @@ async fn start(
     arguments: &Arguments,
     data_dir: &Path,
     seating: &Seating,
-    blueprint: Blueprint,
+    mut blueprint: Blueprint,
     request: Value,
     designed: Option<Designed>,
     output: Output,
 ) -> Outcome {
+    blueprint.seed = arguments.seed.unwrap_or(blueprint.seed);
     let runtime = drive::start(data_dir, seating).await?;
     let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, ..Founding::default() };
     let board = match runtime.create_with(blueprint, request, founding).await {

@@ -322,6 +322,50 @@ done: {when: size(state.list) > 0}
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
+#[test]
+fn models_are_drawn_by_the_seed_that_is_given_and_told() {
+    let small =
+        Endpoint::serving(|_| Act::answer(r#"{"patch":[{"op":"add","path":"/list/-","value":"small"}]}"#, 10, 1));
+    let large =
+        Endpoint::serving(|_| Act::answer(r#"{"patch":[{"op":"add","path":"/list/-","value":"large"}]}"#, 10, 1));
+    let sandbox = Sandbox::new();
+    let config = |name: &str, url: &str| format!("[models.{name}]\nurl = \"{url}\"\nmodel = \"m\"\n");
+    sandbox.write("patchboard.toml", config("small", &small.url) + &config("large", &large.url));
+    let blueprint = r"
+blueprint: 1
+name: crowd
+state: {schema: {type: object, properties: {list: {type: array, items: {type: string}}}}, initial: {list: []}}
+models: {default: [small, large]}
+seed: 3
+workers:
+  one: {agent: llm, group: crowd, writes: [{path: /list/-, ops: [add]}]}
+  two: {agent: llm, group: crowd, writes: [{path: /list/-, ops: [add]}]}
+rules: [{name: all, trigger: start, run: {group: crowd}}]
+concurrency: 1
+done: {when: size(state.list) == 2}
+";
+    sandbox.write("crowd.yaml", blueprint);
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in [None, Some("3"), Some("0"), Some("1"), Some("2")] {
+        let given = seed.map_or(vec![], |seed| vec!["--seed", seed]);
+        let ran = sandbox.run(&[&["run", "crowd.yaml", "--output", "json"][..], &given].concat()).exits(0).json();
+        let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+        let drawn = &cost["drawn"];
+        // Who was asked is who was drawn: each server says its own name.
+        assert_eq!(ran["state"]["list"], json!([drawn["one"], drawn["two"]]), "{seed:?}");
+        let named =
+            |text: &str| ["one", "two"].iter().all(|name| text.contains(name)) && text.contains("models drawn: ");
+        let (log, told) =
+            (sandbox.run(&["log", "last"]).exits(0).stdout, sandbox.run(&["cost", "last"]).exits(0).stdout);
+        assert!(named(log.lines().next().unwrap_or_default()) && named(&told), "{log}\n{told}");
+        sandbox.run(&["replay", "last"]).exits(0);
+        seen.insert((seed.unwrap_or("3"), drawn.to_string()));
+    }
+    assert_eq!(seen.len(), 4, "the same seed draws the same: {seen:?}");
+    let drawn: std::collections::BTreeSet<&String> = seen.iter().map(|(_, drawn)| drawn).collect();
+    assert!(drawn.len() > 1, "other seeds draw others: {seen:?}");
+}
+
 /// A board with one program that appends its number and how many requests it has had.
 const COUNTING: &str = r#"
 blueprint: 1

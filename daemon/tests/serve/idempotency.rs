@@ -39,6 +39,8 @@ async fn a_repeated_request_does_nothing_again_also_after_a_kill() {
         // The same key for something else.
         let other = json!({"source": STEPS, "request": {"n": 2}});
         daemon.post_once("/v1/boards", &other, "make").await.refuses(409, "token_conflict");
+        let other = json!({"source": STEPS, "request": {"n": 1}, "seed": 5});
+        daemon.post_once("/v1/boards", &other, "make").await.refuses(409, "token_conflict");
         let other = json!({"name": "more", "value": 2});
         daemon.post_once(&signals, &other, "tell").await.refuses(409, "token_conflict");
         daemon.post_once(&proposals, &refused, "add").await.refuses(409, "token_conflict");

@@ -7,6 +7,7 @@
 mod group;
 mod inner;
 mod limits;
+mod model;
 mod rule;
 mod worker;
 mod workspace;
@@ -21,6 +22,7 @@ use crate::id::WorkerName;
 pub use group::definition_name;
 pub use inner::*;
 pub use limits::*;
+pub use model::ModelChoice;
 pub use rule::*;
 pub use worker::*;
 pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
@@ -71,8 +73,8 @@ pub struct Blueprint {
     pub concurrency: u32,
     /// Model names of the operator's configuration; `default` serves workers that name none.
     #[serde(default)]
-    pub models: BTreeMap<String, String>,
-    /// For recorded random choices.
+    pub models: BTreeMap<String, ModelChoice>,
+    /// What the models of workers are drawn by, of those that have several to be drawn from.
     #[serde(default)]
     pub seed: u64,
     /// Blueprints of the boards that `board` workers make inside of boards of this one.

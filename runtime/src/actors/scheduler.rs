@@ -82,11 +82,10 @@ impl State {
     pub(crate) fn new(arguments: Arguments<'_>) -> Self {
         let Arguments { board, blueprint, clock, kernel, workers, probe } = arguments;
         let seat = |(name, actor): (WorkerName, ActorRef<worker::Message>)| {
-            let model = blueprint.workers.get(&name)?.model.as_deref().unwrap_or("default");
-            let model = blueprint.models.get(model).cloned();
-            Some((name, Seat { model, actor }))
+            let model = blueprint.model_of(&name).map(str::to_owned);
+            (name, Seat { model, actor })
         };
-        let seats = workers.into_iter().filter_map(seat).collect();
+        let seats = workers.into_iter().map(seat).collect();
         Self { probe, board, clock, kernel, seats, alarm: None }
     }
 

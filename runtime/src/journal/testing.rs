@@ -1,5 +1,6 @@
 //! Journals of made-up records, for tests of storage. The records are sealed as the kernel seals them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Unit;
@@ -37,6 +38,7 @@ impl Writer {
             blueprint: json!({"name": "test"}),
             request: json!({"question": "why?"}),
             salt: Salt([7; 32]),
+            drawn: BTreeMap::new(),
             architect: None,
             parent: None,
         };

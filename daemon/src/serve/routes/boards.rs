@@ -185,6 +185,8 @@ pub(crate) struct Founding {
     /// What the user asks; lands at `/request` of the document.
     #[serde(default)]
     request: Value,
+    /// What models are drawn by, where the blueprint has several for a worker; instead of the blueprint's own seed.
+    seed: Option<u64>,
 }
 
 /// Make a board of a blueprint and a request, and let it run
@@ -199,7 +201,8 @@ pub(crate) async fn create(
     Body(founding): Body<Founding>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
-    let blueprint = founding.written.accepted()?;
+    let mut blueprint = founding.written.accepted()?;
+    blueprint.seed = founding.seed.unwrap_or(blueprint.seed);
     let (board, is_new) = daemon.create(blueprint, founding.request, key.board(&caller)).await?;
     let info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };

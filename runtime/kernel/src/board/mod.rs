@@ -139,6 +139,7 @@ impl Board {
             blueprint: stored,
             request,
             salt,
+            drawn: plan.blueprint.drawn(),
             architect: architect.clone(),
             parent,
         };
@@ -198,8 +199,7 @@ impl Board {
         record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
         let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
-        let blueprint: Blueprint = serde_json::from_value(created.blueprint)
-            .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
+        let blueprint = created.read_blueprint().map_err(bad)?;
         let plan = plans.of(blueprint, &created.mode).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);

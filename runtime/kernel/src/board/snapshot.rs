@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::commits::Commits;
 use super::tokens::Tokens;
 use super::{Board, BoardError, Pending};
-use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
@@ -344,8 +343,7 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<(BoardId, Arc<Plan>, 
     let hasher = Hasher::new(&body.salt);
     // The blueprint and the salt are values: the chain holds what they are committed to.
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
-    let blueprint: Blueprint = serde_json::from_value(body.blueprint)
-        .map_err(|error| bad(format!("this version cannot read its blueprint: {error}")))?;
+    let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.of(blueprint, &body.mode).map_err(bad)?;
     Ok((body.board, plan, Arc::new(hasher)))
 }

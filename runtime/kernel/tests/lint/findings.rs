@@ -181,6 +181,7 @@ const FIXTURES: &[Fixture] = &[
     change("bad_value", &[(END, "circuit: {no_ops: {limit: 2, then: explode}}\n")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 2")]),
+    change("bad_value", &[(END, "models: {crowd: []}\n")]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: unlimited}\n")]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {attempts: 0, timeout: 0s, tokens:}\n")]),
     change("infinite_budget", &[(END, "limits: {wall: never}\ncircuit: {rejections: {then: stop_board}}\n")]),
@@ -208,6 +209,7 @@ const FIXTURES: &[Fixture] = &[
         "undeclared_rule",
         &[("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {after: [begun]}")],
     ),
+    change("unknown_model", &[("  writer:\n", "  writer:\n    model: crow\n"), (END, "models: {crowd: [a, b]}\n")]),
     change(
         "unknown_model",
         &[

@@ -29,7 +29,7 @@ async fn an_agent_is_told_all_about_the_call() {
     });
     let runtime = runtime(sqlite(dir.path()), agent).await;
     let mut blueprint = steps(2);
-    blueprint.models.insert("default".to_owned(), "local".to_owned());
+    blueprint.models.insert("default".to_owned(), "local".into());
     let board = create(&runtime, blueprint.clone()).await;
     board.ended().await.expect("ended");
     for number in 0..2 {

@@ -1,9 +1,12 @@
 //! What happens to the board as a whole: that it began and ended, who has it, what stopped a part of it, what came from
 //! outside.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::blueprint::Blueprint;
 use crate::breaker;
 use crate::digest::{Digest, Salt};
 use crate::id::{BoardId, InvocationId, RuleName, Seq, Token, WorkerName};
@@ -49,6 +52,9 @@ pub struct Created {
     /// What keeps this board's digests from being guessed.
     #[serde(skip_serializing)]
     pub salt: Salt,
+    /// The models that were drawn for workers who have several to be drawn from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drawn: BTreeMap<WorkerName, String>,
     /// Who wrote the blueprint, if a model did for this board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architect: Option<Architect>,
@@ -65,6 +71,21 @@ pub struct Parent {
     pub board: BoardId,
     /// The invocation there.
     pub invocation: InvocationId,
+}
+
+impl Created {
+    /// The blueprint as this version reads it.
+    ///
+    /// # Errors
+    /// It cannot, or would draw other models; for people.
+    pub fn read_blueprint(&self) -> Result<Blueprint, String> {
+        let blueprint = <Blueprint as Deserialize>::deserialize(&self.blueprint)
+            .map_err(|error| format!("this version cannot read its blueprint: {error}"))?;
+        if self.drawn != blueprint.drawn() {
+            return Err("the models that it says were drawn are not those that its blueprint draws".to_owned());
+        }
+        Ok(blueprint)
+    }
 }
 
 /// What it took to have a model write a board's blueprint, before there was the board; charged to it.

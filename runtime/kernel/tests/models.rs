@@ -1,0 +1,54 @@
+//! Models that are drawn: what a board says of them, and holds itself to.
+
+mod played;
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::board::Board;
+use patchboard_kernel::digest::Hasher;
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::{Body, GENESIS, Record};
+use played::Played;
+use serde_json::json;
+
+/// A board whose workers have models that are drawn, but for one.
+fn drawing(seed: u64) -> Played {
+    let seat = |model: &str| json!({"agent": "llm", "model": model, "writes": [{"path": "/list/-", "ops": ["add"]}]});
+    Played::new(json!({
+        "seed": seed, "models": {"one": "local", "crowd": ["small", "middle", "large"]},
+        "workers": {"ada": seat("crowd"), "bob": seat("crowd"), "cid": seat("one"), "dan": seat("crowd")},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "ada"}],
+    }))
+}
+
+fn drawn(records: &[Record]) -> BTreeMap<String, String> {
+    let Body::Created(created) = records[0].body().expect("readable") else { panic!("the first creates") };
+    created.drawn.into_iter().map(|(worker, model)| (worker.to_string(), model)).collect()
+}
+
+/// The vector of docs/semantics.md, section 11; a draw never changes.
+#[test]
+fn what_was_drawn_is_recorded_and_follows_from_seed_and_name() {
+    let expected = |models: [&str; 3]| -> BTreeMap<String, String> {
+        ["ada", "bob", "dan"].into_iter().zip(models).map(|(name, model)| (name.to_owned(), model.to_owned())).collect()
+    };
+    assert_eq!(drawn(&drawing(0).records), expected(["middle", "large", "small"]));
+    assert_eq!(drawn(&drawing(8).records), expected(["middle", "middle", "large"]));
+    let played = drawing(8);
+    played.holds();
+    // Where nothing is drawn, nothing is said of it.
+    let plain = Played::new(json!({"workers": {"ada": {"agent": "llm"}}}));
+    assert!(played.records[0].header.contains("drawn") && !plain.records[0].header.contains("drawn"));
+}
+
+#[test]
+fn a_record_that_says_another_draw_is_no_board() {
+    let records = drawing(8).records;
+    let mut body = records[0].body().expect("readable");
+    let Body::Created(created) = &mut body else { panic!("the first creates") };
+    created.drawn.insert("ada".into(), "none".to_owned());
+    let hasher = Hasher::new(&created.salt);
+    let forged = Record::seal(GENESIS, records[0].seq, Timestamp(0), &body, &hasher);
+    let error = Board::recover([&forged]).err().expect("it is refused").to_string();
+    assert!(error.contains("were drawn"), "{error}");
+}
