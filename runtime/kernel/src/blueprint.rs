@@ -68,6 +68,9 @@ pub struct Blueprint {
     /// Limits of the whole board.
     #[serde(default)]
     pub limits: BoardLimits,
+    /// How many workers may write a field.
+    #[serde(default, skip_serializing_if = "Writers::is_many")]
+    pub writers: Writers,
     /// How many invocations may run at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
@@ -113,6 +116,23 @@ pub struct StateSpec {
     /// Whether `format` is checked or, as 2020-12 has it, only an annotation.
     #[serde(default)]
     pub assert_formats: bool,
+}
+
+/// How many workers may write a field, other than by appending to an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Writers {
+    /// One: a second writer is an error of the blueprint.
+    One,
+    /// As many as have grants.
+    #[default]
+    Many,
+}
+
+impl Writers {
+    const fn is_many(&self) -> bool {
+        matches!(self, Self::Many)
+    }
 }
 
 /// Something that must hold in every committed state.

@@ -9,7 +9,8 @@
 //! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`owner`] keeps back what a step made
 //!   until it is durable; [`replay`] derives a run again.
 //! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
-//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would.
+//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would; [`graph`] says
+//!   who reads, writes and wakes what.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
 //!   proposal, what a valid document is, what must hold.
 //! * [`files`]: a directory of files beside the document, and what may be done to it by whom who has read what.
@@ -37,6 +38,7 @@ pub mod failure;
 pub mod files;
 pub mod form;
 pub mod freshness;
+pub mod graph;
 pub mod id;
 pub mod invariant;
 pub mod json;

@@ -74,6 +74,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("idle_worker", Warning, "A worker that nothing wakes."),
     ("no_done", Warning, "Nothing, or nothing that can hold, says when the task is finished."),
     // The fields.
+    ("second_writer", Error, "A field has two writers, and the blueprint says `writers: one`."),
     ("two_writers", Warning, "Two workers may overwrite one field."),
     ("never_written", Warning, "A field that is not there at first and that nobody can write."),
     ("read_never_written", Warning, "A path that is read, not there at first, and that nobody can write."),

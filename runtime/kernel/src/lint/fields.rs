@@ -1,11 +1,12 @@
-//! Who writes what: fields with two writers, and fields with none.
+//! Who writes what: fields with two writers, where that is meant and where the blueprint forbids it, and fields with none.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Check, Write};
-use crate::blueprint::GrantOp;
+use crate::blueprint::{GrantOp, Writers};
+use crate::graph;
 use crate::pattern::Pattern;
 use crate::source::child;
 
@@ -21,6 +22,31 @@ impl Check<'_> {
         self.two_writers();
         let unwritten = self.unwritten_reads();
         self.unwritten_fields(&unwritten);
+    }
+
+    /// Holds the blueprint to one writer for each field, if it says so itself.
+    pub(super) fn one_writer(&mut self) {
+        if self.blueprint.writers != Writers::One {
+            return;
+        }
+        let writes: Vec<_> = self.writes().collect();
+        let mut found = Vec::new();
+        for (number, (name, write)) in writes.iter().enumerate() {
+            let met = writes[..number]
+                .iter()
+                .find(|(other, met)| other != name && graph::are_writers_of_one(&write.pattern, &met.pattern));
+            if let Some((other, met)) = met {
+                let message = format!(
+                    "`{name}` and `{other}` may both write `{}` (`{}`), and `writers: one` allows one",
+                    write.grant.path, met.grant.path
+                );
+                found.push((format!("{}/path", write.pointer), message));
+            }
+        }
+        for (pointer, message) in found {
+            let help = "Give each a field of its own, let one only append to an array (`/-`), or say `writers: many`.";
+            self.find("second_writer", &pointer, message, help);
+        }
     }
 
     fn two_writers(&mut self) {

@@ -252,6 +252,7 @@ impl<'a> Check<'a> {
         self.paths();
         self.ranges();
         self.dependencies();
+        self.one_writer();
         // A misspelt name makes other things look unused or unwritten, so warnings wait until the errors are mended.
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.conditions();

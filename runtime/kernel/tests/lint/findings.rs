@@ -415,6 +415,13 @@ const FIXTURES: &[Fixture] = &[
     change("no_done", &[("has(state.answer)", "\"false\"")]),
     // The fields.
     change(
+        "second_writer",
+        &[
+            ("- {path: /claims/-, ops: [add]}", "- {path: /claims/-, ops: [add]}\n      - {path: \"/claims/*/*\"}"),
+            (END, "writers: one\ndone: {when: has(state.answer)}\n"),
+        ],
+    ),
+    change(
         "two_writers",
         &[("- {path: /claims/-, ops: [add]}", "- {path: /claims/-, ops: [add]}\n      - {path: \"/claims/*/*\"}")],
     ),

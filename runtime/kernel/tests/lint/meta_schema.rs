@@ -43,7 +43,7 @@ fn full() -> Value {
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
         "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
-        "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
+        "writers": "one", "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
         "boards": {"b": inside()}, "use": ["f"],
     })
 }
