@@ -7,6 +7,7 @@
 //! * `types.rs`: what can happen to a board, and what comes of it;
 //! * `decide.rs`: from an input to records;
 //! * `feedback.rs`: what a rejection says in later views;
+//! * `rehearsal.rs`: what would be shown and would come of a reply, without a step;
 //! * `apply.rs`: what each record does to the board, live and in recovery;
 //! * `snapshot.rs`: a whole board as stored parts, and back.
 
@@ -14,6 +15,7 @@ mod apply;
 mod commits;
 mod decide;
 mod feedback;
+mod rehearsal;
 mod snapshot;
 mod tokens;
 mod types;
@@ -44,6 +46,7 @@ use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
+pub use rehearsal::Rehearsal;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Pending, Proposal, Step, Verdict};
 

@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::Draft;
 use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
-use crate::board::{Blob, Effect, object};
+use crate::board::rehearsal::Compiled;
+use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
-use crate::id::{InvocationId, RuleName, Seq, WorkerName};
+use crate::id::{InvocationId, RuleName, WorkerName};
 use crate::invariant;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Next, Occasion, Open, Wish};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
-use crate::view::{self, Prompt};
+use crate::view;
 
 /// More commits than that have no stamp of their own, whatever the blueprint allows.
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
@@ -222,25 +221,7 @@ impl Draft<'_> {
         let board = &*self.board;
         let seat = &board.plan.seats[&branch.worker];
         let worker = Arc::clone(&seat.worker);
-        let budget = match board.breaker.is_reduced(&branch) {
-            true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
-            false => worker.view.budget,
-        };
-        let feedback = board.feedback_of(&branch.worker);
-        let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
-        let view = view::compile(&view::Inputs {
-            worker: &worker,
-            contract: &seat.contract,
-            fixed: &seat.fixed,
-            state: &board.state,
-            trigger: &self.shown_trigger(&queued),
-            feedback: &shown,
-            expand: &queued.expansion.places,
-            may_expand: queued.expansion.left() > 0,
-            commits: &board.commits,
-            budget,
-        });
-        let prompt = Prompt::new(&worker, &view);
+        let Compiled { view, prompt, budget, feedback } = board.compiled(&queued);
         let reserved = match worker.agent {
             AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
             _ => 0,
@@ -297,42 +278,5 @@ impl Draft<'_> {
             occurrence,
         });
         true
-    }
-
-    /// What woke a worker, as it may be shown: no place that it may not read.
-    pub(super) fn shown_trigger(&self, queued: &scheduler::Queued) -> Value {
-        let mut shown = match &queued.trigger {
-            Trigger::Start => object([("kind", json!("start"))]),
-            Trigger::After => object([("kind", json!("after"))]),
-            Trigger::Idle => object([("kind", json!("idle"))]),
-            // What is shown depends on no time.
-            Trigger::Every { .. } => object([("kind", json!("every"))]),
-            Trigger::Signal { name, .. } => {
-                let value = queued.value.clone().unwrap_or(Value::Null);
-                object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])
-            }
-            Trigger::Event { op, path, .. } => {
-                let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
-                let readable = jsonptr::PointerBuf::parse(path.as_str())
-                    .is_ok_and(|place| self.board.plan.seats[&queued.branch.worker].contract.may_read(&place));
-                if readable {
-                    shown.insert("path".to_owned(), json!(path));
-                }
-                shown
-            }
-            Trigger::Breaker { rule, worker, reason } => object([
-                ("kind", json!("breaker")),
-                ("stopped_rule", json!(rule)),
-                ("stopped_worker", json!(worker)),
-                ("reason", json!(reason)),
-            ]),
-        };
-        if let Some(rule) = &queued.branch.rule {
-            shown.insert("rule".to_owned(), json!(rule));
-        }
-        if !queued.expansion.answers.is_empty() {
-            shown.insert("answers".to_owned(), json!(queued.expansion.answers));
-        }
-        Value::Object(shown)
     }
 }
