@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, inbox, kernel, log, mcp, redact,
-    replay, resume, run, signal, state, storage, token, vacuum, verify, view, why,
+    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
+    redact, replay, resume, run, signal, state, step, storage, token, vacuum, verify, view, why,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -78,6 +78,7 @@ pub(crate) struct Shared {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Check(check::Arguments),
+    Graph(graph::Arguments),
     Architect(architect::Arguments),
     Run(run::Arguments),
     Kernel(kernel::Arguments),
@@ -96,6 +97,7 @@ pub(crate) enum Command {
     State(state::Arguments),
     View(view::Arguments),
     Why(why::Arguments),
+    Step(step::Arguments),
     Cost(cost::Arguments),
     Denials(denials::Arguments),
     Edits(edits::Arguments),

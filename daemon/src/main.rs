@@ -70,6 +70,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
     let (data_dir, config) = (shared.data_dir.as_path(), shared.config.as_deref());
     match command {
         Command::Check(arguments) => commands::check::run(arguments, output),
+        Command::Graph(arguments) => commands::graph::run(arguments, output),
         Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
         Command::Kernel(arguments) => commands::kernel::run(arguments, output),
@@ -92,6 +93,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Edits(arguments) => commands::edits::run(arguments, data_dir, output),
         Command::Faults(arguments) => commands::faults::run(arguments, output),
         Command::Why(arguments) => commands::why::run(arguments, data_dir, output),
+        Command::Step(arguments) => block_on(commands::step::run(arguments, data_dir, config, output)),
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
         Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
         Command::Redact(arguments) => block_on(commands::redact::run(arguments, data_dir, output)),

@@ -101,8 +101,18 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     };
     match matching.as_slice() {
         [board] => Ok((*board).clone()),
-        [] => Err(Failure::refused("no_such_board", format!("there is no board {wanted}"))
-            .help("`patchboard boards` lists what there is")),
+        [] => {
+            let gone = journal.tombstones().map_err(storage)?;
+            let gone = gone.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
+            let help = match gone {
+                Some(gone) if gone.archive.is_some() => {
+                    format!("it was archived; `patchboard restore {}` brings it back", gone.board)
+                }
+                Some(gone) => format!("board {} was deleted for good", gone.board),
+                None => "`patchboard boards` lists what there is".to_owned(),
+            };
+            Err(Failure::refused("no_such_board", format!("there is no board {wanted}")).help(help))
+        }
         several => {
             let ids: Vec<&str> = several.iter().map(|board| board.id.as_str()).collect();
             Err(Failure::refused("ambiguous_board", format!("{} boards begin with {wanted}", several.len()))
@@ -127,7 +137,7 @@ pub(crate) fn storage(error: JournalError) -> Failure {
     }
 }
 
-fn bad_board(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn bad_board(error: impl std::fmt::Display) -> Failure {
     Failure::failed("bad_record", error).help("`patchboard verify BOARD` says which record was altered, if one was")
 }
 

@@ -7,11 +7,12 @@ use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
 use patchboard_agents::inner::Inner;
-use patchboard_agents::seats::{Inline, Seats};
+use patchboard_agents::seats::{Inline, Problem, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::runtime::BoardHandle;
@@ -42,24 +43,32 @@ pub(crate) struct ModelArguments {
     api_key_env: Option<String>,
 }
 
-/// What fills the seats.
+/// Who answers calls.
 #[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
-pub(crate) struct SeatArguments {
+#[command(next_help_heading = "Agents")]
+pub(crate) struct AgentArguments {
     #[command(flatten)]
     models: ModelArguments,
     /// Answer from a recording instead of asking anybody
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env"])]
     cassette: Option<PathBuf>,
+    /// Run programs that the blueprint itself brings: only if you trust its author with this machine
+    #[arg(long)]
+    allow_inline: bool,
+}
+
+/// What fills the seats.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
+pub(crate) struct SeatArguments {
+    #[command(flatten)]
+    agents: AgentArguments,
     /// Record every answer into a new file
     #[arg(long, value_name = "FILE", conflicts_with = "cassette", group = "written")]
     record: Option<PathBuf>,
     /// Write over a file that exists
     #[arg(long, requires = "written")]
     force: bool,
-    /// Run programs that the blueprint itself brings: only if you trust its author with this machine
-    #[arg(long)]
-    allow_inline: bool,
     /// The directory that a blueprint's workspace of this name is, beside those that patchboard.toml names
     #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
     workspace: Vec<(String, PathBuf)>,
@@ -121,10 +130,51 @@ impl ModelArguments {
     }
 }
 
+impl AgentArguments {
+    /// Whether a recording answers.
+    pub(crate) const fn is_played(&self) -> bool {
+        self.cassette.is_some()
+    }
+
+    /// Who answers one worker of a blueprint, without tools; a recording goes on behind what these records hold of it.
+    pub(crate) fn one(
+        &self,
+        blueprint: &Blueprint,
+        worker: &WorkerName,
+        before: &[Record],
+        config: Option<&Path>,
+    ) -> Result<Arc<dyn Agent>, Failure> {
+        if let Some(path) = &self.cassette {
+            let player = player(path, blueprint)?;
+            answered(&player, before);
+            return Ok(Arc::new(player));
+        }
+        let seats = self.models.seats(config, self.inline())?;
+        let problems = seats.check(blueprint);
+        let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
+        if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }
+    }
+
+    const fn inline(&self) -> Inline {
+        if self.allow_inline { Inline::Allowed } else { Inline::Refused }
+    }
+
+    /// The flags that a later command needs to ask the same agents; each begins with a space.
+    fn repeated(&self) -> String {
+        let mut words = self.models.repeated();
+        let cassette = self.cassette.as_ref().map(|path| path.display().to_string());
+        flag(&mut words, "--cassette", cassette.as_deref());
+        if self.allow_inline {
+            words.push_str(" --allow-inline");
+        }
+        words
+    }
+}
+
 impl SeatArguments {
     /// Which model is asked.
     pub(crate) const fn models(&self) -> &ModelArguments {
-        &self.models
+        &self.agents.models
     }
 
     /// Whether files that exist may be written over.
@@ -144,15 +194,10 @@ impl SeatArguments {
 
     /// Fills the seats of a blueprint, or says everything that is missing.
     pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
-        if let Some(path) = &self.cassette {
-            let seats = self.models.seats_with(config, Inline::Refused, &self.workspace)?;
-            let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
-            let player = Arc::new(player.with_toolbox(seats.toolbox()));
-            if player.blueprint() != blueprint.name {
-                let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
-                let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
-                return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
-            }
+        let models = &self.agents.models;
+        if let Some(path) = &self.agents.cassette {
+            let seats = models.seats_with(config, Inline::Refused, &self.workspace)?;
+            let player = Arc::new(player(path, blueprint)?.with_toolbox(seats.toolbox()));
             let agent: Arc<dyn Agent> = Arc::new(Inner::around(player.clone()));
             let workspaces = Arc::clone(seats.workspaces());
             return Ok(Seating {
@@ -165,17 +210,13 @@ impl SeatArguments {
                 recorder: None,
             });
         }
-        let inline = if self.allow_inline { Inline::Allowed } else { Inline::Refused };
-        let seats = self.models.seats_with(config, inline, &self.workspace)?;
+        let seats = models.seats_with(config, self.agents.inline(), &self.workspace)?;
         let problems = seats.check(blueprint);
         if !problems.is_empty() {
-            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(Failure::refused("not_configured", all.join("; "))
-                .help("`patchboard run --help` says how to name a model; programs are named in patchboard.toml")
-                .detail("problems", json!(all)));
+            return Err(not_configured(&problems));
         }
         // What a flag addresses gets no key but that of a flag.
-        let sends_no_key = self.models.model_url.is_some() && self.models.api_key_env.is_none();
+        let sends_no_key = models.model_url.is_some() && models.api_key_env.is_none();
         let workspaces = Arc::clone(seats.workspaces());
         let notes = Notes::default();
         let seats = match &self.record {
@@ -217,12 +258,7 @@ impl SeatArguments {
 
     /// The flags that a later command needs to fill the seats in the same way; each begins with a space.
     pub(crate) fn repeated(&self) -> String {
-        let mut words = self.models.repeated();
-        let cassette = self.cassette.as_ref().map(|path| path.display().to_string());
-        flag(&mut words, "--cassette", cassette.as_deref());
-        if self.allow_inline {
-            words.push_str(" --allow-inline");
-        }
+        let mut words = self.agents.repeated();
         for (name, dir) in &self.workspace {
             flag(&mut words, "--workspace", Some(&format!("{name}={}", dir.display())));
         }
@@ -246,15 +282,8 @@ impl Seating {
     /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers
     /// that were under way when a process ended are asked for again.
     pub(crate) fn goes_on(&self, records: &[Record]) {
-        let Some(player) = &self.player else { return };
-        for body in records.iter().filter_map(|record| record.body().ok()) {
-            let by = match &body {
-                Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
-                body => author(body),
-            };
-            if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
-                player.answered_before(&by.worker, attempt.view);
-            }
+        if let Some(player) = &self.player {
+            answered(player, records);
         }
     }
 
@@ -276,6 +305,37 @@ impl Seating {
         }
         Ok(())
     }
+}
+
+/// The recording of a blueprint's run.
+fn player(path: &Path, blueprint: &Blueprint) -> Result<Player, Failure> {
+    let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
+    if player.blueprint() != blueprint.name {
+        let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
+        let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
+        return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
+    }
+    Ok(player)
+}
+
+/// Tells a recording which of its answers these records hold.
+fn answered(player: &Player, records: &[Record]) {
+    for body in records.iter().filter_map(|record| record.body().ok()) {
+        let by = match &body {
+            Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
+            body => author(body),
+        };
+        if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
+            player.answered_before(&by.worker, attempt.view);
+        }
+    }
+}
+
+fn not_configured(problems: &[Problem]) -> Failure {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Failure::refused("not_configured", all.join("; "))
+        .help("`patchboard run --help` says how to name a model; programs are named in patchboard.toml")
+        .detail("problems", json!(all))
 }
 
 fn named_directory(text: &str) -> Result<(String, PathBuf), String> {

@@ -41,7 +41,7 @@ fn usage(prompt: u64, completion: u64) -> Option<Usage> {
 }
 
 /// A board that has ended so, in the sandbox's journal.
-fn played(sandbox: &Sandbox, iterations: u32) {
+pub(crate) fn played(sandbox: &Sandbox, iterations: u32) {
     let blueprint = json!({
         "blueprint": 1, "name": "busy", "state": {"schema": {}, "initial": {"list": []}},
         "workspace": {"dir": "code"},

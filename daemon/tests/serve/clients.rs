@@ -6,6 +6,7 @@
 //! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
 
 mod agui;
+mod diagrams;
 mod mcp;
 mod openapi;
 mod workspace;

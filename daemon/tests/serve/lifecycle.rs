@@ -26,6 +26,40 @@ async fn a_board_is_made_runs_and_can_be_looked_at() {
 }
 
 #[tokio::test]
+async fn a_worker_is_stepped_while_the_daemon_has_its_board() {
+    let daemon = Daemon::new();
+    let source = include_str!("steps.yaml").replacen("agent: script\n    script: [[]]", "agent: remote", 1);
+    let source = format!("{source}  - {{name: ask, trigger: start, run: other}}\n");
+    let made = daemon.post("/v1/boards", &json!({"source": source})).await.is(201);
+    let board = made["board"].as_str().expect("an id");
+    let steps = || async { daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"]["steps"].clone() };
+    while steps().await != json!([1]) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let journal = daemon.get(&format!("/v1/boards/{board}/journal?kind=committed,invoked")).await.is(200);
+    let seq = |kind: &str, worker: &str| {
+        let records = journal["records"].as_array().expect("a list").iter();
+        let found = records.filter(|it| it["kind"] == kind).find(|it| it.to_string().contains(worker));
+        found.expect("a record")["seq"].to_string()
+    };
+    let step = |seq: &str, worker: &str| {
+        let mut command = daemon.command(&["step", board, "--at", seq, "--worker", worker]);
+        let ran = command.output().expect("the binary can be run");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr))
+    };
+    let (code, told) = step(&seq("committed", "walker"), "walker");
+    assert!(code == Some(0) && told.contains(r#""same":true"#), "{told}");
+    let (code, told) = step(&seq("invoked", "other"), "other");
+    assert!(code == Some(2) && told.contains("nobody_to_ask") && told.contains("--reply"), "{told}");
+    // It was no proposal: the board goes on as it was, and takes more.
+    assert_eq!(steps().await, json!([1]));
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.is(202);
+    while steps().await != json!([1, 1]) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn every_board_goes_on_where_it_was_after_a_stop_and_after_a_kill() {
     let mut daemon = Daemon::new();
     let (at_rest, paused) = (daemon.board().await, daemon.board().await);

@@ -1,0 +1,199 @@
+//! `patchboard graph`: draws who reads, writes and wakes what, without running anything.
+
+mod dot;
+mod mermaid;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use patchboard_kernel::graph::{Edge, EdgeKind, Feed, Graph, Node};
+use serde_json::json;
+
+use crate::blueprint_file;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, one_line};
+
+/// Draw who reads, writes and wakes what, from a blueprint's declarations, without running anything
+///
+/// Nodes are workers, places of the document as the contracts name them, and what happens without a commit (start, signals,
+/// schedules). Arrows lead from a place to who reads it, from a worker to what it writes (with the operations), and from
+/// what a rule waits for to the worker it wakes. A dotted arrow leads from where something is written to another pattern
+/// under which it is read: what is appended at /claims/- shows in /claims. Places that several workers may write, other than by
+/// appending, are marked; with `writers: one` in the blueprint they are errors (`patchboard check`). The same blueprint is
+/// always drawn the same.
+///
+/// A blueprint with errors is refused as by `check`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard graph blueprints/evidence-review.yaml                     for Markdown, in a ```mermaid block
+  patchboard graph blueprints/evidence-review.yaml --format dot | dot -Tsvg > review.svg
+  patchboard graph blueprints/storm.yaml --worker manager              what one worker has to do with
+  patchboard graph blueprints/evidence-review.yaml --flow              who feeds whom, and where
+  patchboard graph blueprints/evidence-review.yaml --format json | jq '.edges[] | select(.kind == \"writes\")'")]
+pub(crate) struct Arguments {
+    /// The blueprint file, in YAML or JSON
+    #[arg(value_name = "BLUEPRINT")]
+    blueprint: PathBuf,
+    /// The notation [default: mermaid, or json with --output json]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Notation>,
+    /// Only what one worker reads, writes and is woken by, and who is on the other side of that
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
+    /// Only workers, with arrows from who writes to who reads it, named by the places
+    #[arg(long)]
+    flow: bool,
+}
+
+/// In what a graph is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Notation {
+    /// For Markdown.
+    Mermaid,
+    /// For Graphviz.
+    Dot,
+    /// One JSON value.
+    Json,
+}
+
+/// What a notation writes.
+struct Figure {
+    /// The blueprint's name.
+    title: String,
+    nodes: Vec<Shape>,
+    arrows: Vec<Arrow>,
+}
+
+/// A node, as people see it.
+struct Shape {
+    kind: ShapeKind,
+    /// Lines of text.
+    label: Vec<String>,
+    /// Whether several workers may write it.
+    is_contested: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShapeKind {
+    Occasion,
+    Place,
+    Worker,
+}
+
+/// An edge between two shapes, by their places in the list.
+struct Arrow {
+    from: usize,
+    to: usize,
+    style: Style,
+    /// Empty: none.
+    label: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Dotted,
+    Thick,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let notation = match arguments.format {
+        Some(Notation::Mermaid | Notation::Dot) if output.is_json() => {
+            return Err(Failure::refused("usage", "--output json writes the graph as JSON, --format says otherwise")
+                .help("leave out one of the two"));
+        }
+        Some(notation) => notation,
+        None if output.is_json() => Notation::Json,
+        None => Notation::Mermaid,
+    };
+    let blueprint = blueprint_file::accepted(&arguments.blueprint, output)?;
+    let whole = Graph::of(&blueprint);
+    let worker = arguments.worker.as_deref();
+    let known: Vec<String> = blueprint.workers.keys().map(|name| one_line(name.as_str())).collect();
+    if let Some(worker) = worker.filter(|worker| !blueprint.workers.contains_key(*worker)) {
+        return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
+            .help(format!("its workers are {}", known.join(", ")))
+            .detail("workers", json!(known)));
+    }
+    let (value, figure) = if arguments.flow {
+        let concerns =
+            |feed: &Feed| worker.is_none_or(|name| [&feed.from, &feed.to].iter().any(|it| it.as_str() == name));
+        let feeds: Vec<Feed> = whole.flow().into_iter().filter(concerns).collect();
+        let is_there = |name: &str| {
+            worker.is_none()
+                || worker == Some(name)
+                || feeds.iter().any(|feed| feed.from.as_str() == name || feed.to.as_str() == name)
+        };
+        let workers: Vec<&str> =
+            blueprint.workers.keys().map(|name| name.as_str()).filter(|name| is_there(name)).collect();
+        (json!({"blueprint": whole.blueprint, "workers": workers, "feeds": feeds}), of_flow(&whole, &workers, &feeds))
+    } else {
+        let graph = worker.map_or_else(|| whole.clone(), |worker| whole.around(&worker.into()));
+        (json!(graph), of_graph(&graph))
+    };
+    match notation {
+        Notation::Mermaid => output.text(&mermaid::write(&figure))?,
+        Notation::Dot => output.text(&dot::write(&figure))?,
+        Notation::Json => output.json(&value)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The graph with everything in it.
+fn of_graph(graph: &Graph) -> Figure {
+    let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
+    let arrow = |edge: &Edge| {
+        let (style, label) = match edge.kind {
+            EdgeKind::Reads => (Style::Plain, String::new()),
+            EdgeKind::Writes => (Style::Plain, edge.ops.iter().map(|op| op.as_str()).collect::<Vec<_>>().join(", ")),
+            EdgeKind::ShowsIn => (Style::Dotted, String::new()),
+            EdgeKind::Asks => (Style::Dotted, "asks".to_owned()),
+            EdgeKind::Wakes => {
+                let rule = edge.rule.as_ref().map(|rule| one_line(rule.as_str()));
+                let words = [edge.on.as_ref().map(|on| format!("on {on}")), rule];
+                (Style::Thick, words.into_iter().flatten().collect::<Vec<_>>().join(": "))
+            }
+        };
+        // Every edge ends at nodes that are there.
+        Some(Arrow { from: place(&edge.from)?, to: place(&edge.to)?, style, label })
+    };
+    Figure {
+        title: one_line(&graph.blueprint),
+        nodes: graph.nodes.iter().map(|node| shape(graph, node)).collect(),
+        arrows: graph.edges.iter().filter_map(arrow).collect(),
+    }
+}
+
+fn shape(graph: &Graph, node: &Node) -> Shape {
+    let (kind, text) = match node {
+        Node::Occasion(text) => (ShapeKind::Occasion, one_line(text)),
+        Node::Place(place) if place.text().is_empty() => (ShapeKind::Place, "the whole document".to_owned()),
+        Node::Place(place) => (ShapeKind::Place, one_line(&place.text())),
+        Node::Files => (ShapeKind::Place, "files of the workspace".to_owned()),
+        Node::Worker(name) => (ShapeKind::Worker, one_line(name.as_str())),
+    };
+    let writers = match node {
+        Node::Place(place) => graph.contested.get(place),
+        Node::Occasion(_) | Node::Files | Node::Worker(_) => None,
+    };
+    let mut label = vec![text];
+    label.extend(writers.map(|writers| format!("{} writers", writers.len())));
+    Shape { kind, label, is_contested: writers.is_some() }
+}
+
+/// Workers alone.
+fn of_flow(graph: &Graph, workers: &[&str], feeds: &[Feed]) -> Figure {
+    let place = |name: &str| workers.iter().position(|other| *other == name);
+    let arrow = |feed: &Feed| {
+        let places: Vec<String> = feed.places.iter().map(|place| one_line(&place.text())).collect();
+        let (from, to) = (place(feed.from.as_str())?, place(feed.to.as_str())?);
+        Some(Arrow { from, to, style: Style::Plain, label: places.join(", ") })
+    };
+    let node = |name: &&str| Shape { kind: ShapeKind::Worker, label: vec![one_line(name)], is_contested: false };
+    Figure {
+        title: one_line(&graph.blueprint),
+        nodes: workers.iter().map(node).collect(),
+        arrows: feeds.iter().filter_map(arrow).collect(),
+    }
+}

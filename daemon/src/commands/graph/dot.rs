@@ -1,0 +1,41 @@
+//! Graphviz's DOT.
+
+use std::fmt::Write as _;
+
+use super::{Figure, ShapeKind, Style};
+
+/// A figure as a directed graph.
+pub(super) fn write(figure: &Figure) -> String {
+    let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n", escaped(&figure.title));
+    for (number, node) in figure.nodes.iter().enumerate() {
+        let shape = match node.kind {
+            ShapeKind::Occasion => "oval",
+            ShapeKind::Place => "cylinder",
+            ShapeKind::Worker => "box",
+        };
+        let label: Vec<String> = node.label.iter().map(|line| escaped(line)).collect();
+        let marked = if node.is_contested { ", color=\"#cc0000\", penwidth=3" } else { "" };
+        line(&mut text, format_args!("n{number} [shape={shape}, label=\"{}\"{marked}];", label.join("\\n")));
+    }
+    for arrow in &figure.arrows {
+        let style = match arrow.style {
+            Style::Plain => "solid",
+            Style::Dotted => "dotted",
+            Style::Thick => "bold",
+        };
+        let label =
+            if arrow.label.is_empty() { String::new() } else { format!(", label=\"{}\"", escaped(&arrow.label)) };
+        line(&mut text, format_args!("n{} -> n{} [style={style}{label}];", arrow.from, arrow.to));
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
+    writeln!(text, "  {what}").expect("a string takes everything");
+}
+
+/// Within quotes `"` ends the text, and `\` begins an escape; what follows a `&` may be taken for an entity.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('&', "&amp;")
+}

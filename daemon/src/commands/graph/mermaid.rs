@@ -1,0 +1,56 @@
+//! Mermaid's flowcharts.
+
+use std::fmt::Write as _;
+
+use super::{Figure, ShapeKind, Style};
+
+/// A figure as a flowchart.
+pub(super) fn write(figure: &Figure) -> String {
+    let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart LR\n", quoted_in_yaml(&figure.title));
+    for (number, node) in figure.nodes.iter().enumerate() {
+        let (open, close) = match node.kind {
+            ShapeKind::Occasion => ("([", "])"),
+            ShapeKind::Place => ("[(", ")]"),
+            ShapeKind::Worker => ("[", "]"),
+        };
+        let label: Vec<String> = node.label.iter().map(|line| escaped(line)).collect();
+        let class = if node.is_contested { ":::contested" } else { "" };
+        line(&mut text, format_args!("n{number}{open}\"{}\"{close}{class}", label.join("<br/>")));
+    }
+    for arrow in &figure.arrows {
+        let sign = match arrow.style {
+            Style::Plain => "-->",
+            Style::Dotted => "-.->",
+            Style::Thick => "==>",
+        };
+        let label = if arrow.label.is_empty() { String::new() } else { format!("|\"{}\"|", escaped(&arrow.label)) };
+        line(&mut text, format_args!("n{} {sign}{label} n{}", arrow.from, arrow.to));
+    }
+    if figure.nodes.iter().any(|node| node.is_contested) {
+        line(&mut text, format_args!("classDef contested stroke:#c00,stroke-width:3px"));
+    }
+    text
+}
+
+fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
+    writeln!(text, "  {what}").expect("a string takes everything");
+}
+
+/// In a quoted label only `"` and `#` have a meaning to the parser; but labels are read as Markdown and as HTML after that, so
+/// everything that is neither a letter, a digit nor harmless is written by its number.
+fn escaped(label: &str) -> String {
+    let mut escaped = String::with_capacity(label.len());
+    for (at, c) in label.char_indices() {
+        // A dash at the beginning is a list.
+        if c.is_alphanumeric() || " /,:".contains(c) || (c == '-' && at > 0) {
+            escaped.push(c);
+        } else {
+            write!(escaped, "#{};", u32::from(c)).expect("a string takes everything");
+        }
+    }
+    escaped
+}
+
+fn quoted_in_yaml(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}

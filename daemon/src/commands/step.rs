@@ -1,0 +1,547 @@
+//! `patchboard step`: one worker, once more, on the board as it was; nothing is kept of it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use patchboard_agents::config::operator_model;
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::{Board, Rehearsal, ReplyBody};
+use patchboard_kernel::event::Change;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{InvocationId, Token, WorkerName};
+use patchboard_kernel::pipeline::Verdict;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Author, Body, Invoked, Record};
+use patchboard_kernel::rejection::Rejection;
+use patchboard_kernel::scheduler::Queued;
+use patchboard_runtime::agent::{self, Call, Reply};
+use serde_json::{Value, json};
+
+use crate::cli::BoardArgument;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::narrative;
+use crate::output::{Output, json_line, one_line, short};
+use crate::progress::author;
+use crate::reader::{Reader, bad_board};
+use crate::seating::AgentArguments;
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 200;
+
+/// The longest reply that is read from a file.
+const REPLY_BYTES_MAX: u64 = 16 << 20;
+
+/// Run one worker once more on the board as it was before a record, and show what it would commit
+///
+/// Where the record is an attempt of the worker (`invoked`) or what came of one, the worker is shown what it was shown
+/// then; elsewhere it is shown the board as it was before the record, woken by what had woken it last. Its agent is asked
+/// alone, or `--reply` answers for it, and the kernel judges the reply as it would have at that moment. Where the journal
+/// says what really came of it, the two are compared: `same` is the same patch, the same refusal or the same failure.
+///
+/// Nothing changes: the journal is only read, also while another process runs the board; no record is made, and what the
+/// call costs is not charged to the board (a model's server still counts it). Agents that edit files would change them, so
+/// for a worker with `files` only `--reply` answers. What a program does beside answering is its own.
+///
+/// Exits with 0 if the reply would be committed, would change nothing or would wait for a person; with 1 if it would be
+/// refused, or the agent fails.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard log last                                  which record was it?
+  patchboard step last --at 7 --worker extractor --cassette blueprints/evidence-review/cassette.jsonl
+  patchboard step last --at 7 --worker extractor --model-url http://127.0.0.1:8080/v1 --model qwen2.5
+  echo '[{\"op\":\"add\",\"path\":\"/answer\",\"value\":\"42\"}]' | patchboard step last --at 7 --worker writer --reply -
+  patchboard step last --at 7 --worker extractor --output json | jq '.outcome, .recorded.same'")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// The record before which the board is taken
+    #[arg(long, value_name = "SEQ")]
+    at: u64,
+    /// The worker, by its name in the blueprint
+    #[arg(long, value_name = "WORKER")]
+    worker: String,
+    /// Judge this reply instead of asking anybody: a file, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["cassette", "model_url", "model", "api_key_env", "allow_inline"])]
+    reply: Option<PathBuf>,
+    #[command(flatten)]
+    agents: AgentArguments,
+}
+
+/// The moment that is stepped.
+struct Moment {
+    /// As it was before the record.
+    board: Board,
+    /// What the worker is shown.
+    rehearsal: Rehearsal,
+    /// Why; none: a preview.
+    queued: Option<Queued>,
+    /// The attempt that the journal has of it.
+    invoked: Option<Invoked>,
+    /// What came of it: the place among the records.
+    outcome: Option<usize>,
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let records = reader.records(&summary.id)?;
+    let worker = WorkerName::from(arguments.worker.as_str());
+    let at = position(&records, arguments.at)?;
+    let moment = Moment::find(&records, at, &worker)?;
+    let answer = match &arguments.reply {
+        Some(path) => Ok(Reply { text: read_reply(path)?, usage: None }),
+        None => ask(&arguments.agents, &moment, &records[..moment.outcome.unwrap_or(at)], config).await?,
+    };
+    let result = Stepped::of(&moment, &records[at], answer);
+    let recorded = moment.outcome.map(|index| Recorded::of(&records[index], &result));
+    if output.is_json() {
+        output.json(&result.json(&moment, arguments.at, recorded.as_ref()))?;
+    } else {
+        output.text(&result.text(&moment, arguments.at, recorded.as_ref()))?;
+    }
+    Ok(if result.would_do() { Exit::Done } else { Exit::Failed })
+}
+
+/// The record's place, if the board as it was before can be made.
+fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
+    let last = records.last().map_or(0, |record| record.seq.0);
+    if seq > last {
+        return Err(Failure::refused("no_such_record", format!("the journal ends with record {last}, before {seq}"))
+            .help("`patchboard log BOARD` lists the records")
+            .detail("last", last.into()));
+    }
+    let position = usize::try_from(seq).unwrap_or(usize::MAX);
+    if position == 0 {
+        return Err(Failure::refused("no_such_record", "before record 0 there is no board")
+            .help("name the record of an attempt or of what came of it: `patchboard log BOARD`"));
+    }
+    for record in &records[..position] {
+        if record.erasure().map_err(bad_board)?.is_some() {
+            let message =
+                format!("record {} holds values that are erased, so the board after it is not what it was", record.seq);
+            return Err(Failure::refused("values_erased", message)
+                .help(format!("only records up to {} can be stepped", record.seq))
+                .detail("seq", record.seq.0.into()));
+        }
+    }
+    Ok(position)
+}
+
+impl Moment {
+    fn find(records: &[Record], at: usize, worker: &WorkerName) -> Result<Self, Failure> {
+        let body = |index: usize| records[index].body().map_err(bad_board);
+        let here = body(at)?;
+        let attempt = match &here {
+            Body::Invoked(invoked) if invoked.worker == *worker => Some((invoked.invocation, invoked.attempt)),
+            other => author(other).filter(|by| by.worker == *worker).and_then(attempt),
+        };
+        // The attempt at the record, or else what had woken the worker last.
+        let (mut shown_at, mut invocation, mut invoked) = (None, None, None);
+        for index in (0..=at).rev() {
+            match (body(index)?, attempt) {
+                (Body::Invoked(found), Some(wanted)) if (found.invocation, found.attempt) == wanted => {
+                    (shown_at, invocation, invoked) = (Some(index), Some(found.invocation), Some(found));
+                    break;
+                }
+                (Body::Scheduled(found), None) if found.worker == *worker && index < at => {
+                    invocation = Some(found.invocation);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let mut board = Board::from_created(&records[0], &Own).map_err(bad_board)?;
+        if !board.plan().seats.contains_key(worker) {
+            return Err(no_such_worker(&board, worker));
+        }
+        let (mut queued, mut rehearsal) = (None, None);
+        for (index, record) in records.iter().enumerate().take(at).skip(1) {
+            if shown_at == Some(index) {
+                rehearsal = board.rehearse(worker, queued.as_ref());
+            }
+            board.fold(record).map_err(bad_board)?;
+            if queued.is_none() {
+                queued = invocation.and_then(|invocation| board.invocation(invocation)).cloned();
+            }
+        }
+        // Without an attempt, or at its very record, this board is the one that is shown.
+        let rehearsal = rehearsal.or_else(|| board.rehearse(worker, queued.as_ref())).expect("the worker is there");
+        let outcome = outcome(records, at, worker, invocation, attempt)?;
+        Ok(Self { board, rehearsal, queued, invoked, outcome })
+    }
+
+    /// Which attempt an agent is told that it is.
+    fn attempt(&self) -> u32 {
+        self.invoked.as_ref().map_or(1, |invoked| invoked.attempt)
+    }
+}
+
+/// The attempt that a proposal or a failure came from; an edit within one is none.
+fn attempt(by: &Author) -> Option<(InvocationId, u32)> {
+    let attempt = by.attempt.as_ref().filter(|_| by.edit.is_none())?;
+    Some((attempt.invocation, attempt.number))
+}
+
+/// The record of what came of it: this one, or the first of the attempt; of a trigger, its last.
+fn outcome(
+    records: &[Record],
+    at: usize,
+    worker: &WorkerName,
+    invocation: Option<InvocationId>,
+    wanted: Option<(InvocationId, u32)>,
+) -> Result<Option<usize>, Failure> {
+    let mut last = None;
+    for (index, record) in records.iter().enumerate() {
+        let body = record.body().map_err(bad_board)?;
+        let Some(by) = author(&body).filter(|by| by.worker == *worker && by.edit.is_none()) else { continue };
+        if index == at || (wanted.is_some() && index > at && attempt(by) == wanted) {
+            return Ok(Some(index));
+        }
+        if wanted.is_none() && attempt(by).map(|(invocation, _)| invocation) == invocation && invocation.is_some() {
+            last = Some(index);
+        }
+    }
+    Ok(last)
+}
+
+fn no_such_worker(board: &Board, worker: &WorkerName) -> Failure {
+    let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
+    let message = format!("the blueprint has no worker {}", one_line(worker.as_str()));
+    Failure::refused("no_such_worker", message)
+        .help(format!("its workers are {}", workers.join(", ")))
+        .detail("workers", json!(workers))
+}
+
+fn read_reply(path: &Path) -> Result<String, Failure> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Failure::refused("reply_unreadable", format!("the reply {} cannot be read: {why}", path.display()))
+            .help("name a file that holds a JSON Patch or an envelope around one, or - for standard input")
+    };
+    let mut bytes = Vec::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().take(REPLY_BYTES_MAX + 1).read_to_end(&mut bytes),
+        false => File::open(path).and_then(|file| file.take(REPLY_BYTES_MAX + 1).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| unreadable(&error))?;
+    if bytes.len() as u64 > REPLY_BYTES_MAX {
+        return Err(unreadable(&format!("it has more than {REPLY_BYTES_MAX} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| unreadable(&error))
+}
+
+/// Asks the worker's agent.
+async fn ask(
+    agents: &AgentArguments,
+    moment: &Moment,
+    before: &[Record],
+    config: Option<&Path>,
+) -> Result<agent::Answer, Failure> {
+    let (board, rehearsal) = (&moment.board, &moment.rehearsal);
+    let (seat, worker) = (&rehearsal.shown.seat().worker, &rehearsal.worker);
+    let by_hand = "give the reply by hand with --reply FILE, or --reply - for standard input";
+    if seat.files.is_some() {
+        let message = format!("worker {worker} edits files, and a step must change nothing");
+        return Err(Failure::refused("uses_files", message).help(by_hand));
+    }
+    let is_nobody_here = match &seat.agent {
+        AgentKind::Human | AgentKind::Remote => !agents.is_played(),
+        // It would be a board of its own in the journal; recordings hold what was asked inside.
+        AgentKind::Board => true,
+        AgentKind::Llm | AgentKind::Command | AgentKind::Script | AgentKind::Builtin(_) => false,
+    };
+    if is_nobody_here {
+        let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
+        return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
+    }
+    let agent = agents.one(board.blueprint(), worker, before, config)?;
+    let (attempt, invocation) = (moment.attempt(), moment.queued.as_ref().map(|queued| queued.invocation));
+    let invocation = invocation.unwrap_or_default();
+    let call = Call {
+        board: board.id().clone(),
+        invocation,
+        attempt,
+        token: Token::of(invocation, attempt),
+        worker: worker.clone(),
+        model: operator_model(board.blueprint(), seat).ok().flatten().map(str::to_owned),
+        view_hash: rehearsal.hash,
+        prompt: rehearsal.prompt.clone(),
+        shown: rehearsal.shown.clone(),
+        occurrence: rehearsal.occurrence,
+        timeout: Duration::from_millis(rehearsal.timeout_ms),
+    };
+    let answered = tokio::select! {
+        answered = tokio::time::timeout(call.timeout, agent.call(&call)) => answered,
+        _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),
+    };
+    agent.ended(board.id());
+    Ok(answered.unwrap_or_else(|_| {
+        let message = format!("it did not answer within {} ms", rehearsal.timeout_ms);
+        Err(agent::Failure { code: FailureCode::Timeout, message, usage: None })
+    }))
+}
+
+/// What would come of it.
+struct Stepped {
+    reply: Option<Reply>,
+    outcome: Came,
+}
+
+/// The same, by kind.
+enum Came {
+    Committed { patch: Value, expand: Vec<String>, changes: Vec<Change>, asks: Option<WorkerName> },
+    NoOp { patch: Value, expand: Vec<String>, question: Option<String> },
+    Rejected(Rejection),
+    Failed(agent::Failure),
+}
+
+impl Stepped {
+    fn of(moment: &Moment, record: &Record, answer: agent::Answer) -> Self {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(failure) => return Self { reply: None, outcome: Came::Failed(failure) },
+        };
+        let verdict = moment.board.judge(record.at, &moment.rehearsal, &ReplyBody::Text(reply.text.clone()));
+        let outcome = match verdict {
+            Verdict::Accepted(accepted) => {
+                let mut patch = accepted.reply.patch;
+                if let (Some(posted), Value::Array(ops)) = (accepted.posted, &mut patch) {
+                    ops.push(posted);
+                }
+                Came::Committed {
+                    patch,
+                    expand: accepted.reply.expand,
+                    changes: accepted.made.changes,
+                    asks: accepted.approval.map(|approval| approval.by),
+                }
+            }
+            Verdict::NoOp(reply) => Came::NoOp {
+                patch: reply.patch,
+                expand: reply.expand,
+                question: reply.clarify.map(|clarify| clarify.question),
+            },
+            Verdict::Rejected { rejection, .. } => Came::Rejected(rejection),
+        };
+        Self { reply: Some(reply), outcome }
+    }
+
+    const fn would_do(&self) -> bool {
+        matches!(self.outcome, Came::Committed { .. } | Came::NoOp { .. })
+    }
+
+    /// The kind that its record would have.
+    const fn kind(&self) -> &'static str {
+        match &self.outcome {
+            Came::Committed { asks: Some(_), .. } | Came::NoOp { question: Some(_), .. } => "approval",
+            Came::Committed { .. } => "committed",
+            Came::NoOp { expand, .. } if !expand.is_empty() => "expanded",
+            Came::NoOp { .. } => "no_op",
+            Came::Rejected(_) => "rejected",
+            Came::Failed(_) => "failed",
+        }
+    }
+
+    fn json(&self, moment: &Moment, at: u64, recorded: Option<&Recorded>) -> Value {
+        let (board, rehearsal) = (&moment.board, &moment.rehearsal);
+        let mut told = json!({
+            "board": board.id(),
+            "at": at,
+            "version": board.version(),
+            "worker": rehearsal.worker,
+            "invocation": moment.queued.as_ref().map(|queued| queued.invocation),
+            "attempt": moment.invoked.as_ref().map(|invoked| invoked.attempt),
+            "rule": moment.queued.as_ref().and_then(|queued| queued.branch.rule.clone()),
+            "trigger": moment.queued.as_ref().map(|queued| &queued.trigger),
+            "view": {"hash": rehearsal.hash, "version": rehearsal.shown.basis().state.version(),
+                     "recorded": moment.invoked.as_ref().map(|invoked| invoked.view)},
+            "reply": self.reply.as_ref().map(|reply| &reply.text),
+            "usage": self.reply.as_ref().and_then(|reply| reply.usage),
+            "outcome": self.kind(),
+            "recorded": recorded.map(Recorded::json),
+        });
+        match &self.outcome {
+            Came::Committed { patch, expand, changes, asks } => {
+                told["patch"] = patch.clone();
+                told["changes"] = changes.iter().map(change_json).collect();
+                told["expand"] = json!(expand);
+                told["asks"] = json!(asks);
+            }
+            Came::NoOp { patch, expand, question } => {
+                told["patch"] = patch.clone();
+                told["expand"] = json!(expand);
+                told["question"] = json!(question);
+            }
+            Came::Rejected(rejection) => told["rejection"] = json!(rejection),
+            Came::Failed(failure) => told["failure"] = json!({"code": failure.code, "message": failure.message}),
+        }
+        told
+    }
+
+    fn text(&self, moment: &Moment, at: u64, recorded: Option<&Recorded>) -> String {
+        let (board, rehearsal) = (&moment.board, &moment.rehearsal);
+        let mut lines = vec![format!("board {} before record {at}, version {}", board.id(), board.version())];
+        let why = match &moment.queued {
+            Some(queued) => narrative::cause(queued.branch.rule.as_ref(), &queued.trigger),
+            None => "nothing had woken it".to_owned(),
+        };
+        let attempt = moment.invoked.as_ref().map(|invoked| format!(", attempt {}", invoked.attempt));
+        lines.push(format!("worker {}{}: {why}", one_line(rehearsal.worker.as_str()), attempt.unwrap_or_default()));
+        let view = match moment.invoked.as_ref().map(|invoked| invoked.view == rehearsal.hash) {
+            Some(true) => "as it was shown then",
+            Some(false) => "not what it was shown then: another version compiled that view",
+            None => "of this moment, never shown",
+        };
+        let cost = self.reply.as_ref().and_then(|reply| reply.usage).map(narrative::tokens);
+        let cost = cost.map(|cost| format!("; {cost}, not charged to the board")).unwrap_or_default();
+        lines.push(format!("view {}: {view}{cost}", rehearsal.hash));
+        let expanding = |expand: &[String]| match expand {
+            [] => String::new(),
+            places => format!(", and asks to be shown {}", short(&places.join(", "), SHOWN)),
+        };
+        match &self.outcome {
+            Came::Committed { patch, expand, changes, asks } => {
+                let what = match asks {
+                    Some(by) => format!("would wait for {}", one_line(by.as_str())),
+                    None => format!("would commit version {}", board.version().next()),
+                };
+                lines.push(format!("{what}: {}{}", narrative::patch(patch), expanding(expand)));
+                lines.extend(changes.iter().map(change_line));
+            }
+            Came::NoOp { question: Some(question), .. } => {
+                lines.push(format!("would ask a person: {}", short(question, SHOWN)));
+            }
+            Came::NoOp { expand, .. } => lines.push(format!("would change nothing{}", expanding(expand))),
+            Came::Rejected(rejection) => {
+                lines.push(format!("would be refused: {}/{}", rejection.stage, rejection.code));
+                lines.extend(rejection.violations.iter().map(|violation| {
+                    let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
+                    format!("  at {}: {}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
+                }));
+            }
+            Came::Failed(failure) => {
+                lines.push(format!("the agent failed: {}: {}", failure.code, short(&failure.message, 2 * SHOWN)));
+            }
+        }
+        lines.push(recorded.map_or_else(|| "the journal does not say what came of it".to_owned(), Recorded::text));
+        lines.join("\n") + "\n"
+    }
+}
+
+fn change_json(change: &Change) -> Value {
+    let mut told = json!({"path": change.path.to_string()});
+    if let Some(before) = &change.before {
+        told["before"] = before.to_value();
+    }
+    if let Some(after) = &change.after {
+        told["after"] = after.to_value();
+    }
+    told
+}
+
+fn change_line(change: &Change) -> String {
+    let value = |value: &Option<_>| match value {
+        Some(node) => short(&json_line(node), SHOWN),
+        None => "nothing".to_owned(),
+    };
+    format!("  {}: {} → {}", short(change.path.as_str(), SHOWN), value(&change.before), value(&change.after))
+}
+
+/// What the journal says of it, beside what would come of it now.
+struct Recorded {
+    seq: u64,
+    kind: &'static str,
+    /// None where what it says is erased.
+    same: Option<bool>,
+    patch: Option<Value>,
+    rejection: Option<Rejection>,
+    failure: Option<FailureCode>,
+}
+
+impl Recorded {
+    fn of(record: &Record, now: &Stepped) -> Self {
+        let mut recorded = Self {
+            seq: record.seq.0,
+            kind: record.kind.as_str(),
+            same: None,
+            patch: None,
+            rejection: None,
+            failure: None,
+        };
+        if !matches!(record.erasure(), Ok(None)) {
+            return recorded;
+        }
+        let is_patch = |patch: &Value, expand: &[String]| match &now.outcome {
+            Came::Committed { patch: ours, expand: asked, .. } | Came::NoOp { patch: ours, expand: asked, .. } => {
+                ours == patch && asked == expand
+            }
+            Came::Rejected(_) | Came::Failed(_) => false,
+        };
+        let is_kind = now.kind() == record.kind.as_str();
+        let (patch, same) = match record.body() {
+            // What a person has agreed to would be asked for first.
+            Ok(Body::Committed(it)) => {
+                let is_agreed = it.by.approval.is_some() && now.kind() == "approval";
+                let same = (is_kind || is_agreed) && is_patch(&it.patch, &it.expand);
+                (Some(it.patch), same)
+            }
+            Ok(Body::NoOp(it)) => {
+                let same = is_kind && is_patch(&it.patch, &[]);
+                (Some(it.patch), same)
+            }
+            Ok(Body::Expanded(it)) => {
+                let same = is_kind && is_patch(&it.patch, &it.expand);
+                (Some(it.patch), same)
+            }
+            Ok(Body::Approval(it)) => {
+                let question = it.clarify.map(|clarify| clarify.question);
+                let asked = match &now.outcome {
+                    Came::NoOp { question, .. } => question.clone(),
+                    Came::Committed { .. } | Came::Rejected(_) | Came::Failed(_) => None,
+                };
+                let same = is_kind && asked == question && is_patch(&it.patch, &it.expand);
+                (Some(it.patch), same)
+            }
+            Ok(Body::Rejected(it)) => {
+                let same = matches!(&now.outcome, Came::Rejected(ours) if *ours == it.rejection);
+                recorded.rejection = Some(it.rejection);
+                (None, same)
+            }
+            Ok(Body::Failed(it)) => {
+                recorded.failure = Some(it.code);
+                (None, matches!(&now.outcome, Came::Failed(ours) if ours.code == it.code))
+            }
+            Ok(_) | Err(_) => (None, false),
+        };
+        Self { same: Some(same), patch, ..recorded }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "seq": self.seq,
+            "kind": self.kind,
+            "same": self.same,
+            "erased": self.same.is_none(),
+            "patch": self.patch,
+            "rejection": self.rejection,
+            "failure": self.failure,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { seq, kind, .. } = self;
+        match self.same {
+            None => format!("record {seq} ({kind}) is what came of it; its values are erased"),
+            Some(true) => format!("record {seq} ({kind}): the same"),
+            Some(false) => {
+                let patch = self.patch.as_ref().map(|patch| short(&json_line(patch), 2 * SHOWN));
+                let refused = self.rejection.as_ref().map(|refused| format!("{}/{}", refused.stage, refused.code));
+                let what = patch.or(refused).or_else(|| self.failure.map(|code| code.to_string()));
+                format!("record {seq} ({kind}) differs: {}", what.unwrap_or_default())
+            }
+        }
+    }
+}

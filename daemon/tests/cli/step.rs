@@ -1,0 +1,201 @@
+//! `patchboard step`: one worker once more on the board as it was, and nothing of it kept.
+
+use std::path::{Path, PathBuf};
+
+use patchboard_kernel::digest::{Digest, sha256};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox, notes_by};
+
+/// The files of the data directory that hold something, with what that is.
+fn files(sandbox: &Sandbox) -> Vec<(PathBuf, Digest)> {
+    let directory = std::fs::read_dir(sandbox.path().join(".patchboard")).expect("there are boards");
+    let paths = directory.map(|entry| entry.expect("an entry").path());
+    // What readers of one file agree on is shared memory.
+    let paths = paths.filter(|path| path.is_file() && path.extension().is_none_or(|ending| ending != "db-shm"));
+    let mut files: Vec<_> =
+        paths.map(|path| (path.clone(), sha256(&std::fs::read(&path).expect("it can be read")))).collect();
+    // A reader may leave a log without anything in it.
+    files.retain(|(_, bytes)| *bytes != sha256(b""));
+    files.sort();
+    files
+}
+
+impl Sandbox {
+    fn step(&self, at: u64, worker: &str, more: &[&str]) -> Ran {
+        let at = at.to_string();
+        self.run(&[&["step", "last", "--at", &at, "--worker", worker, "--output", "json"], more].concat())
+    }
+
+    fn journal(&self) -> Vec<Value> {
+        self.run(&["log", "last", "--output", "json"]).exits(0).lines()
+    }
+}
+
+fn finished() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
+    sandbox
+}
+
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints").join(name);
+    path.to_str().expect("the path is text").to_owned()
+}
+
+#[test]
+fn every_attempt_of_a_recorded_run_comes_to_the_same_again() {
+    let sandbox = Sandbox::new();
+    let (blueprint, request) = (shipped("evidence-review.yaml"), shipped("evidence-review/request.json"));
+    let cassette = shipped("evidence-review/cassette.jsonl");
+    let request = format!("@{request}");
+    sandbox.run(&["run", &blueprint, "--request", &request, "--cassette", &cassette, "-q"]).exits(0);
+    let before = files(&sandbox);
+    let records = sandbox.journal();
+    let (mut commits, mut refusals, mut attempts) = (0, 0, 0);
+    for record in &records {
+        let (seq, kind) = (record["seq"].as_u64().expect("a number"), record["kind"].as_str().expect("a kind"));
+        let worker = record["by"]["worker"].as_str().or_else(|| record["worker"].as_str());
+        let code = match kind {
+            "committed" => 0,
+            "rejected" => 1,
+            // What came of it later is compared.
+            "invoked" => {
+                attempts += 1;
+                let stepped = sandbox.step(seq, worker.expect("a worker"), &["--cassette", &cassette]).json();
+                assert_eq!(stepped["recorded"]["same"], true, "{stepped}");
+                assert_eq!(stepped["view"]["hash"], record["view"], "{stepped}");
+                continue;
+            }
+            _ => continue,
+        };
+        let stepped = sandbox.step(seq, worker.expect("an author"), &["--cassette", &cassette]).exits(code).json();
+        assert_eq!(
+            (&stepped["recorded"]["same"], &stepped["recorded"]["seq"]),
+            (&json!(true), &json!(seq)),
+            "{stepped}"
+        );
+        assert_eq!(stepped["view"]["hash"], stepped["view"]["recorded"]);
+        if kind == "committed" {
+            commits += 1;
+            assert_eq!((&stepped["patch"], &stepped["outcome"]), (&record["patch"], &json!("committed")));
+            assert_eq!(stepped["version"].as_u64().map(|version| version + 1), record["version"].as_u64());
+        } else {
+            refusals += 1;
+            assert_eq!(stepped["rejection"]["code"], record["code"]);
+        }
+    }
+    assert!(commits > 3 && refusals > 0 && attempts == commits + refusals, "{commits} {refusals} {attempts}");
+    assert_eq!(files(&sandbox), before, "a step writes nothing");
+}
+
+#[test]
+fn a_script_goes_on_where_it_was_and_a_reply_by_hand_is_judged_as_it_would_have_been() {
+    let sandbox = finished();
+    // created scheduled invoked rejected invoked committed scheduled invoked committed ended
+    let refused = sandbox.step(3, "writer", &[]).exits(1).json();
+    assert_eq!((&refused["outcome"], &refused["recorded"]["same"]), (&json!("rejected"), &json!(true)), "{refused}");
+    let second = sandbox.step(5, "writer", &[]).exits(0).json();
+    assert_eq!((&second["attempt"], &second["recorded"]["same"]), (&json!(2), &json!(true)), "{second}");
+    let note = json!({"text": "first", "status": "draft"});
+    assert_eq!(second["changes"], json!([{"path": "/notes/0", "after": note}]));
+    let text = sandbox.run(&["step", "last", "--at", "5", "--worker", "writer"]).exits(0).stdout;
+    assert!(text.contains("would commit version 1") && text.ends_with("record 5 (committed): the same\n"), "{text}");
+
+    let other = r#"[{"op":"add","path":"/notes/-","value":{"text":"other","status":"draft"}}]"#;
+    sandbox.write("other.json", other);
+    let differs = sandbox.step(5, "writer", &["--reply", "other.json"]).exits(0).json();
+    assert_eq!((&differs["outcome"], &differs["recorded"]["same"]), (&json!("committed"), &json!(false)), "{differs}");
+    let by_hand = ["step", "last", "--at", "5", "--worker", "writer", "--reply", "-"];
+    let text = sandbox.run_with(&by_hand, other).exits(0).stdout;
+    assert!(text.contains("record 5 (committed) differs: ") && text.contains("\"first\""), "{text}");
+    let denied = r#"[{"op":"add","path":"/answer","value":"mine"}]"#;
+    let refused = sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), denied).exits(1).json();
+    assert_eq!(refused["rejection"]["code"], "path_not_granted");
+    assert_eq!(
+        sandbox.run_with(&[&by_hand[..], &["--output", "json"]].concat(), "[]").exits(0).json()["outcome"],
+        "no_op"
+    );
+}
+
+#[test]
+fn elsewhere_the_worker_is_shown_the_board_of_that_moment() {
+    let sandbox = finished();
+    // Before the note was checked, the writer had been woken by the start.
+    let stepped = sandbox.step(8, "writer", &["--reply", "/dev/null"]).exits(1).json();
+    assert_eq!((&stepped["trigger"]["kind"], &stepped["view"]["version"]), (&json!("start"), &json!(1)), "{stepped}");
+    assert_eq!((&stepped["attempt"], &stepped["view"]["recorded"]), (&Value::Null, &Value::Null));
+    assert_eq!(stepped["recorded"]["seq"], 5, "the last that came of that trigger");
+    // Nothing had woken the checker yet.
+    let patch = r#"[{"op":"replace","path":"/notes/0/status","value":"checked"}]"#;
+    sandbox.write("patch.json", patch);
+    let early = sandbox.step(5, "checker", &["--reply", "patch.json"]).exits(1).json();
+    assert_eq!((&early["trigger"], &early["recorded"]), (&Value::Null, &Value::Null));
+    assert_eq!(early["rejection"]["stage"], "application");
+    let checked = sandbox.step(7, "checker", &["--reply", "patch.json"]).exits(0).json();
+    assert_eq!(checked["changes"], json!([{"path": "/notes/0/status", "before": "draft", "after": "checked"}]));
+    assert_eq!(checked["recorded"]["same"], false);
+}
+
+#[test]
+fn a_program_that_was_changed_comes_to_something_else() {
+    let sandbox = Sandbox::new();
+    let program = |text: &str| {
+        let reply = json!({"patch": [{"op": "add", "path": "/notes/-", "value": {"text": text, "status": "draft"}}]});
+        sandbox.write("reply.sh", format!("cat > /dev/null\ncat <<'END'\n{reply}\nEND\n"));
+    };
+    program("first");
+    sandbox.write("notes.yaml", notes_by("command", ""));
+    sandbox.write("patchboard.toml", "[commands.writer]\nprogram = [\"/bin/sh\", \"reply.sh\"]\n");
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
+    let seq = sandbox.journal().iter().find(|record| record["kind"] == "committed").expect("a commit")["seq"].as_u64();
+    let seq = seq.expect("a number");
+    let before = files(&sandbox);
+    assert_eq!(sandbox.step(seq, "writer", &[]).exits(0).json()["recorded"]["same"], true);
+    program("second");
+    let stepped = sandbox.step(seq, "writer", &[]).exits(0).json();
+    assert_eq!(stepped["recorded"]["same"], false);
+    assert_eq!(stepped["changes"][0]["after"]["text"], "second");
+    sandbox.write("reply.sh", "exit 3\n");
+    let failed = sandbox.step(seq, "writer", &[]).exits(1).json();
+    assert_eq!((&failed["outcome"], &failed["recorded"]["same"]), (&json!("failed"), &json!(false)), "{failed}");
+    assert_eq!(files(&sandbox), before);
+}
+
+#[test]
+fn what_cannot_be_stepped_is_refused_with_what_to_do() {
+    let sandbox = finished();
+    let refused = |at, worker, more: &[&str]| sandbox.step(at, worker, more).exits(2).error();
+    assert_eq!(refused(5, "nobody", &[])["code"], "no_such_worker");
+    assert_eq!(refused(5, "nobody", &[])["workers"], json!(["checker", "writer"]));
+    let beyond = refused(99, "writer", &[]);
+    assert_eq!((&beyond["code"], &beyond["last"]), (&json!("no_such_record"), &json!(9)));
+    assert_eq!(refused(0, "writer", &[])["code"], "no_such_record");
+    assert_eq!(refused(5, "writer", &["--reply", "missing.json"])["code"], "reply_unreadable");
+    sandbox.run(&["redact", "last", "/notes/0/text"]).exits(0);
+    let erased = refused(8, "checker", &[]);
+    assert_eq!((&erased["code"], &erased["seq"]), (&json!("values_erased"), &json!(5)));
+    let at_it = sandbox.step(5, "writer", &[]).exits(0).json();
+    assert_eq!((&at_it["recorded"]["erased"], &at_it["recorded"]["same"]), (&json!(true), &Value::Null), "{at_it}");
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let board = archived["board"].as_str().expect("an id");
+    let gone = sandbox.run(&["step", board, "--at", "5", "--worker", "writer", "--output", "json"]).exits(2).error();
+    assert_eq!(gone["code"], "no_such_board");
+    assert!(gone["help"].as_str().is_some_and(|help| help.contains(&format!("patchboard restore {board}"))), "{gone}");
+}
+
+#[test]
+fn who_edits_files_is_answered_for_by_hand_only() {
+    let sandbox = Sandbox::new();
+    crate::tools::played(&sandbox, 9);
+    let records = sandbox.journal();
+    let seq = records.iter().find(|record| record["kind"] == "committed").expect("a commit")["seq"].as_u64();
+    let seq = seq.expect("a number");
+    let before = files(&sandbox);
+    let refused = sandbox.step(seq, "ada", &["--model-url", "http://127.0.0.1:9/v1", "--model", "m"]).exits(2).error();
+    assert_eq!(refused["code"], "uses_files", "{refused}");
+    sandbox.write("reply.json", r#"[{"op": "add", "path": "/list/-", "value": 1}]"#);
+    let by_hand = sandbox.step(seq, "ada", &["--reply", "reply.json"]).exits(0).json();
+    assert_eq!(by_hand["recorded"]["same"], true, "{by_hand}");
+    assert_eq!(files(&sandbox), before);
+}
