@@ -201,7 +201,7 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
 
 fn reads_documents(blueprint: &Blueprint) -> bool {
     let reads = blueprint.workers.values().flat_map(|worker| &worker.reads);
-    let mut tokens = reads.map(|read| read.split('/').skip(1).take(2).collect::<Vec<_>>());
+    let mut tokens = reads.map(|read| read.path.split('/').skip(1).take(2).collect::<Vec<_>>());
     tokens.any(|tokens| match tokens.as_slice() {
         [] | ["**" | "request" | "*"] => true,
         [first, second, ..] => {

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let board = reader.board(&summary, arguments.at)?;
-    let view = preview(&board, &arguments.worker, &arguments.expand)?;
+    let view = preview(&board, &arguments.worker, &arguments.expand, None)?;
     if arguments.schema {
         output.json(&reply_schema(&board, &arguments.worker, &view)?)?;
     } else if output.is_json() {
@@ -68,14 +68,23 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-/// What a worker would be shown of a board as it is.
-pub(crate) fn preview(board: &Board, worker: &str, expand: &[String]) -> Result<View, Failure> {
-    let Some(seat) = board.plan().seats.get(worker) else {
+/// What a worker would be shown of a board as it is. `within`: where conditions let it read something of the board that is
+/// all it may know, if that is another one.
+pub(crate) fn preview(
+    board: &Board,
+    worker: &str,
+    expand: &[String],
+    within: Option<&[PointerBuf]>,
+) -> Result<View, Failure> {
+    let Some(mut readable) = board.readable_by(&worker.into()) else {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
             .help(format!("its workers are {}", workers.join(", ")))
             .detail("workers", json!(workers)));
     };
+    if let Some(places) = within {
+        readable = readable.within(places);
+    }
     for place in expand {
         let refuse = |code, message: &str| {
             Failure::refused(code, format!("{message}: {}", one_line(place)))
@@ -86,14 +95,14 @@ pub(crate) fn preview(board: &Board, worker: &str, expand: &[String]) -> Result<
             return Err(refuse("bad_pointer", "this is no JSON Pointer"));
         };
         // Before it is looked whether there is such a place, which may be more than the worker is to know.
-        if !seat.contract.may_ask_for(&pointer) {
+        if !readable.may_ask_for(&pointer) {
             return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
         }
         if board.state().root().get(&pointer).is_none() {
             return Err(refuse("path_not_found", "there is nothing to be shown"));
         }
     }
-    Ok(board.explained_preview(&worker.into(), expand).expect("the worker is there"))
+    Ok(board.explained_preview(&worker.into(), expand, &readable).expect("the worker is there"))
 }
 
 /// The JSON Schema that a language model's reply to a view is held to.

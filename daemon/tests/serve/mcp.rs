@@ -248,6 +248,84 @@ async fn streams_are_counted_and_end_with_the_board() {
     assert!(rest.contains("notifications/resources/updated") && rest.contains("\"result\""), "{rest}");
 }
 
+/// Two rooms, of which a seat has been in one and is in the other.
+const ROOMS: &str = "\
+blueprint: 1
+name: rooms
+state:
+  schema: {type: object}
+  initial: {rooms: {quelm: {members: [ann], said: [<QUELM>]}, zundov: {members: [ann, bob], said: [<ZUNDOV>]}}}
+workers:
+  ann:
+    agent: remote
+    reads: [{path: /rooms/*, where: worker in self.members}]
+    writes: [{path: /rooms/*/said/-, ops: [add]}]
+  keeper:
+    agent: remote
+    reads: [/rooms]
+    writes: [{path: /rooms/*/members, ops: [replace]}, {path: /rooms/*/said/-, ops: [add]}]
+rules: [{name: go, trigger: manual, run: ann}]
+";
+
+#[tokio::test]
+async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let admin = daemon.token("admin");
+    daemon.start();
+    let bearer = format!("Bearer {admin}");
+    let as_admin = [("authorization", bearer.as_str())];
+    let made = daemon.post_with("/v1/boards", &json!({ "source": ROOMS }), &as_admin).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    let token = daemon.token(&format!("seat:{board}/ann"));
+    let own = format!("Bearer {token}");
+    let ann = [("authorization", own.as_str())];
+    let keep = async |patch: Value| {
+        let proposed = json!({"worker": "keeper", "patch": patch});
+        daemon.post_with(&format!("/v1/boards/{board}/proposals"), &proposed, &as_admin).await.is(200)
+    };
+    let read = async |uri: &str| {
+        let read = message("resources/read", &json!({"uri": format!("patchboard://board/{uri}")}));
+        send(&daemon, &token, "/mcp", read, &[]).await.is(200)["result"]["contents"][0]["text"].to_string()
+    };
+    let past = format!("/v1/boards/{board}/views/ann?at=0");
+
+    // As a member she is refused for what changed after she was asked, and told what it was.
+    daemon.post_with(&format!("/v1/boards/{board}/signals"), &json!({"name": "go"}), &as_admin).await.is(202);
+    let asked = does(&daemon, &token, "read_view", json!({"wait": 30})).await;
+    assert!(asked["view"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{asked}");
+    keep(json!([{"op": "add", "path": "/rooms/quelm/said/-", "value": "<QUELM> 2"}])).await;
+    keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["ann", "<QUELM> 3"]}])).await;
+    let add =
+        json!({"patch": [{"op": "add", "path": "/rooms/zundov/said/-", "value": "yes"}], "lease": asked["lease"]});
+    let (told, _) = calls(&daemon, &token, "propose_patch", add).await;
+    assert!(told["code"] == "stale_read" && told.to_string().contains("<QUELM> 3"), "{told}");
+    for told in [read("state").await, read("log").await, daemon.request(Method::GET, &past, &ann, None).await.text] {
+        assert!(told.contains("quelm"), "{told}");
+    }
+    let asked = does(&daemon, &token, "read_view", json!({"wait": 30})).await;
+    let enough = json!({"patch": [], "lease": asked["lease"]});
+    assert_eq!(does(&daemon, &token, "propose_patch", enough).await["outcome"], "no_op");
+
+    // No longer a member, she is told nothing of it: not what is there, nor what was, nor what she was told.
+    keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["bob"]}])).await;
+    let then = daemon.request(Method::GET, &past, &as_admin, None).await;
+    assert!(then.is(200)["text"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{}", then.text);
+    let told = [
+        read("state").await,
+        read("log").await,
+        does(&daemon, &token, "explain_rejection", json!({})).await.to_string(),
+        does(&daemon, &token, "read_view", json!({})).await.to_string(),
+        daemon.request(Method::GET, &past, &ann, None).await.text,
+    ];
+    for (nth, told) in told.iter().enumerate() {
+        assert!(!told.contains("quelm") && !told.contains("QUELM"), "{nth}: {told}");
+        assert!(told.contains(if matches!(nth, 1 | 2) { "stale_read" } else { "zundov" }), "{nth}: {told}");
+    }
+    let hidden = format!("{past}&expand=/rooms/quelm");
+    daemon.request(Method::GET, &hidden, &ann, None).await.refuses(422, "path_not_granted");
+    daemon.request(Method::GET, &hidden, &as_admin, None).await.is(200);
+}
+
 /// What the program writes for these lines.
 fn passes_on(daemon: &Daemon, arguments: &[&str], token: &str, lines: &[u8]) -> Vec<Value> {
     let mut command = daemon.command(&[&["mcp"], arguments].concat());

@@ -1,7 +1,7 @@
 //! What a worker may read and write, compiled from the blueprint, and the judge of its operations (SPEC section 3).
 //!
-//! Reads cover what they match and everything below it; writes are exact. An operation is judged by what it does to
-//! the candidate it meets:
+//! Reads cover what they match and everything below it; writes are exact. What a read under a condition covers depends on
+//! the state ([`Readable`]). An operation is judged by what it does to the candidate it meets:
 //!
 //! | operation | needs |
 //! |---|---|
@@ -16,6 +16,11 @@
 //! that is the value found at `from`. The whole document is never granted. Whether the operation can be applied is
 //! [`crate::state`]'s to say.
 
+mod definitions;
+mod readable;
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
@@ -23,15 +28,21 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use jsonptr::{Pointer, PointerBuf};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::blueprint::{Approval, GrantOp, Worker};
+use crate::expr::Expr;
+use crate::id::WorkerName;
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
+use crate::plan::READ_VARIABLES;
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large, shorten};
 use crate::state::{Candidate, Effect};
 use crate::tree::Node;
+
+use definitions::with_definitions;
+pub use readable::{PLACES_MAX, Readable};
 
 /// The most grants that a rejection shows.
 const ALLOWED_MAX: usize = 8;
@@ -40,8 +51,18 @@ const REASONS_MAX: usize = 5;
 
 /// A worker's compiled contract.
 pub struct Contract {
+    /// Whose it is, for conditions that name `worker`.
+    worker: Option<WorkerName>,
+    /// Those without a condition.
     reads: Vec<Pattern>,
+    conditional: Vec<Conditional>,
     writes: Vec<Write>,
+}
+
+/// A read grant under a condition.
+struct Conditional {
+    pattern: Pattern,
+    condition: Expr,
 }
 
 /// A compiled write grant.
@@ -100,9 +121,19 @@ impl Contract {
         let pattern = |pointer: String, text: &str| {
             Pattern::parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
         };
-        let mut contract = Self { reads: Vec::new(), writes: Vec::new() };
-        for (index, path) in worker.reads.iter().enumerate() {
-            contract.reads.push(pattern(format!("/reads/{index}"), path)?);
+        let mut contract = Self { worker: None, reads: Vec::new(), conditional: Vec::new(), writes: Vec::new() };
+        for (index, grant) in worker.reads.iter().enumerate() {
+            let Some(condition) = &grant.condition else {
+                contract.reads.push(pattern(format!("/reads/{index}"), &grant.path)?);
+                continue;
+            };
+            let pattern = pattern(format!("/reads/{index}/path"), &grant.path)?;
+            let wrong = |error: crate::expr::CompileError| ContractError {
+                pointer: format!("/reads/{index}/where"),
+                message: error.message,
+            };
+            let condition = Expr::compile(condition, READ_VARIABLES).map_err(wrong)?;
+            contract.conditional.push(Conditional { pattern, condition });
         }
         let mut regex_bytes = 0;
         for (index, grant) in worker.writes.iter().enumerate() {
@@ -135,9 +166,35 @@ impl Contract {
         self.writes.iter().filter_map(|write| write.value.as_ref()).map(|value| value.schema.regex_bytes()).sum()
     }
 
-    /// Patterns it may read.
-    pub fn reads(&self) -> &[Pattern] {
-        &self.reads
+    /// The contract of the worker of this name. Without a name no condition holds that asks for it.
+    #[must_use]
+    pub fn of(self, worker: &WorkerName) -> Self {
+        Self { worker: Some(worker.clone()), ..self }
+    }
+
+    /// Whether what it lets its worker read depends on the state.
+    pub const fn has_conditions(&self) -> bool {
+        !self.conditional.is_empty()
+    }
+
+    /// The patterns of all its read grants, whether a condition holds or not: what may be known of the blueprint.
+    pub(crate) fn declared_reads(&self) -> impl Iterator<Item = &Pattern> {
+        self.reads.iter().chain(self.conditional.iter().map(|read| &read.pattern))
+    }
+
+    /// Whether there is a state of which it lets its worker read this place.
+    pub(crate) fn could_read(&self, place: &Pointer) -> bool {
+        self.declared_reads().any(|pattern| pattern.covers(place))
+    }
+
+    /// Whether a condition decides if the place, or something in it, may be read.
+    fn reaches_condition(&self, place: &Pointer) -> bool {
+        self.conditional.iter().any(|read| read.pattern.covers(place) || read.pattern.reaches_below(place))
+    }
+
+    /// Whether a condition decides if the place may be read.
+    fn is_conditional(&self, place: &Pointer) -> bool {
+        self.conditional.iter().any(|read| read.pattern.covers(place))
     }
 
     /// Patterns it may write.
@@ -171,16 +228,6 @@ impl Contract {
         })
     }
 
-    /// Whether it may read the whole value at this place.
-    pub fn may_read(&self, pointer: &Pointer) -> bool {
-        self.reads.iter().any(|pattern| pattern.covers(pointer))
-    }
-
-    /// Whether the worker may ask to be shown the place: it may read it, or something in it.
-    pub fn may_ask_for(&self, pointer: &Pointer) -> bool {
-        self.reads().iter().any(|read| read.covers(pointer) || read.reaches_below(pointer))
-    }
-
     /// Judges one operation against the candidate it meets (SPEC section 3); `index` is its place in the patch.
     ///
     /// Returns every violation, each at the path of the operation (or its `from`): `path_not_granted` where no grant
@@ -188,10 +235,12 @@ impl Contract {
     /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
-        self.judge_effect(index, op, &candidate.effect(op), candidate, schema)
+        let readable = self.readable(candidate.root());
+        self.judge_effect(index, op, &candidate.effect(op), candidate, schema, &readable)
     }
 
-    /// The same, of an operation whose effect on the candidate is known.
+    /// The same, of an operation whose effect on the candidate is known, where the worker may read this of the state that
+    /// the candidate was made from.
     pub(crate) fn judge_effect(
         &self,
         index: usize,
@@ -199,24 +248,32 @@ impl Contract {
         effect: &Effect<'_>,
         candidate: &Candidate,
         schema: &Schema,
+        readable: &Readable<'_>,
     ) -> Vec<Violation> {
         let kind = effect.kind.unwrap_or(GrantOp::Add);
         let target = Target { path: op.path(), granted_at: &effect.granted_at, candidate };
         let mut violations = match *op {
-            Op::Test { path, .. } => self.judge_read("a `test` looks at", path),
+            Op::Test { path, .. } => self.judge_read("a `test` looks at", path, readable, candidate),
             Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None),
             Op::Replace { value, .. } => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value))),
             Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value))),
             Op::Move { from, .. } => {
                 let source = Target { path: from, granted_at: from, candidate };
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
-                let written = candidate.get(from).map(Written::Found);
+                // What a condition hides must not come to light elsewhere.
+                let hidden = match self.reaches_condition(from) {
+                    true => self.judge_read("a `move` takes", from, readable, candidate),
+                    false => Vec::new(),
+                };
+                let written = candidate.get(from).filter(|_| hidden.is_empty()).map(Written::Found);
+                violations.extend(hidden);
                 violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written));
                 violations
             }
             Op::Copy { from, .. } => {
-                let mut violations = self.judge_read("a `copy` takes", from);
-                let written = candidate.get(from).map(Written::Found);
+                let mut violations = self.judge_read("a `copy` takes", from, readable, candidate);
+                // Whether what may not be read would fit tells of it.
+                let written = candidate.get(from).filter(|_| violations.is_empty()).map(Written::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
                 violations
             }
@@ -267,17 +324,22 @@ impl Contract {
             .collect()
     }
 
-    fn judge_read(&self, what: &str, path: &Pointer) -> Vec<Violation> {
-        if self.may_read(path) {
+    /// Operations before this one may have made the place readable, or put something else there: it must be readable
+    /// before them and after.
+    fn judge_read(&self, what: &str, path: &Pointer, readable: &Readable<'_>, candidate: &Candidate) -> Vec<Violation> {
+        let is_still = || !self.has_conditions() || self.readable(candidate.root()).may_read(path);
+        if readable.may_read(path) && is_still() {
             return Vec::new();
         }
         let message = format!("{what} what the worker may read, and `{path}` is not covered by its reads");
         vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(self.told_reads())]
     }
 
-    /// The patterns it may read, as many as a rejection shows.
+    /// The patterns it may read, as many as a rejection shows, with the conditions there are.
     pub(crate) fn told_reads(&self) -> Value {
-        self.reads.iter().take(ALLOWED_MAX).map(ToString::to_string).collect()
+        let conditional = |read: &Conditional| format!("{} where {}", read.pattern, read.condition.source());
+        let reads = self.reads.iter().map(ToString::to_string).chain(self.conditional.iter().map(conditional));
+        reads.take(ALLOWED_MAX).collect()
     }
 
     /// Judges that something is written or taken away at one place. `needed` are the operations that one grant must
@@ -448,50 +510,3 @@ fn nearness(pattern: &Pattern, place: &Pointer) -> (usize, Reverse<usize>) {
     }
     (common, Reverse(pattern.tokens().len().abs_diff(tokens.len())))
 }
-
-/// A value schema, with the definitions of the state schema if it refers to some and has none.
-fn with_definitions(value: &Value, state_schema: &Value) -> Value {
-    let (Some(members), Some(state)) = (value.as_object(), state_schema.as_object()) else { return value.clone() };
-    let mut complete = members.clone();
-    for part in ["$defs", "definitions"] {
-        if let Some(definitions) = state.get(part)
-            && !members.contains_key(part)
-            && refers_to(value, &format!("#/{part}/"))
-        {
-            complete.insert(part.to_owned(), definitions.clone());
-            inherit(&mut complete, state);
-        }
-    }
-    Value::Object(complete)
-}
-
-/// Draft and identity of the state schema, without which its definitions may mean something else.
-fn inherit(complete: &mut Map<String, Value>, state: &Map<String, Value>) {
-    for keyword in ["$schema", "$id"] {
-        if let Some(value) = state.get(keyword) {
-            complete.entry(keyword).or_insert_with(|| value.clone());
-        }
-    }
-}
-
-/// Whether a `$ref` in a schema begins with this text.
-fn refers_to(schema: &Value, prefix: &str) -> bool {
-    // A stack of our own: the schema has not been measured yet.
-    let mut pending = vec![schema];
-    while let Some(value) = pending.pop() {
-        match value {
-            Value::Object(members) => {
-                if members.get("$ref").and_then(Value::as_str).is_some_and(|target| target.starts_with(prefix)) {
-                    return true;
-                }
-                pending.extend(members.values());
-            }
-            Value::Array(items) => pending.extend(items),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests;

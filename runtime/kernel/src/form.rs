@@ -209,9 +209,15 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     required.push("patch");
     if shown.may_expand() {
         let schema = &shown.plan().schema;
-        let reads = shown.seat().contract.reads().iter();
-        let readable: Vec<String> =
-            reads.map(|read| expression::at_or_below(&expression::of_pattern(read, schema, None))).collect();
+        let contract = &shown.seat().contract;
+        let readable = contract.readable(shown.basis().state.root());
+        // Of more places than are listed, the patterns that they are matched by.
+        let reads: Vec<&Pattern> = match readable.places().len() <= how.places {
+            true => readable.patterns().iter().collect(),
+            false => contract.declared_reads().collect(),
+        };
+        let of_read = |read: &&Pattern| expression::at_or_below(&expression::of_pattern(read, schema, None));
+        let readable: Vec<String> = reads.iter().map(of_read).collect();
         let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
         properties.insert("expand".into(), json!({"type": "array", "items": place, "maxItems": EXPAND_MAX}));
     }

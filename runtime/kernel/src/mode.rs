@@ -123,7 +123,7 @@ impl Mode {
         // Who cannot copy any more has to write out at most what a patch could have named.
         let copied = if could_copy { in_chars(&worker) } else { 0 };
         if !self.has(Component::Slicing) {
-            worker.reads = vec!["/*".to_owned()];
+            worker.reads = vec!["/*".into()];
             worker.view.budget = UNSLICED_CHARS;
             worker.view.unit = Unit::Chars;
         }

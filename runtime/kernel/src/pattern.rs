@@ -111,6 +111,17 @@ impl Pattern {
         Ok(Self { tokens })
     }
 
+    /// The pattern of one place and nothing else, whatever the names on its way are; none of one that is too deep.
+    pub(crate) fn of_place(place: &Pointer) -> Option<Self> {
+        let tokens: Vec<_> = place.tokens().map(|token| PatternToken::Literal(token.decoded().into_owned())).collect();
+        (tokens.len() <= TOKENS_MAX).then_some(Self { tokens })
+    }
+
+    /// Whether it names one place.
+    pub(crate) fn is_place(&self) -> bool {
+        self.tokens.iter().all(|token| matches!(token, PatternToken::Literal(_)))
+    }
+
     /// Its tokens.
     pub fn tokens(&self) -> &[PatternToken] {
         &self.tokens

@@ -2,9 +2,11 @@
 //!
 //! A proposal passes all stages or stops at the first that fails, with every violation of that stage. Nothing here
 //! changes anything: what is accepted comes back as the state it would make. Reading a worker's reply is in
-//! `reply`; `interface` makes patches of replies that are none, in the modes without patches, by `difference`.
+//! `reply`; `interface` makes patches of replies that are none, in the modes without patches, by `difference`; `conceal`
+//! takes out of a refusal what its worker may not see.
 //! What a mode leaves out ([`crate::mode`]) is left out here.
 
+mod conceal;
 mod difference;
 mod interface;
 mod reply;
@@ -17,7 +19,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::blueprint::{Approval, Freshness};
-use crate::contract::Contract;
+use crate::contract::Readable;
 use crate::event::Change;
 use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
@@ -30,6 +32,8 @@ use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
 use crate::tree::Since;
 
+use conceal::Sight;
+pub(crate) use conceal::retell;
 pub(crate) use interface::MESSAGES;
 use reply::Unwrapped;
 pub(crate) use reply::fingerprint;
@@ -87,7 +91,8 @@ pub fn judge(
     let seat = plan.seats.get(worker);
     let read = read(state, seat, worker, body, interface, context);
     let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
-    told(plan, seat, read.and_then(|unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context)))
+    let verdict = read.and_then(|unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context));
+    told(plan, state, seat, context, verdict)
 }
 
 /// Judges again what a person has agreed to: the patch that was put to that person, whatever it was made of. Nothing that
@@ -95,16 +100,28 @@ pub fn judge(
 pub fn judge_agreed(plan: &Plan, state: &State, worker: &WorkerName, reply: Reply, context: &Context<'_>) -> Verdict {
     let seat = plan.seats.get(worker);
     let unwrapped = Unwrapped { reply, lifted: Vec::new() };
-    told(plan, seat, judge_stages(plan, state, seat, worker, unwrapped, true, context))
+    told(plan, state, seat, context, judge_stages(plan, state, seat, worker, unwrapped, true, context))
 }
 
 /// A verdict with what its author may know.
-fn told(plan: &Plan, seat: Option<&Seat>, verdict: Result<Verdict, Refused>) -> Verdict {
+fn told(
+    plan: &Plan,
+    state: &State,
+    seat: Option<&Seat>,
+    context: &Context<'_>,
+    verdict: Result<Verdict, Refused>,
+) -> Verdict {
     match verdict {
         Ok(verdict) => verdict,
-        Err(Refused { mut rejection, written, contested }) => {
+        Err(Refused { mut rejection, written, made, contested }) => {
             if let Some(seat) = seat {
-                conceal(&mut rejection.violations, &seat.contract, &written);
+                let mut readable = seat.contract.readable(state.root());
+                if let Some(made) = made.filter(|_| seat.contract.has_conditions()) {
+                    readable = readable.within(seat.contract.readable(made.root()).places());
+                }
+                let was = context.basis.map(|basis| seat.contract.readable(basis.state.root()));
+                let sight = Sight { readable: &readable, was: was.as_ref(), written: &written };
+                conceal::conceal(rejection.stage, &mut rejection.violations, &sight);
                 let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
                 rejection.allowed = match rejection.stage {
                     Stage::Syntax => seat.contract.allowed(&[], &plan.schema),
@@ -194,13 +211,15 @@ struct Refused {
     rejection: Rejection,
     /// The places the patch wrote, which its author may be shown.
     written: Vec<PointerBuf>,
+    /// The candidate that the places in it are of, if they are not of the state.
+    made: Option<State>,
     /// See [`Verdict::Rejected`].
     contested: Vec<PointerBuf>,
 }
 
 impl From<Rejection> for Refused {
     fn from(rejection: Rejection) -> Self {
-        Self { rejection, written: Vec::new(), contested: Vec::new() }
+        Self { rejection, written: Vec::new(), made: None, contested: Vec::new() }
     }
 }
 
@@ -297,6 +316,7 @@ fn judge_reply(
     // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
     // its application; a trouble of application waits until nothing is left to say about authorization.
     let authority = seat.open.as_ref().unwrap_or(&seat.contract);
+    let readable = authority.readable(state.root());
     let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
@@ -310,7 +330,7 @@ fn judge_reply(
         let violations = match is_unchecked {
             true => Vec::new(),
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
-            false => authority.judge_effect(index, op, &effect, &candidate, &plan.schema),
+            false => authority.judge_effect(index, op, &effect, &candidate, &plan.schema, &readable),
         };
         targets.note(index, op, &effect, &candidate);
         for demanded in authority.approvals(op, &effect, &candidate) {
@@ -319,7 +339,13 @@ fn judge_reply(
             }
         }
         let is_tried = violations.is_empty() && !broken;
-        if is_tried && let Err(violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
+        if is_tried && let Err(mut violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
+            // What is at a place of this candidate may be elsewhere in others.
+            if authority.has_conditions() {
+                let readable = readable.clone().within(authority.readable(candidate.root()).places());
+                let sight = Sight { readable: &readable, was: None, written: &[] };
+                conceal::conceal_one(&mut violation, &sight);
+            }
             // After a failed test the rest can still be tried; after anything else it would fail by consequence.
             broken = !matches!(op, Op::Test { .. });
             inapplicable.push(violation.at_op(index));
@@ -329,7 +355,7 @@ fn judge_reply(
         }
         unauthorized.extend(violations);
     }
-    unauthorized.extend(judge_expansion(seat, &reply.expand, context));
+    unauthorized.extend(judge_expansion(seat, &readable, &reply.expand, context));
     unauthorized.extend(reply.clarify.as_ref().and_then(|_| judge_question(seat, context)));
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
@@ -348,7 +374,7 @@ fn judge_reply(
     };
     if !conflict.violations.is_empty() {
         let rejection = Rejection::new(Stage::Freshness, conflict.violations);
-        return Err(Refused { rejection, written: Vec::new(), contested: conflict.contested });
+        return Err(Refused { contested: conflict.contested, ..rejection.into() });
     }
     if !inapplicable.is_empty() {
         return Err(refuse(Stage::Application, inapplicable));
@@ -382,12 +408,14 @@ fn judge_reply(
     // The whole document is never granted, so nobody has put another in its place.
     let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
     if !violations.is_empty() {
-        return Err(Refused { written: written(), ..Rejection::new(Stage::Schema, violations).into() });
+        let (written, made) = (written(), Some(made.clone()));
+        return Err(Refused { written, made, ..Rejection::new(Stage::Schema, violations).into() });
     }
     let candidate = Since::new(made.root(), 0, state.at());
     let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
     if !violations.is_empty() {
-        return Err(Refused { written: written(), ..Rejection::new(Stage::Invariant, violations).into() });
+        let (written, made) = (written(), Some(made.clone()));
+        return Err(Refused { written, made, ..Rejection::new(Stage::Invariant, violations).into() });
     }
     Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }))
 }
@@ -422,7 +450,7 @@ fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> 
 }
 
 /// Judges a request to be shown something: its author must be able to read the place, or something in it.
-fn judge_expansion(seat: &Seat, expand: &[String], context: &Context<'_>) -> Vec<Violation> {
+fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[String], context: &Context<'_>) -> Vec<Violation> {
     if !expand.is_empty() && context.expansions_left == 0 {
         let message = match context.invocation {
             Some(_) => "what was asked for has been shown as often as it may; answer with what you have seen",
@@ -431,7 +459,7 @@ fn judge_expansion(seat: &Seat, expand: &[String], context: &Context<'_>) -> Vec
         return vec![Violation::new(Code::ExpansionLimit, "/expand", message)];
     }
     let is_readable =
-        |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| seat.contract.may_ask_for(&place));
+        |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| readable.may_ask_for(&place));
     let refuse = |place: &String| {
         let message = "what is asked for must be what the worker may read";
         Violation::new(Code::PathNotGranted, place, message).expecting(seat.contract.told_reads())
@@ -480,47 +508,4 @@ fn apply(
         changes.push(Change { path: effect.lands_at.into_owned(), before: over, after: made });
     }
     Ok(())
-}
-
-/// Takes out of violations what their worker may not see: it may see what it may read, and what it wrote itself
-/// (SPEC section 3).
-fn conceal(violations: &mut [Violation], contract: &Contract, written: &[PointerBuf]) {
-    for violation in violations {
-        let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
-        let own = written.iter().any(|path| place.starts_with(path));
-        let above = place.parent().map_or_else(PointerBuf::new, |parent| parent.to_buf());
-        match violation.code {
-            Code::TestFailed | Code::SchemaViolation
-                if violation.found.is_some() && !own && !contract.may_read(&place) =>
-            {
-                violation.found = None;
-                violation.message = match &violation.rule {
-                    Some(keyword) => format!("the value there breaks {keyword}"),
-                    None => "the value there is another".to_owned(),
-                };
-            }
-            Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::FileExists | Code::Reserved
-                if !contract.may_read(&place) =>
-            {
-                violation.found = None;
-                violation.diff = None;
-                violation.stale = None;
-                let message = match violation.code {
-                    Code::Reserved => "this place is kept for somebody else for a moment",
-                    // Who reads parts of it sees by them that members came or went, and where they are now.
-                    _ if contract.reads().iter().any(|pattern| pattern.reaches_below(&place)) => continue,
-                    _ => "it is not as it was when you were asked",
-                };
-                violation.message = message.to_owned();
-            }
-            Code::InvariantViolated if !contract.may_read(&place) => violation.found = None,
-            // How long an array is, or what kind of thing is there, shows what is there.
-            Code::PathNotFound | Code::IndexOutOfRange if !contract.may_read(&above) => {
-                violation.found = None;
-                violation.expected = None;
-                violation.message = "there is no such place".to_owned();
-            }
-            _ => {}
-        }
-    }
 }

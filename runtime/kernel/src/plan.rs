@@ -22,6 +22,8 @@ pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value",
 pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
 /// The variables of an invariant that is evaluated for every instance of a pattern.
 pub const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self"];
+/// The variables of the condition of a read grant.
+pub const READ_VARIABLES: &[&str] = &["request", "self", "worker"];
 /// The variables of the `done` condition.
 pub const DONE_VARIABLES: &[&str] = &["request", "state"];
 
@@ -177,7 +179,8 @@ impl Plan {
             // What is shown and judged are the operations that can be used.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {
-                Contract::compile(worker, &state.schema).map_err(|error| format!("workers.{name}{error}"))
+                let contract = Contract::compile(worker, &state.schema);
+                contract.map(|contract| contract.of(name)).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
             regex_bytes += contract.regex_bytes();

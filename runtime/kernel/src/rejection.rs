@@ -184,6 +184,9 @@ pub struct Violation {
     /// At stage `freshness`: when it changed, and by whom. Only of what the worker may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<Stale>,
+    /// Whether it is about what the worker wrote itself, where a condition lets it read nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
 }
 
 /// When something changed that a worker depended on.
@@ -221,6 +224,7 @@ impl Violation {
             found: None,
             diff: None,
             stale: None,
+            own: false,
         }
     }
 

@@ -293,10 +293,10 @@ impl Seat {
     pub(crate) async fn state(&self) -> Answered<Value> {
         let worker = self.worker.clone();
         self.ask(move |board| {
-            let reads = seat_of(board, &worker)?.contract.reads();
+            let readable = seat_of(board, &worker)?.contract.readable(board.state().root());
             let document = board.state().root().to_value();
             let mut places = BTreeSet::new();
-            for pattern in reads {
+            for pattern in readable.patterns() {
                 let left = (PLACES_MAX + 1).saturating_sub(places.len());
                 places.extend(pattern.instances_of_value(&document, left));
             }
@@ -372,7 +372,7 @@ impl Seat {
         let worker = self.worker.clone();
         self.ask(move |board| {
             let seat = seat_of(board, &worker)?;
-            let view = views::preview(board, worker.as_str(), &expand)?;
+            let view = views::preview(board, worker.as_str(), &expand, None)?;
             let shown = board.previewed_values(&worker, &view);
             let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived));
             let prompt = Prompt::new(&seat.worker, &view);
@@ -401,7 +401,22 @@ impl Seat {
     ) -> Answered<Vec<Map<String, Value>>> {
         let (board, worker) = (self.board.clone(), self.worker.clone());
         let head = self.daemon.summary(&board)?.head.seq;
-        self.daemon.ask(move |reader| own(reader, &board, &worker, head, most, is_wanted)).await
+        let entries = self.daemon.ask(move |reader| own(reader, &board, &worker, head, most, is_wanted)).await?;
+        let blueprint = self.daemon.blueprint(&self.board).await?;
+        let own = blueprint.workers.get(&self.worker);
+        if own.is_none_or(|own| own.reads.iter().all(|read| read.condition.is_none())) {
+            return Ok(entries);
+        }
+        let worker = self.worker.clone();
+        let told_now = move |board: &Board| {
+            let mut entries = entries;
+            // What it was told then is told again as far as it may read it now.
+            for rejection in entries.iter_mut().filter_map(|entry| entry.get_mut("rejection")) {
+                board.retell(&worker, rejection);
+            }
+            Ok(entries)
+        };
+        self.daemon.ask_board(&self.board, None, told_now).await
     }
 }
 

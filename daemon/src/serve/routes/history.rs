@@ -29,7 +29,7 @@ use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
 use crate::failure::Failure;
 use crate::reader::storage;
-use crate::serve::access::Need;
+use crate::serve::access::{Need, Scope};
 use crate::serve::http::{Asked, BoardPath, Caller, Segments, page_size};
 use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
@@ -100,6 +100,8 @@ pub(crate) struct Viewed {
 }
 
 /// What a worker would be shown, and what a proposal made from it rests on
+///
+/// Who sits in a seat is shown nothing of an older version that a condition keeps from the worker now.
 #[utoipa::path(get, path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), Viewed),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -110,10 +112,17 @@ pub(crate) async fn view(
     Asked(viewed): Asked<Viewed>,
 ) -> Answered<Json<Value>> {
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
-    caller.needs(&Need::SeeSeat(id.clone(), name))?;
+    caller.needs(&Need::SeeSeat(id.clone(), name.clone()))?;
     let expand: Vec<String> = viewed.expand.iter().flat_map(|places| places.split(',')).map(str::to_owned).collect();
+    let now = match (&caller.scope, viewed.at) {
+        (Scope::Seat(..), Some(_)) => {
+            let places = move |board: &Board| Ok(board.readable_by(&name).map(|now| now.places().to_vec()));
+            Some(daemon.ask_board(&id, None, places).await?.unwrap_or_default())
+        }
+        _ => None,
+    };
     let told = daemon.ask_board(&id, viewed.at, move |board| {
-        let view = views::preview(board, &worker, &expand)?;
+        let view = views::preview(board, &worker, &expand, now.as_deref())?;
         Ok(views::json(board, &worker, &view))
     });
     Ok(Json(told.await?))

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Duration, FileAccess, InnerBoard};
+use super::{Duration, FileAccess, InnerBoard, ReadGrant};
 use crate::id::{GroupName, WorkerName};
 use crate::rejection::coded;
 
@@ -25,9 +25,9 @@ pub struct Worker {
     /// What it does, in one line for others: the definition of its group says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Path patterns it may read; each covers everything below what it matches.
+    /// What it may read; each grant covers everything below what its pattern matches.
     #[serde(default)]
-    pub reads: Vec<String>,
+    pub reads: Vec<ReadGrant>,
     /// What it may write; patterns match an operation's path exactly.
     #[serde(default)]
     pub writes: Vec<WriteGrant>,

@@ -3,7 +3,7 @@
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, json};
 
-use crate::contract::Contract;
+use crate::contract::{Contract, Readable};
 use crate::id::WorkerName;
 use crate::record::Rejected;
 use crate::rejection::Stage;
@@ -22,15 +22,21 @@ pub(super) fn of(rejected: &Rejected) -> Value {
 }
 
 /// A rejection of `author`'s proposal as the view of another worker shows it; none if nothing in it lies where that one
-/// may write. Values and messages are left out: they were written for who may read what its author may.
-pub(super) fn for_other(contract: &Contract, author: &WorkerName, shown: &Value) -> Option<Value> {
+/// may write. Values and messages are left out: they were written for who may read what its author may. So are places
+/// that a condition hides.
+pub(super) fn for_other(
+    contract: &Contract,
+    readable: &Readable<'_>,
+    author: &WorkerName,
+    shown: &Value,
+) -> Option<Value> {
     // That somebody else was slower teaches nothing.
     if shown["stage"] == Stage::Freshness.as_str() {
         return None;
     }
     let told = |violation: &Value| {
         let pointer = PointerBuf::parse(violation["pointer"].as_str()?).ok()?;
-        let is_common = !pointer.is_root() && contract.writes_around(&pointer);
+        let is_common = !pointer.is_root() && contract.writes_around(&pointer) && !readable.may_hide_at(&pointer);
         let mut told = Map::new();
         for member in ["code", "pointer", "rule"] {
             told.extend(violation.get(member).map(|value| (member.to_owned(), value.clone())));

@@ -29,13 +29,14 @@ use serde_json::{Map, Value};
 
 use crate::blueprint::Blueprint;
 use crate::breaker::Breaker;
+use crate::contract::Readable;
 use crate::digest::{Digest, Hasher};
 use crate::files::{FILES, Tally};
 use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
-use crate::pipeline;
+use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans};
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Body, Created, Ended, Record};
@@ -382,13 +383,26 @@ impl Board {
 
     /// What a worker would be shown now; none if there is no such worker.
     pub fn preview(&self, worker: &WorkerName) -> Option<View> {
-        self.preview_by(worker, &[], view::compile)
+        self.preview_by(worker, &[], &self.readable_by(worker)?, view::compile)
     }
 
-    /// The same if the worker had asked to be shown these places (JSON Pointers), with what is not shown, and why: for
-    /// people who want to know.
-    pub fn explained_preview(&self, worker: &WorkerName, expand: &[String]) -> Option<View> {
-        self.preview_by(worker, expand, view::explain)
+    /// The same of what is `readable`, if the worker had asked to be shown these places (JSON Pointers), with what is not
+    /// shown, and why: for people who want to know.
+    pub fn explained_preview(&self, worker: &WorkerName, expand: &[String], readable: &Readable<'_>) -> Option<View> {
+        self.preview_by(worker, expand, readable, view::explain)
+    }
+
+    /// What a worker may read of the document; none if there is no such worker.
+    pub fn readable_by(&self, worker: &WorkerName) -> Option<Readable<'_>> {
+        self.plan.seats.get(worker).map(|seat| seat.contract.readable(self.state.root()))
+    }
+
+    /// Takes out of what a worker was told of a refusal, an object with `stage` and `violations`, what it may not read of
+    /// the document now.
+    pub fn retell(&self, worker: &WorkerName, rejection: &mut Value) {
+        if let Some(readable) = self.readable_by(worker) {
+            retell(rejection, &readable);
+        }
     }
 
     /// What an agent would be handed with such a view; none if there is no such worker.
@@ -402,14 +416,15 @@ impl Board {
         &self,
         worker: &WorkerName,
         expand: &[String],
+        readable: &Readable<'_>,
         compile: fn(&view::Inputs<'_>) -> View,
     ) -> Option<View> {
         let seat = self.plan.seats.get(worker)?;
         let trigger = serde_json::json!({"kind": "preview"});
-        let feedback: Vec<_> = self.feedback_of(worker).into_iter().map(|(_, shown)| shown).collect();
+        let feedback: Vec<_> = self.feedback_of(worker, readable).into_iter().map(|(_, shown)| shown).collect();
         Some(compile(&view::Inputs {
             worker: &seat.worker,
-            contract: &seat.contract,
+            readable,
             fixed: &seat.fixed,
             state: &self.state,
             trigger: &trigger,
@@ -422,16 +437,18 @@ impl Board {
     }
 
     /// The last rejections of a worker, and of others where it may write, in the order of the journal.
-    fn feedback_of(&self, worker: &WorkerName) -> Vec<(Seq, Value)> {
+    fn feedback_of(&self, worker: &WorkerName, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
         let Some(seat) = self.plan.seats.get(worker).filter(|seat| seat.is_told) else { return Vec::new() };
         let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
-            recent.iter().filter_map(|(seq, shown)| Some((*seq, feedback::for_other(&seat.contract, other, shown)?)))
+            let told = |shown| feedback::for_other(&seat.contract, readable, other, shown);
+            recent.iter().filter_map(move |(seq, shown)| Some((*seq, told(shown)?)))
         });
         let mut of_others: Vec<_> = of_others.collect();
         of_others.sort_by_key(|(seq, _)| Reverse(*seq));
         of_others.truncate(OTHERS_FEEDBACK_MAX);
-        let own = self.feedback.get(worker).into_iter().flatten().cloned();
-        let mut feedback: Vec<_> = own.chain(of_others).collect();
+        let mut own: Vec<_> = self.feedback.get(worker).into_iter().flatten().cloned().collect();
+        own.iter_mut().for_each(|(_, shown)| retell(shown, readable));
+        let mut feedback: Vec<_> = own.into_iter().chain(of_others).collect();
         feedback.sort_by_key(|(seq, _)| *seq);
         feedback
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Board, object};
 use crate::blueprint::Freshness;
+use crate::contract::Readable;
 use crate::digest::Digest;
 use crate::freshness::{self, Basis};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
@@ -63,13 +64,15 @@ impl Board {
             true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
             false => worker.view.budget,
         };
-        let (feedback, shown): (Vec<Seq>, Vec<Value>) = self.feedback_of(&queued.branch.worker).into_iter().unzip();
+        let readable = seat.contract.readable(self.state.root());
+        let feedback = self.feedback_of(&queued.branch.worker, &readable);
+        let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
         let view = view::compile(&view::Inputs {
             worker,
-            contract: &seat.contract,
+            readable: &readable,
             fixed: &seat.fixed,
             state: &self.state,
-            trigger: &self.shown_trigger(queued),
+            trigger: &Self::shown_trigger(queued, &readable),
             feedback: &shown,
             expand: &queued.expansion.places,
             may_expand: queued.expansion.left() > 0,
@@ -134,7 +137,7 @@ impl Board {
     }
 
     /// What woke a worker, as it may be shown: no place that it may not read.
-    fn shown_trigger(&self, queued: &Queued) -> Value {
+    fn shown_trigger(queued: &Queued, readable: &Readable<'_>) -> Value {
         let mut shown = match &queued.trigger {
             Trigger::Start => object([("kind", json!("start"))]),
             Trigger::After => object([("kind", json!("after"))]),
@@ -147,9 +150,8 @@ impl Board {
             }
             Trigger::Event { op, path, .. } => {
                 let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
-                let readable = PointerBuf::parse(path.as_str())
-                    .is_ok_and(|place| self.plan.seats[&queued.branch.worker].contract.may_read(&place));
-                if readable {
+                let place = PointerBuf::parse(path.as_str());
+                if place.is_ok_and(|place| readable.may_read(&place)) {
                     shown.insert("path".to_owned(), json!(path));
                 }
                 shown

@@ -107,7 +107,7 @@ pub(super) fn readable(document: &Document<'_>, fits: &dyn Fn(&Node) -> bool) ->
     found.general = if is_complete && shapes.len() <= SHAPES_MAX {
         shapes.into_iter().collect()
     } else {
-        let reads = document.seat.contract.reads().iter();
+        let reads = document.seat.contract.declared_reads();
         let reads = reads.map(|pattern| expression::of_pattern(pattern, document.schema, None));
         reads.map(|read| expression::at_or_below(&read)).collect()
     };

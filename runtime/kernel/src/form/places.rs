@@ -11,6 +11,7 @@ use jsonptr::{Pointer, PointerBuf};
 
 use super::expression;
 use crate::blueprint::Freshness;
+use crate::contract::Readable;
 use crate::expr::Step;
 use crate::freshness::Basis;
 use crate::pattern::{Pattern, PatternToken, Walk, is_index};
@@ -30,6 +31,8 @@ const NOBODYS_NAME: &str = "\u{1}";
 /// What a worker knows of a document.
 pub(super) struct Document<'a> {
     pub(super) seat: &'a Seat,
+    /// What may be read of the document.
+    readable: Readable<'a>,
     pub(super) schema: &'a Schema,
     root: &'a Node,
     shown: Known,
@@ -129,7 +132,9 @@ impl<'a> Document<'a> {
         for place in &basis.reads {
             known.at(place).whole = true;
         }
-        Self { seat: shown.seat(), schema: &shown.plan().schema, root: basis.state.root(), shown: known, basis }
+        let (seat, root) = (shown.seat(), basis.state.root());
+        let readable = seat.contract.readable(root);
+        Self { seat, readable, schema: &shown.plan().schema, root, shown: known, basis }
     }
 
     fn whole(&self) -> Spot<'_> {
@@ -151,7 +156,7 @@ impl<'a> Document<'a> {
     }
 
     fn may_read(&self, place: &Pointer) -> bool {
-        self.seat.contract.may_read(place)
+        self.readable.may_read(place)
     }
 
     /// Whether every member or element there may be read.
@@ -369,7 +374,7 @@ impl<'a> Search<'a> {
             Need::Insert if container.is_in_sight() => container.node.is_some_and(|node| node.as_array().is_some()),
             Need::Insert => spot.place.back().is_some_and(|token| is_index(token.encoded())),
             Need::Overwrite | Need::Create => {
-                !document.checks_freshness() || !document.basis.is_unseen(&spot.place, &document.seat.contract)
+                !document.checks_freshness() || !document.basis.is_unseen(&spot.place, &document.readable)
             }
         };
         if fits && document.schema.has_place(&spot.place) {

@@ -45,7 +45,7 @@ impl Scene {
         let seat = &plan.seats["w"];
         let view = view::compile(&view::Inputs {
             worker: &seat.worker,
-            contract: &seat.contract,
+            readable: &seat.contract.readable(state.root()),
             fixed: &seat.fixed,
             state: &state,
             trigger: &json!({"kind": "start", "rule": "begin"}),

@@ -20,7 +20,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
 use crate::blueprint::Freshness;
-use crate::contract::Contract;
+use crate::contract::{Contract, Readable};
 use crate::digest::{Hasher, Salt};
 use crate::id::{InvocationId, Seq, Version, WorkerName};
 use crate::planted::{self, Bug};
@@ -52,10 +52,10 @@ pub struct Basis {
 
 impl Basis {
     /// Whether something was there that its author could have been shown, but was not shown the whole of: that may not
-    /// be written over or taken away (SPEC section 5).
-    pub(crate) fn is_unseen(&self, place: &Pointer, contract: &Contract) -> bool {
+    /// be written over or taken away (SPEC section 5). `readable`: of this state.
+    pub(crate) fn is_unseen(&self, place: &Pointer, readable: &Readable<'_>) -> bool {
         let was_shown = self.reads.iter().any(|read| place.starts_with(read));
-        !was_shown && self.state.get(place).is_some() && contract.may_read(place)
+        !was_shown && self.state.get(place).is_some() && readable.may_read(place)
     }
 
     /// Nothing, of an empty document.
@@ -118,7 +118,8 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target]) -> Conflict {
         // What writes nothing depends on nothing.
         return conflict;
     }
-    let mut report = Report { inputs, left: PAYLOAD_BYTES_MAX, conflict: &mut conflict };
+    let was_readable = inputs.context.basis.map(|basis| inputs.contract.readable(basis.state.root()));
+    let mut report = Report { inputs, was_readable, left: PAYLOAD_BYTES_MAX, conflict: &mut conflict };
     for target in targets {
         report.check_reserved(target);
     }
@@ -146,6 +147,8 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target]) -> Conflict {
 /// A rejection in the making.
 struct Report<'a> {
     inputs: &'a Inputs<'a>,
+    /// What the author could read of the state that it was shown.
+    was_readable: Option<Readable<'a>>,
     /// Bytes of payload that may still be shown.
     left: u64,
     conflict: &'a mut Conflict,
@@ -227,13 +230,14 @@ impl Report<'_> {
     fn check_seen(&mut self, target: &Target) {
         let overwrites = matches!(target.action, Action::Overwrites | Action::Removes);
         let Some(basis) = self.inputs.context.basis.filter(|_| overwrites) else { return };
+        let Some(was_readable) = &self.was_readable else { return };
         let place = &*target.place;
         let is_told = self
             .conflict
             .violations
             .iter()
             .any(|told| told.code == Code::UnseenTarget && told.pointer == place.as_str());
-        if !is_told && !self.is_full() && basis.is_unseen(place, self.inputs.contract) {
+        if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).at_op(target.op);
             violation.found = self.payload(place);

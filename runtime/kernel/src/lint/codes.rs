@@ -62,7 +62,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("bad_pattern", Error, "A text that is no path pattern."),
     ("unknown_path", Error, "A path that is no location of the schema."),
     ("whole_document", Error, "A write grant on the whole document."),
-    ("overlapping_grants", Error, "Two write grants of one worker that meet, one of them with a `value` schema."),
+    (
+        "overlapping_grants",
+        Error,
+        "Two write grants of one worker that meet, one of them with a `value` schema; a read grant under a condition on what another lets it read without.",
+    ),
     ("index_grant", Error, "A path by index into an array whose elements may move."),
     ("budget_too_small", Error, "A view budget below what must always be shown."),
     // The flow.

@@ -109,7 +109,7 @@ impl Check<'_> {
                 self.find("no_done", &expression.pointer, "the condition of `done` never holds", help);
             }
             // That it fails on the initial state is an error of its own.
-            Owner::Invariant(_) => {}
+            Owner::Invariant(_) | Owner::Read(_) => {}
         }
         true
     }
@@ -158,6 +158,7 @@ pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
         ("state" | "before", _) => String::new(),
         ("request", _) => "/request".to_owned(),
         ("self", Owner::Invariant(invariant)) => invariant.each.clone()?,
+        ("self", Owner::Read(read)) => read.path.clone(),
         ("value", Owner::Rule(rule)) => match &rule.trigger {
             Trigger::Event { path, .. } => path.clone(),
             Trigger::Start

@@ -8,7 +8,7 @@ use super::{Check, Expression, Owner};
 use crate::expr::{CompileError, Expr, Variable, Variables};
 use crate::json;
 use crate::pattern::Pattern;
-use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
+use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES, READ_VARIABLES};
 use crate::rejection::Violation;
 use crate::schema::{Location, Schema};
 use crate::source::child;
@@ -122,6 +122,15 @@ impl Check<'_> {
     /// Compiles every expression, and tries the invariants on the initial state.
     pub(super) fn expressions(&mut self) {
         let blueprint = self.blueprint;
+        for (name, worker) in &blueprint.workers {
+            for (index, read) in worker.reads.iter().enumerate() {
+                let Some(condition) = &read.condition else { continue };
+                let pointer = format!("{}/reads/{index}/where", child("/workers", name.as_str()));
+                if let Some(expr) = self.expression(&pointer, condition, READ_VARIABLES) {
+                    self.expressions.push(Expression { pointer, owner: Owner::Read(read), expr });
+                }
+            }
+        }
         for (index, rule) in blueprint.rules.iter().enumerate() {
             if let Some(when) = &rule.when {
                 let pointer = format!("/rules/{index}/when");

@@ -26,7 +26,7 @@ use serde_json::Value;
 pub use codes::CODES;
 pub use costs::OpaquePlace;
 
-use crate::blueprint::{Blueprint, Invariant, Rule, Worker, WriteGrant};
+use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteGrant};
 use crate::expr::Expr;
 use crate::id::WorkerName;
 use crate::pattern::Pattern;
@@ -203,6 +203,8 @@ struct Expression<'a> {
 enum Owner<'a> {
     Rule(&'a Rule),
     Invariant(&'a Invariant),
+    /// A read grant under a condition.
+    Read(&'a ReadGrant),
     Done,
 }
 
@@ -218,6 +220,7 @@ struct Seat<'a> {
 struct Read {
     pointer: String,
     pattern: Pattern,
+    has_condition: bool,
 }
 
 struct Write<'a> {

@@ -1,5 +1,6 @@
 //! Path patterns and grants: that they are patterns, name places of the document, and do not contradict each other.
 
+use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
@@ -18,10 +19,12 @@ impl<'a> Check<'a> {
         for (name, worker) in &blueprint.workers {
             let pointer = child("/workers", name.as_str());
             let mut seat = Seat { worker, pointer, reads: Vec::new(), writes: Vec::new() };
-            for (index, path) in worker.reads.iter().enumerate() {
-                let pointer = format!("{}/reads/{index}", seat.pointer);
-                if let Some(pattern) = self.pattern(&pointer, path) {
-                    seat.reads.push(Read { pointer, pattern });
+            for (index, grant) in worker.reads.iter().enumerate() {
+                let has_condition = grant.condition.is_some();
+                let below = if has_condition { "/path" } else { "" };
+                let pointer = format!("{}/reads/{index}{below}", seat.pointer);
+                if let Some(pattern) = self.pattern(&pointer, &grant.path) {
+                    seat.reads.push(Read { pointer, pattern, has_condition });
                 }
             }
             for (index, grant) in worker.writes.iter().enumerate() {
@@ -126,7 +129,27 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// No condition is on what may be read without it.
+    fn conditional_reads(&mut self, seat: &Seat<'_>) {
+        for read in seat.reads.iter().filter(|read| read.has_condition) {
+            let text = read.pattern.to_string();
+            let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
+            // A wildcard is covered by a wildcard, and by what lies above.
+            let Some(place) = PointerBuf::parse(text.as_str()).ok().filter(|_| is_whole) else { continue };
+            let open = seat.reads.iter().find(|other| !other.has_condition && other.pattern.covers(&place));
+            if let Some(open) = open {
+                let message = format!(
+                    "`{text}` is read under a condition, and `{}` of the same worker lets it be read without",
+                    open.pattern
+                );
+                let help = "Take the other grant away, or the condition.";
+                self.find("overlapping_grants", &read.pointer, message, help);
+            }
+        }
+    }
+
     fn grants(&mut self, seat: &Seat<'_>) {
+        self.conditional_reads(seat);
         for (index, write) in seat.writes.iter().enumerate() {
             self.value_schema(seat, write);
             if write.pattern.tokens().is_empty() {

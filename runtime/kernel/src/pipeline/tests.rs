@@ -19,14 +19,15 @@ fn stale(code: Code, place: &str, message: &str) -> Violation {
 fn what_changed_is_told_as_far_as_the_worker_may_read() {
     let worker = json!({"agent": "script", "reads": ["/shown", "/list/*/text"], "writes": [{"path": "/out"}]});
     let worker = serde_json::from_value(worker).expect("a worker");
-    let contract = Contract::compile(&worker, &json!({})).expect("a contract");
-    let mut violations = [
+    let contract = crate::contract::Contract::compile(&worker, &json!({})).expect("a contract");
+    let mut violations = vec![
         stale(Code::StaleRead, "/shown", "it was changed"),
         stale(Code::StaleRead, "/list/0", "it is at another index now"),
         stale(Code::StaleTarget, "/list/0/secret", "it was changed"),
         stale(Code::Reserved, "/out", "it is kept for rival"),
     ];
-    conceal(&mut violations, &contract, &[]);
+    let sight = Sight { readable: &contract.readable(&crate::tree::Node::Null), was: None, written: &[] };
+    conceal::conceal(Stage::Freshness, &mut violations, &sight);
     let told: Vec<String> = violations.iter().map(|violation| violation.told().into_owned()).collect();
     assert_eq!(
         told,

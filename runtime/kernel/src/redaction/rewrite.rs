@@ -432,7 +432,7 @@ impl<'a> Rewriting<'a> {
             let mut exposed = BTreeSet::new();
             let seats = &self.plan.seats;
             self.each_standing(&mut |place| {
-                let readers = seats.iter().filter(|(_, seat)| seat.contract.may_read(place));
+                let readers = seats.iter().filter(|(_, seat)| seat.contract.could_read(place));
                 exposed.extend(readers.map(|(worker, _)| worker.clone()));
                 exposed.len() < seats.len()
             });

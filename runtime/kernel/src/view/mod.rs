@@ -31,7 +31,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
 use crate::blueprint::{GrantOp, Unit, Worker};
-use crate::contract::Contract;
+use crate::contract::Readable;
 use crate::digest::{Digest, sha256};
 use crate::excerpt::Excerpt;
 use crate::freshness::Commits;
@@ -67,8 +67,8 @@ const CHARS_PER_TOKEN: usize = 4;
 pub struct Inputs<'a> {
     /// The seat.
     pub worker: &'a Worker,
-    /// Its compiled contract.
-    pub contract: &'a Contract,
+    /// What it may read of the state.
+    pub readable: &'a Readable<'a>,
     /// What of the view is always the same.
     pub fixed: &'a Fixed,
     /// The committed document.
@@ -134,7 +134,7 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
     let writer = |at: At| inputs.commits.by(Version(at.into())).map(|(_, worker)| worker.to_string());
     Parts {
         worker: inputs.worker,
-        reads: inputs.contract.reads(),
+        reads: inputs.readable.patterns(),
         fixed: inputs.fixed,
         state: inputs.state.root(),
         trigger: inputs.trigger,
@@ -175,7 +175,7 @@ impl Fixed {
         Self {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
-            grants: render::grants(&worker.writes, interface, fragment, Detail::Full),
+            grants: render::grants(worker, interface, fragment, Detail::Full),
             reminder: render::reminder(&worker.writes, interface, worker.files.is_some()),
             unit: worker.view.unit,
             interface,
@@ -298,7 +298,7 @@ impl Parts<'_> {
 
     /// What may be written, without the schemas there.
     fn grants(&self, detail: Detail) -> String {
-        render::grants(&self.worker.writes, self.fixed.interface, &|_| None, detail)
+        render::grants(self.worker, self.fixed.interface, &|_| None, detail)
     }
 
     fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {

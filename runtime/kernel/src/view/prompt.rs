@@ -221,7 +221,7 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
 
 /// Readable places that may be copied to the target: of its shape, or with something of its shape in them.
 fn origin(worker: &Worker, target: &Pattern, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Option<Pattern> {
-    let reads = worker.reads.iter().filter_map(|path| Pattern::parse(path).ok());
+    let reads = worker.reads.iter().filter_map(|read| Pattern::parse(&read.path).ok());
     let wanted = fragment(target);
     let mut readable = None;
     for read in reads {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::blueprint::WriteGrant;
+use crate::blueprint::{Worker, WriteGrant};
 use crate::mode::Interface;
 use crate::pattern::Pattern;
 
@@ -53,13 +53,15 @@ pub(super) enum Detail {
     Bare,
 }
 
-/// What may be written, one grant after another. Who answers with values is told of no operations.
+/// What may be written, one grant after another, and on which conditions something may be read. Who answers with values
+/// is told of no operations.
 pub(super) fn grants(
-    grants: &[WriteGrant],
+    worker: &Worker,
     interface: Interface,
     fragment: &dyn Fn(&Pattern) -> Option<Value>,
     detail: Detail,
 ) -> String {
+    let grants = &worker.writes;
     let mut out = WRITE_HEADING.to_owned();
     if grants.is_empty() {
         out.push_str("Nothing.\n");
@@ -81,6 +83,12 @@ pub(super) fn grants(
             && let Some(schema) = Pattern::parse(&grant.path).ok().and_then(|pattern| fragment(&pattern))
         {
             out.push_str(&format!("  schema there: {}\n", text::whole_json(&schema)));
+        }
+    }
+    for read in worker.reads.iter().filter(|_| detail != Detail::Bare) {
+        if let Some(condition) = &read.condition {
+            let condition = condition.split_whitespace().collect::<Vec<_>>().join(" ");
+            out.push_str(&format!("You see of {} only where this is true: {condition}\n", text::name(&read.path)));
         }
     }
     out

@@ -54,9 +54,17 @@ pub(super) struct Reads<'a> {
 
 impl<'a> Reads<'a> {
     pub(super) fn new(patterns: &'a [Pattern]) -> Self {
+        let is_below = |this: &Pattern, other: &Pattern| {
+            this.tokens().len() > other.tokens().len() && this.tokens().starts_with(other.tokens())
+        };
         let rivals_of = |(which, this): (usize, &Pattern)| {
             let is_rival = |(index, other): &(usize, &Pattern)| {
-                *index != which && (other.lies_above(this) || (*index < which && other.overlaps(this)))
+                // Of places there may be many.
+                let (is_above, is_same) = match this.is_place() && other.is_place() {
+                    true => (is_below(this, other), this == *other),
+                    false => (other.lies_above(this), *index < which && other.overlaps(this)),
+                };
+                *index != which && (is_above || (*index < which && is_same))
             };
             patterns.iter().enumerate().filter(is_rival).map(|(index, _)| index).collect()
         };

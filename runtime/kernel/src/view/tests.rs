@@ -30,7 +30,7 @@ fn worker(value: Value) -> Worker {
 }
 
 fn patterns(worker: &Worker) -> Vec<Pattern> {
-    worker.reads.iter().map(|pattern| Pattern::parse(pattern).expect("the pattern reads")).collect()
+    worker.reads.iter().map(|pattern| Pattern::parse(&pattern.path).expect("the pattern reads")).collect()
 }
 
 fn no_schema(_: &Pattern) -> Option<Value> {
@@ -184,18 +184,18 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     });
     let worker = extractor();
     let schema = Schema::compile(&document, false).expect("the schema compiles");
-    let contract = Contract::compile(&worker, &document).expect("the contract compiles");
+    let contract = crate::contract::Contract::compile(&worker, &document).expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
     let fixed = Fixed::of(&worker, &schema, Interface::Patch);
-    let with = |state, budget| {
-        let (contract, fixed) = (&contract, &fixed);
+    let with = |state: &State, budget| {
+        let (readable, fixed) = (&contract.readable(state.root()), &fixed);
         let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
         let trigger = &trigger;
         let worker = &worker;
-        compile(&Inputs { worker, contract, fixed, state, trigger, feedback, expand, may_expand, commits, budget })
+        compile(&Inputs { worker, readable, fixed, state, trigger, feedback, expand, may_expand, commits, budget })
     };
     let shown = with(&full, 4000);
     let grants = section(&shown.text, render::WRITE_HEADING);

@@ -305,6 +305,9 @@ const FIXTURES: &[Fixture] = &[
         &[("when: value.text != \"\"", "when: |\n      value.text != \"\"\n        && claims.size() > 0")],
     ),
     change("bad_condition", &[("has(state.answer)", "has(value.answer)")]),
+    change("bad_condition", &[("question, /claims]", "question, {path: /claims/*, where: worker in state.claims}]")]),
+    change("bad_condition", &[("question, /claims]", "question, {path: /claims/*, where: worker ==}]")]),
+    change("not_boolean", &[("question, /claims]", "question, {path: /claims/*, where: '[worker]'}]")]),
     change("bad_condition", &[("has(state.answer)", "state.claims != self")]),
     change("bad_condition", &[("for: /claims/*, expr", "expr")]),
     // Loops over what is no list.
@@ -316,6 +319,7 @@ const FIXTURES: &[Fixture] = &[
     // Places that can never be there.
     change("unknown_member", &[("has(state.answer)", "has(state.anwser)")]),
     change("unknown_member", &[("size(self.text) > 0", "has(self.text) && size(self.txt) > 0")]),
+    change("unknown_member", &[("question, /claims]", "question, {path: /claims/*, where: self.txt == worker}]")]),
     change(
         "unknown_member",
         &[(
@@ -351,6 +355,12 @@ const FIXTURES: &[Fixture] = &[
         ],
     ),
     change("whole_document", &[("{path: /answer, ops: [add]}", "{path: \"\", ops: [add]}")]),
+    change("missing_field", &[("question, /claims]", "question, {path: /claims/*}]")]),
+    change("bad_pattern", &[("question, /claims]", "question, {path: claims, where: 'true'}]")]),
+    change(
+        "overlapping_grants",
+        &[("question, /claims]", "question, /claims, {path: /claims/*, where: 'worker == self.text'}]")],
+    ),
     change(
         "overlapping_grants",
         &[(

@@ -13,7 +13,8 @@ fn full() -> Value {
         "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
         "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
-            "agent": "builtin:vote", "role": "Do it.", "group": "g", "description": "Does it.", "reads": ["/a"],
+            "agent": "builtin:vote", "role": "Do it.", "group": "g", "description": "Does it.",
+            "reads": ["/a", {"path": "/b", "where": "worker == 'w'"}],
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}}],
             "view": {"budget": 10, "unit": "tokens"},

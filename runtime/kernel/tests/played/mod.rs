@@ -14,6 +14,7 @@ use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
+use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub(crate) struct Played {
     pub now: i64,
     /// What the newest call shows.
     shown: Option<Arc<Prompt>>,
+    /// What the calls showed since somebody looked: the worker, the prompt, and what it was made of.
+    pub prompts: Vec<(String, Arc<Prompt>, Arc<Shown>)>,
 }
 
 impl Played {
@@ -58,7 +61,8 @@ impl Played {
             at: Timestamp(0),
         };
         let (board, step) = Board::create(genesis, &Own).expect("a board");
-        let mut played = Self { board, records: Vec::new(), calls: Vec::new(), now: 0, shown: None };
+        let mut played =
+            Self { board, records: Vec::new(), calls: Vec::new(), now: 0, shown: None, prompts: Vec::new() };
         played.keep(&step);
         played
     }
@@ -66,8 +70,9 @@ impl Played {
     pub(crate) fn keep(&mut self, step: &Step) {
         self.records.extend(step.records.iter().cloned());
         for effect in &step.effects {
-            if let Effect::Call { invocation, attempt, worker, prompt, .. } = effect {
+            if let Effect::Call { invocation, attempt, worker, prompt, shown, .. } = effect {
                 self.shown = Some(Arc::clone(prompt));
+                self.prompts.push((worker.to_string(), Arc::clone(prompt), Arc::clone(shown)));
                 self.calls.push((*invocation, *attempt, worker.to_string()));
             }
         }

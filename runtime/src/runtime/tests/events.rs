@@ -73,7 +73,7 @@ fn counter() -> Blueprint {
     blueprint.state.initial = json!({"n": 0});
     blueprint.limits.commits = COMMITS * 2;
     let walker = blueprint.workers.get_mut("walker").expect("it has one");
-    walker.reads = vec!["/n".to_owned()];
+    walker.reads = vec!["/n".into()];
     walker.writes = serde_json::from_value(json!([{"path": "/n", "ops": ["replace"]}])).expect("a grant");
     blueprint
 }

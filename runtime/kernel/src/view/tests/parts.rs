@@ -117,14 +117,15 @@ fn a_compiled_view_says_who_made_a_version() {
     }
     let worker = worker(json!({"agent": "llm", "reads": ["/sources"]}));
     let schema = Schema::compile(&json!({}), false).expect("a schema");
-    let contract = Contract::compile(&worker, &json!({})).expect("a contract");
+    let contract = crate::contract::Contract::compile(&worker, &json!({})).expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
     let state = &State::new(&json!({"sources": sources(40)}), &hasher);
     let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch), &start());
-    let (worker, contract, feedback, expand, may_expand) = (&worker, &contract, &[][..], &[][..], false);
+    let readable = &contract.readable(state.root());
+    let (worker, feedback, expand, may_expand) = (&worker, &[][..], &[][..], false);
     let with = |commits| {
         let budget = 900;
-        compile(&Inputs { worker, contract, fixed, state, trigger, feedback, expand, may_expand, commits, budget }).text
+        compile(&Inputs { worker, readable, fixed, state, trigger, feedback, expand, may_expand, commits, budget }).text
     };
     assert!(with(&Scribe).contains("; last by scribe\n"), "{}", with(&Scribe));
     assert!(!with(&Nobody).contains("last by"));

@@ -1,0 +1,142 @@
+//! Takes out of a refusal what its worker may not see: it may see what it may read, and what it wrote itself
+//! (SPEC section 3).
+//!
+//! Where conditions decide what may be read, not even the place of something hidden is named, and what was told once is
+//! looked at again before it is told another time.
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::Value;
+
+use crate::contract::Readable;
+use crate::rejection::{Code, Stage, Violation};
+
+/// What a worker may see of what its proposal met.
+pub(super) struct Sight<'a> {
+    /// What it may read, of the state and of the candidate that the places are of.
+    pub(super) readable: &'a Readable<'a>,
+    /// What it could read of the state that it was shown.
+    pub(super) was: Option<&'a Readable<'a>>,
+    /// Places that hold what it wrote itself.
+    pub(super) written: &'a [PointerBuf],
+}
+
+/// Conceals the violations of a stage.
+pub(super) fn conceal(stage: Stage, violations: &mut Vec<Violation>, sight: &Sight<'_>) {
+    violations.iter_mut().for_each(|violation| conceal_one(violation, sight));
+    if sight.readable.has_conditions() {
+        for violation in violations.iter_mut() {
+            let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
+            // What was not to be seen then was not seen.
+            if sight.was.is_some_and(|was| !was.may_read(&place)) {
+                violation.diff = None;
+            }
+            violation.own = sight.readable.hides(&place) && sight.is_own(&place);
+        }
+        hide(stage, violations, sight.readable);
+    }
+}
+
+impl Sight<'_> {
+    fn is_own(&self, place: &Pointer) -> bool {
+        self.written.iter().any(|path| place.starts_with(path))
+    }
+}
+
+/// Conceals what a violation tells of its place.
+pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
+    let readable = sight.readable;
+    let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { return };
+    let above = place.parent().map_or_else(PointerBuf::new, |parent| parent.to_buf());
+    match violation.code {
+        Code::TestFailed | Code::SchemaViolation
+            if violation.found.is_some() && !sight.is_own(&place) && !readable.may_read(&place) =>
+        {
+            violation.found = None;
+            violation.message = brief(violation);
+        }
+        Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::FileExists | Code::Reserved
+            if !readable.may_read(&place) =>
+        {
+            violation.found = None;
+            violation.diff = None;
+            violation.stale = None;
+            // Who reads parts of it sees by them that members came or went, and where they are now.
+            let is_partly_read = || readable.patterns().iter().any(|pattern| pattern.reaches_below(&place));
+            if violation.code == Code::Reserved || !is_partly_read() {
+                violation.message = brief(violation);
+            }
+        }
+        Code::InvariantViolated if !readable.may_read(&place) => violation.found = None,
+        // How long an array is, or what kind of thing is there, shows what is there.
+        Code::PathNotFound | Code::IndexOutOfRange if !readable.may_read(&above) => {
+            violation.found = None;
+            violation.expected = None;
+            violation.message = brief(violation);
+        }
+        _ => {}
+    }
+}
+
+/// What is told of a place that may not be read.
+fn brief(violation: &Violation) -> String {
+    match (violation.code, &violation.rule) {
+        (Code::SchemaViolation | Code::TestFailed, Some(keyword)) => format!("the value there breaks {keyword}"),
+        (Code::SchemaViolation | Code::TestFailed, None) => "the value there is another".to_owned(),
+        (Code::StaleTarget | Code::StaleRead | Code::UnseenTarget | Code::FileExists, _) => {
+            "it is not as it was when you were asked".to_owned()
+        }
+        (Code::Reserved, _) => "this place is kept for somebody else for a moment".to_owned(),
+        (Code::PathNotFound | Code::IndexOutOfRange, _) => "there is no such place".to_owned(),
+        _ => violation.message.clone(),
+    }
+}
+
+/// Takes out what conditions hide: all that is told of it and, where it is not from the reply, its place. Several
+/// violations of hidden places are told as one, so that nobody can count them.
+fn hide(stage: Stage, violations: &mut Vec<Violation>, readable: &Readable<'_>) {
+    for violation in violations.iter_mut().filter(|violation| !violation.own) {
+        let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
+        if !readable.may_hide_at(&place) {
+            continue;
+        }
+        match stage {
+            // They name what the reply names, and say what the contract says.
+            Stage::Syntax | Stage::Authorization | Stage::Approval => continue,
+            Stage::Application => {}
+            Stage::Freshness | Stage::Schema | Stage::Invariant => {
+                violation.pointer = readable.named(&place).to_string();
+            }
+        }
+        violation.message = brief(violation);
+        violation.found = None;
+        violation.diff = None;
+        violation.stale = None;
+        if stage == Stage::Application {
+            violation.expected = None;
+        }
+    }
+    let mut told: Vec<Violation> = Vec::with_capacity(violations.len());
+    for violation in violations.drain(..) {
+        if !told.contains(&violation) {
+            told.push(violation);
+        }
+    }
+    *violations = told;
+}
+
+/// Takes out of a refusal that was told before, an object with `stage` and `violations`, what may not be told any more.
+pub(crate) fn retell(told: &mut Value, readable: &Readable<'_>) {
+    if !readable.has_conditions() {
+        return;
+    }
+    let Some(told) = told.as_object_mut() else { return };
+    let mut part = |name: &str| told.get_mut(name).map(Value::take).unwrap_or_default();
+    let stage = part("stage");
+    let violations = part("violations");
+    let (Ok(stage), Ok(mut violations)) = (serde_json::from_value(stage), serde_json::from_value(violations)) else {
+        return;
+    };
+    hide(stage, &mut violations, readable);
+    told.insert("stage".to_owned(), stage.as_str().into());
+    told.insert("violations".to_owned(), serde_json::json!(violations));
+}

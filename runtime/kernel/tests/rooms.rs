@@ -1,0 +1,295 @@
+//! Rooms that only their members may read: what others are shown, told and refused tells nothing of them.
+
+mod played;
+#[path = "rooms/watched.rs"]
+mod watched;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::form::Form;
+use patchboard_kernel::id::{Version, WorkerName};
+use patchboard_kernel::record::Body;
+use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_kernel::replay;
+use played::Played;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use watched::{Watched, acts, house};
+
+#[test]
+fn nobody_is_told_of_a_room_of_which_it_is_no_member() {
+    let (mut shown, mut hidden, mut refused) = (0, 0, BTreeMap::<(Stage, Code), usize>::new());
+    let situations = (
+        prop::sample::select(&["none", "target", "reads", "members"][..]),
+        prop::sample::select(&[150_u32, 500, 900, 1500, 100_000, 100_000][..]),
+        acts(),
+    );
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(120) };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let watched = std::cell::RefCell::new((&mut shown, &mut hidden, &mut refused));
+    let outcome = runner.run(&situations, |(freshness, budget, acts)| {
+        let mut house = Watched::new(freshness, budget);
+        acts.iter().for_each(|act| house.act(act));
+        house.played.holds();
+        let mut all = watched.borrow_mut();
+        *all.0 += house.shown;
+        *all.1 += house.hidden;
+        for body in house.played.bodies() {
+            if let Body::Rejected(rejected) = body {
+                *all.2.entry((rejected.stage, rejected.code)).or_default() += 1;
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(shown > 100 && hidden > 1000, "{shown} shown, {hidden} hidden");
+    let stages: BTreeSet<Stage> = refused.keys().map(|(stage, _)| *stage).collect();
+    let all = [Stage::Authorization, Stage::Freshness, Stage::Application, Stage::Schema, Stage::Invariant];
+    assert!(all.iter().all(|stage| stages.contains(stage)), "{refused:?}");
+}
+
+/// A board whose rooms are these.
+fn board(budget: u32, rooms: &Value) -> Board {
+    Played::asked(json!({"question": "?"}), house("members", budget, rooms)).board
+}
+
+fn rooms(names: &'static [&'static str], who: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let member = prop::sample::subsequence(who, 0..=who.len().min(3));
+    let messages = prop::collection::vec("[a-z ]{1,30}", 0..6);
+    let room = (member, messages).prop_map(|(members, messages)| json!({"members": members, "messages": messages}));
+    let name = prop::sample::select(names).prop_map(str::to_owned);
+    prop::collection::btree_map(name, room, 0..=names.len()).prop_map(|rooms| json!(rooms))
+}
+
+fn joined(one: &Value, other: &Value) -> Value {
+    let mut all = one.as_object().expect("rooms").clone();
+    all.extend(other.as_object().expect("rooms").clone());
+    Value::Object(all)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Whatever rooms others have, what an agent is shown and how it may answer are the same to the byte.
+    #[test]
+    fn the_rooms_of_others_make_no_difference(
+        own in rooms(&["m1", "m2", "m3"], &["bob"]),
+        others in rooms(&["a", "m1x", "m20", "z", "~0/-", "*"], &["bob", "cid", "dot"]),
+        budget in prop::sample::select(&[150_u32, 400, 600, 900, 1500, 100_000][..]),
+        expand in prop::sample::subsequence(vec!["/board", "/board/rooms", "/board/rooms/m1/messages/0"], 0..=3),
+    ) {
+        let mut own = own;
+        for room in own.as_object_mut().expect("rooms").values_mut() {
+            room["members"].as_array_mut().expect("members").push("ann".into());
+        }
+        let (alone, among) = (board(budget, &own), board(budget, &joined(&own, &others)));
+        let ann = WorkerName::from("ann");
+        let expand: Vec<String> = expand.into_iter().map(str::to_owned).collect();
+        let [one, other] = [&alone, &among].map(|board| {
+            let readable = board.readable_by(&ann).expect("ann is there");
+            let view = board.explained_preview(&ann, &expand, &readable).expect("ann is there");
+            let shown = board.previewed_values(&ann, &view).expect("ann is there");
+            (view, Form::of(&shown))
+        });
+        prop_assert_eq!(one, other);
+    }
+}
+
+fn met(rooms: Value) -> Played {
+    Played::asked(json!({"question": "?"}), house("reads", 4000, &rooms))
+}
+
+fn room(members: &[&str], messages: &[&str]) -> Value {
+    json!({"members": members, "messages": messages})
+}
+
+#[test]
+fn a_room_that_is_there_is_refused_as_one_that_is_not() {
+    let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"]), "zundov": room(&["ann"], &[])});
+    let refusal = |patch: Value, name: &str| -> Rejection {
+        let patch = patch.to_string().replace("ROOM", name);
+        met(secrets.clone()).rejection("ann", serde_json::from_str(&patch).expect("a patch"))
+    };
+    let patches = [
+        json!([{"op": "test", "path": "/board/rooms/ROOM", "value": 1}]),
+        json!([{"op": "test", "path": "/board/rooms/ROOM/messages/0", "value": "<QUELM>"}]),
+        json!([{"op": "copy", "from": "/board/rooms/ROOM/messages/0", "path": "/board/public/-"}]),
+        json!([{"op": "copy", "from": "/board/rooms/ROOM", "path": "/board/public/-"}]),
+        json!({"patch": [], "expand": ["/board/rooms/ROOM/messages/0"]}),
+    ];
+    for patch in patches {
+        let (there, nowhere) = (refusal(patch.clone(), "quelm"), refusal(patch.clone(), "yrriph"));
+        let codes: Vec<Code> = there.violations.iter().map(|violation| violation.code).collect();
+        // Without an invocation nobody is shown anything.
+        let expected = if patch.is_object() { Code::ExpansionLimit } else { Code::PathNotGranted };
+        assert_eq!(codes, [expected], "{there:?}");
+        let words = |rejection: &Rejection, name: &str| json!(rejection).to_string().replace(name, "ROOM");
+        assert_eq!(words(&there, "quelm"), words(&nowhere, "yrriph"));
+        assert!(!json!(there).to_string().contains("zundov"), "{there:?}");
+    }
+    // A member may.
+    let copy = json!([{"op": "copy", "from": "/board/rooms/quelm/messages/0", "path": "/board/public/-"}]).to_string();
+    assert!(matches!(met(secrets).direct("bob", &copy), Outcome::Committed { .. }));
+}
+
+#[test]
+fn what_is_moved_or_shifted_is_not_read_on_the_way() {
+    let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"])});
+    // Whoever takes something out of a room must be able to read it, whatever else it may do there.
+    let moved = json!([{"op": "move", "from": "/board/rooms/quelm/messages/0", "path": "/board/public/-"}]);
+    let refused = met(secrets.clone()).rejection("ann", moved.clone());
+    assert_eq!(refused.code, Code::PathNotGranted, "{refused:?}");
+    assert!(matches!(met(secrets).direct("bob", &moved.to_string()), Outcome::Committed { .. }));
+
+    // In an array, a removal brings another room to the place of a readable one.
+    let mut members = house("none", 4000, &json!({}));
+    members["state"] =
+        json!({"schema": {}, "initial": {"rooms": [room(&["ann"], &["mine"]), room(&["bob"], &["<S>"])]}});
+    members["workers"] = json!({"ann": {"agent": "llm",
+        "reads": [{"path": "/rooms/*", "where": "worker in self.members"}],
+        "writes": [{"path": "/rooms/*", "ops": ["remove"]}, {"path": "/rooms/*/messages/*", "ops": ["replace"]},
+            {"path": "/rooms/*/members/*", "ops": ["replace"]}]}});
+    members["rules"] = json!([]);
+    members["invariants"] = json!([]);
+    let shifted = |second: Value| {
+        let patch = json!([{"op": "remove", "path": "/rooms/0"}, second]);
+        Played::new(members.clone()).rejection("ann", patch)
+    };
+    let seen = shifted(json!({"op": "test", "path": "/rooms/0/messages/0", "value": "<S>"}));
+    assert_eq!((seen.code, seen.violations.len()), (Code::PathNotGranted, 1), "{seen:?}");
+    let length = shifted(json!({"op": "replace", "path": "/rooms/0/messages/4", "value": "x"}));
+    let told: Vec<&str> = length.violations.iter().map(|violation| violation.message.as_str()).collect();
+    assert_eq!(told, ["there is no such place"]);
+    assert_eq!((&length.violations[0].expected, &length.violations[0].found), (&None, &None));
+}
+
+#[test]
+fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither() {
+    let mut played = met(json!({"quelm": room(&["ann", "bob"], &["<QUELM> 1"])}));
+    let wake = |played: &mut Played| {
+        played.give(Input::Signal { name: "ann".into(), value: Value::Null, token: None });
+    };
+    // What is said in a room wakes another one, too.
+    let answer = |played: &mut Played, said: &str| {
+        let hers = played.calls.iter().position(|(_, _, worker)| worker == "ann").expect("ann is asked");
+        played.calls.swap(0, hers);
+        played.answer(json!([{"op": "add", "path": "/board/public/-", "value": said}]), None)
+    };
+    let view = |played: &Played| {
+        let hers = played.prompts.iter().rev().find(|(worker, ..)| worker == "ann");
+        hers.expect("ann is asked").1.user.clone()
+    };
+    wake(&mut played);
+    assert!(view(&played).contains("<QUELM> 1"), "{}", view(&played));
+    let keep = |played: &mut Played, patch: Value| {
+        // Until then the place is kept for who was refused.
+        played.now += 31_000;
+        assert!(matches!(played.direct("keeper", &patch.to_string()), Outcome::Committed { .. }));
+    };
+    let members = "/board/rooms/quelm/members";
+    keep(
+        &mut played,
+        json!([
+            {"op": "replace", "path": members, "value": ["bob"]},
+            {"op": "add", "path": "/board/rooms/quelm/messages/-", "value": "<QUELM> 2"},
+        ]),
+    );
+    let outcome = answer(&mut played, "I agree");
+    let Outcome::Rejected { rejection, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!((rejection.stage, rejection.code), (Stage::Freshness, Code::StaleRead), "what it had read has changed");
+    let places: Vec<&str> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
+    assert_eq!(places, ["/board/rooms"], "several changes in it are told as one, and not where");
+    let told = json!(rejection).to_string();
+    assert!(!told.contains("QUELM") && !told.contains("quelm") && !told.contains("keeper"), "{told}");
+    let next = view(&played);
+    assert!(!next.contains("quelm") && !next.contains("<QUELM>"), "{next}");
+    assert!(matches!(answer(&mut played, "well"), Outcome::Committed { .. }));
+
+    // Who has come back sees all of it.
+    keep(&mut played, json!([{"op": "replace", "path": members, "value": ["ann"]}]));
+    wake(&mut played);
+    assert!(view(&played).contains("<QUELM> 2"), "{}", view(&played));
+
+    // A member is refused for what changed, and told what.
+    keep(&mut played, json!([{"op": "add", "path": "/board/rooms/quelm/messages/-", "value": "<QUELM> 3"}]));
+    keep(&mut played, json!([{"op": "replace", "path": members, "value": ["ann", "cid"]}]));
+    let outcome = answer(&mut played, "yes");
+    let Outcome::Rejected { rejection, .. } = outcome else { panic!("{outcome:?}") };
+    let stale = rejection.violations.iter().find(|violation| violation.pointer == format!("{members}/1"));
+    let stale = stale.or_else(|| rejection.violations.iter().find(|violation| violation.pointer == members));
+    let stale = stale.unwrap_or_else(|| panic!("{rejection:?}"));
+    assert!(stale.found.is_some() && stale.stale.is_some(), "{stale:?}");
+
+    // What was told to a member is not told again to who is none any more.
+    assert!(view(&played).contains("- freshness/stale_read"), "{}", view(&played));
+    keep(&mut played, json!([{"op": "replace", "path": members, "value": ["cid"]}]));
+    let preview = played.board.preview(&"ann".into()).expect("ann is there");
+    assert!(preview.text.contains("- freshness/stale_read"), "{}", preview.text);
+    assert!(!preview.text.contains("quelm") && !preview.text.contains("QUELM"), "{}", preview.text);
+    played.holds();
+}
+
+#[test]
+fn a_former_member_sees_of_the_past_what_it_may_read_now() {
+    let mut played =
+        met(json!({"quelm": room(&["ann"], &["<QUELM>"]), "zundov": room(&["ann", "bob"], &["<ZUNDOV>"])}));
+    let members = json!([{"op": "replace", "path": "/board/rooms/quelm/members", "value": ["bob"]}]);
+    played.direct("keeper", &members.to_string());
+    let ann = WorkerName::from("ann");
+    let past = replay::board_at(&played.records, Version(0)).expect("the journal is enough");
+    let then = past.readable_by(&ann).expect("ann is there");
+    let now = played.board.readable_by(&ann).expect("ann is there");
+    let of = |readable| past.explained_preview(&ann, &[], &readable).expect("ann is there").text;
+    assert!(of(then.clone()).contains("<QUELM>"), "whoever may see all sees what she saw");
+    let both = of(then.within(now.places()));
+    assert!(!both.contains("quelm") && !both.contains("<QUELM>") && both.contains("<ZUNDOV>"), "{both}");
+    // And bob, who is a member now, of what was said before.
+    let bob = WorkerName::from("bob");
+    let now = played.board.readable_by(&bob).expect("bob is there");
+    let both = past.readable_by(&bob).expect("bob is there").within(now.places());
+    assert_eq!(both.places().len(), 1, "{:?}", both.places());
+}
+
+#[test]
+fn who_writes_where_it_may_not_read_is_told_what_is_wrong_with_its_own_words() {
+    let mut played = met(json!({}));
+    played.give(Input::Signal { name: "ann".into(), value: Value::Null, token: None });
+    let open = json!([{"op": "add", "path": "/board/rooms/quelm", "value": {"members": ["bob"], "messages": [7]}}]);
+    let outcome = played.answer(open, None);
+    let Outcome::Rejected { rejection, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(rejection.violations[0].pointer, "/board/rooms/quelm/messages/0");
+    let view = played.view();
+    assert!(view.contains("/board/rooms/quelm/messages/0 (type)") && view.contains("found 7"), "{view}");
+    // Others who may write there are told nothing of a room that is none of theirs.
+    let other = played.board.preview(&"cid".into()).expect("cid is there");
+    assert!(!other.text.contains("quelm"), "{}", other.text);
+}
+
+#[test]
+fn a_condition_that_cannot_be_evaluated_or_comes_too_late_does_not_hold() {
+    let reads = |condition: &str, rooms: Value| {
+        let played = Played::asked(
+            json!({"topic": "t"}),
+            json!({
+                "state": {"schema": {}, "initial": {"rooms": rooms}},
+                "workers": {"ann": {"agent": "llm", "reads": [{"path": "/rooms/*", "where": condition}]}},
+            }),
+        );
+        let readable = played.board.readable_by(&"ann".into()).expect("ann is there");
+        readable.places().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let few =
+        json!({"a": {"open": true}, "b": {"open": 1}, "c": 3, "d": {}, "e": {"open": false}, "f/~": {"open": true}});
+    assert_eq!(reads("self.open", few.clone()), ["/rooms/a", "/rooms/f~1~0"]);
+    assert_eq!(reads("worker == 'ann' && request.topic == 't' && has(self.open) && self.open == true", few).len(), 2);
+    assert_eq!(reads("self.nobody.here || worker == 'bob'", json!({"a": {}})), [""; 0]);
+    let many: Vec<Value> = (0..300).map(|n| json!({"n": n})).collect();
+    let far = reads("self.n >= 250", json!(many));
+    assert_eq!((far.len(), far[0].as_str()), (6, "/rooms/250"), "the first 256 are looked at");
+    // Each takes a good part of the steps that all of them may take.
+    let list: Vec<Value> = (0..1000).map(|n| json!(n)).collect();
+    let dear = json!((0..40).map(|_| json!({"list": list})).collect::<Vec<_>>());
+    let afforded = reads("self.list.all(a, self.list.exists(b, b == a + 0 || b > 90))", dear).len();
+    assert!(afforded > 0 && afforded < 40, "{afforded}");
+}
