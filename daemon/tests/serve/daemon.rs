@@ -18,7 +18,6 @@ pub(crate) struct Daemon {
     directory: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    keeps_log: bool,
     running: Option<Running>,
 }
 
@@ -77,7 +76,7 @@ impl Daemon {
     pub(crate) fn at_rest(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { directory, arguments, environment: Vec::new(), keeps_log: false, running: None }
+        Self { directory, arguments, environment: Vec::new(), running: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -94,20 +93,12 @@ impl Daemon {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Keeps what it writes to stderr from now on.
-    pub(crate) fn logs(&mut self) {
-        self.keeps_log = true;
-    }
-
     /// What it wrote to stderr so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("log")).expect("the log is text")
     }
 
     fn stderr(&self) -> Stdio {
-        if !self.keeps_log {
-            return Stdio::inherit();
-        }
         let log = File::options().create(true).append(true).open(self.path().join("log"));
         log.expect("a file can be written").into()
     }
@@ -251,6 +242,10 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if self.running.is_some() {
             self.kill();
+        }
+        // Of a test that passes, nobody wants to read it.
+        if std::thread::panicking() {
+            eprintln!("the daemon's log:\n{}", std::fs::read_to_string(self.path().join("log")).unwrap_or_default());
         }
     }
 }

@@ -257,8 +257,7 @@ async fn who_asks_for_several_things_says_what_it_had_heard() {
 
 #[tokio::test]
 async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
-    let mut office = Office::at_rest();
-    office.daemon.logs();
+    let office = Office::at_rest();
     let office = office.begin().await;
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
     let view = json!({"command": "view", "path": "src/a.py"});

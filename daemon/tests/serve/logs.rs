@@ -28,7 +28,6 @@ async fn noisy(format: &str) -> (Daemon, Vec<String>) {
     ));
     daemon.set("HUSH_KEY", KEY);
     daemon.set("RUST_LOG", "trace");
-    daemon.logs();
     let mut secrets: Vec<String> = [KEY, HEADER, REQUEST, REPLY, SIGNAL].map(str::to_owned).to_vec();
     let token = daemon.token("admin");
     let bearer = format!("Bearer {token}");
@@ -94,7 +93,6 @@ async fn json_logs_are_one_object_a_line_whatever_happens() {
 #[tokio::test]
 async fn a_daemon_tells_what_becomes_of_boards_and_requests_only_when_asked() {
     let mut daemon = Daemon::at_rest(&["--log-format", "json"]);
-    daemon.logs();
     daemon.start();
     let board = daemon.board().await;
     daemon.until(&board, "quiescent").await;
