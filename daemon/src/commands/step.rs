@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use patchboard_agents::config::operator_model;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Rehearsal, ReplyBody};
 use patchboard_kernel::event::Change;
@@ -267,7 +266,7 @@ async fn ask(
         attempt,
         token: Token::of(invocation, attempt),
         worker: worker.clone(),
-        model: operator_model(board.blueprint(), seat).ok().flatten().map(str::to_owned),
+        model: board.blueprint().model_of(worker).map(str::to_owned),
         view_hash: rehearsal.hash,
         prompt: rehearsal.prompt.clone(),
         shown: rehearsal.shown.clone(),

@@ -113,6 +113,9 @@ pub struct Edge {
     pub from: Node,
     /// Where it ends.
     pub to: Node,
+    /// Of a read that is granted under a condition: the condition.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     /// Of a write: the operations that can be used there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ops: Vec<GrantOp>,
@@ -142,11 +145,6 @@ pub(crate) fn are_writers_of_one(one: &Pattern, other: &Pattern) -> bool {
     let appends = |pattern: &Pattern| pattern.tokens().last() == Some(&PatternToken::Append);
     let meet = || one.overlaps(other) || one.lies_above(other) || other.lies_above(one);
     !appends(one) && !appends(other) && meet()
-}
-
-/// The workers that a rule may wake.
-fn woken(rule: &Rule) -> impl Iterator<Item = &WorkerName> {
-    std::iter::once(&rule.run)
 }
 
 impl Graph {
@@ -261,20 +259,22 @@ impl Drawing {
     }
 
     fn plain(&mut self, kind: EdgeKind, from: Node, to: Node) {
-        self.edge(Edge { kind, from, to, ops: Vec::new(), rule: None, on: None });
+        self.edge(Edge { kind, from, to, condition: None, ops: Vec::new(), rule: None, on: None });
     }
 
     fn wakes(&mut self, from: Node, worker: &WorkerName, rule: Option<&RuleName>, on: Option<&str>) {
         let (to, on) = (Node::Worker(worker.clone()), on.map(str::to_owned));
-        self.edge(Edge { kind: EdgeKind::Wakes, from, to, ops: Vec::new(), rule: rule.cloned(), on });
+        self.edge(Edge { kind: EdgeKind::Wakes, from, to, condition: None, ops: Vec::new(), rule: rule.cloned(), on });
     }
 
     fn contracts(&mut self, blueprint: &Blueprint) {
         for (name, worker) in &blueprint.workers {
             let seat = Node::Worker(name.clone());
-            for place in worker.reads.iter().filter_map(|read| Place::read(read)) {
+            for read in &worker.reads {
+                let Some(place) = Place::read(&read.path) else { continue };
                 self.read.insert(place.clone());
-                self.plain(EdgeKind::Reads, Node::Place(place), seat.clone());
+                let (from, to, condition) = (Node::Place(place), seat.clone(), read.condition.clone());
+                self.edge(Edge { kind: EdgeKind::Reads, from, to, condition, ops: Vec::new(), rule: None, on: None });
             }
             // What two grants allow at one place is one edge.
             let mut grants: BTreeMap<Place, BTreeSet<GrantOp>> = BTreeMap::new();
@@ -285,7 +285,7 @@ impl Drawing {
             for (place, ops) in grants {
                 self.written.entry(place.clone()).or_default().insert(name.clone());
                 let (from, to, ops) = (seat.clone(), Node::Place(place), ops.into_iter().collect());
-                self.edge(Edge { kind: EdgeKind::Writes, from, to, ops, rule: None, on: None });
+                self.edge(Edge { kind: EdgeKind::Writes, from, to, condition: None, ops, rule: None, on: None });
             }
             let asked = worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify);
             for asked in asked {
@@ -314,12 +314,13 @@ impl Drawing {
             }
             Trigger::After(names) | Trigger::Idle(names) => {
                 let awaited = blueprint.rules.iter().filter(|other| names.contains(&other.name));
-                let workers = awaited.flat_map(woken).cloned().map(Node::Worker).collect();
+                let workers = awaited.flat_map(|other| blueprint.woken_by(&other.run));
+                let workers = workers.cloned().map(Node::Worker).collect();
                 (workers, Some(if matches!(rule.trigger, Trigger::After(_)) { "after" } else { "idle" }))
             }
         };
         for source in sources {
-            for worker in woken(rule) {
+            for worker in blueprint.woken_by(&rule.run) {
                 self.wakes(source.clone(), worker, Some(&rule.name), on);
             }
         }

@@ -167,9 +167,9 @@ proptest! {
         for (name, worker) in &blueprint.workers {
             let seat = Node::Worker(name.clone());
             for read in &worker.reads {
-                let place = read.trim_end_matches("/**");
+                let place = read.path.trim_end_matches("/**");
                 let place = Node::Place(Place::named(place).expect("a pattern"));
-                prop_assert!(drawn(EdgeKind::Reads).any(|edge| edge.from == place && edge.to == seat), "{read}");
+                prop_assert!(drawn(EdgeKind::Reads).any(|edge| edge.from == place && edge.to == seat), "{}", read.path);
                 reads.insert((place, seat.clone()));
             }
             for grant in &worker.writes {
@@ -185,7 +185,7 @@ proptest! {
         for (writer, of_writer) in &blueprint.workers {
             for (reader, of_reader) in blueprint.workers.iter().filter(|(reader, _)| *reader != writer) {
                 let grants = of_writer.writes.iter().filter_map(|grant| Pattern::parse(&grant.path).ok());
-                let reads: Vec<Pattern> = of_reader.reads.iter().filter_map(|read| Pattern::parse(read).ok()).collect();
+                let reads: Vec<Pattern> = of_reader.reads.iter().filter_map(|read| Pattern::parse(&read.path).ok()).collect();
                 for grant in grants {
                     let sees = |place: &PointerBuf| {
                         grant.matches(place) && reads.iter().any(|read| read.covers(place) || read.reaches_below(place))
