@@ -10,7 +10,7 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Author, Body, Record, Resource, Trigger};
+use patchboard_kernel::record::{Author, Body, NoOp, Record, Resource, Trigger};
 use serde_json::Value;
 
 use crate::blueprint_file::plural;
@@ -95,6 +95,9 @@ pub(crate) fn of(body: &Body) -> String {
             };
             let (version, cost) = (committed.version, cost(&committed.by));
             format!("version {version} by {by}: {ops}{}{asked}{cost}", intent.unwrap_or_default())
+        }
+        Body::NoOp(NoOp { by, pass: Some(pass), .. }) => {
+            format!("{} passes: {}{}", author(by), short(pass, 2 * SHOWN), cost(by))
         }
         Body::NoOp(no_op) => {
             format!("{} changed nothing: {}{}", author(&no_op.by), patch(&no_op.patch), cost(&no_op.by))
@@ -305,6 +308,7 @@ const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Rejections => "too many rejections in a row",
         Reason::NoOps => "too many proposals in a row that changed nothing",
+        Reason::Passes => "too many replies in a row that passed",
         Reason::Crashes => "its agent crashed in too many invocations in a row",
         Reason::Cycles => "it keeps returning to earlier values",
         Reason::Budget => "a budget is used up",

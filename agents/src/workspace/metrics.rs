@@ -249,7 +249,15 @@ mod tests {
     fn refused(worker: &str, code: Code, reply: String) -> Body {
         let rejection = Rejection::new(Stage::Freshness, vec![Violation::new(code, "", "no")]);
         let by = author(worker);
-        Body::Rejected(Box::new(Rejected { by, stage: Stage::Freshness, code, is_final: false, rejection, reply }))
+        Body::Rejected(Box::new(Rejected {
+            by,
+            stage: Stage::Freshness,
+            code,
+            is_final: false,
+            rejection,
+            reply,
+            written: None,
+        }))
     }
 
     fn counted(bodies: Vec<Body>) -> Metrics {

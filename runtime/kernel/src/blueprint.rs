@@ -4,6 +4,7 @@
 //! [`crate::source`], the checks across fields in [`crate::lint`]. What is written here is what the journal stores:
 //! a blueprint whose fragments are resolved and whose defaults are spelled out.
 
+mod format;
 mod group;
 mod inner;
 mod limits;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
+pub use format::{Format, Occasion};
 pub use group::definition_name;
 pub use inner::*;
 pub use limits::*;

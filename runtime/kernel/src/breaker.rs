@@ -47,6 +47,8 @@ coded! {
         Rejections = "rejections",
         /// Too many proposals in a row that changed nothing.
         NoOps = "no_ops",
+        /// Too many replies in a row that passed.
+        Passes = "passes",
         /// Too many invocations in a row were given up because the agent crashed.
         Crashes = "crashes",
         /// What the branch writes returned to earlier values too often.
@@ -99,6 +101,8 @@ pub enum Heard {
     Commit(Digest),
     /// A proposal that changed nothing.
     NoOp,
+    /// A reply that passed.
+    Pass,
     /// A proposal that is put to a person: what comes of it is heard later.
     Asked,
     /// A proposal that changed nothing, but asked to be shown more: the invocation goes on in another.
@@ -131,12 +135,20 @@ struct Track {
     reduced: Option<Reason>,
     rejections: u32,
     no_ops: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    passes: u32,
     /// Invocations that were given up after a crash, since the last reply.
     crashes: u32,
     /// What the last commits wrote, and whether each was a return to an earlier value.
     recent: VecDeque<(Digest, bool)>,
     /// The probe's outcome, while the move it causes is due.
     probe: Option<Reason>,
+}
+
+/// Snapshots of boards on which nobody passes stay what they were.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The circuit breakers of one board.
@@ -208,6 +220,7 @@ impl Breaker {
                     track.rejections = 0;
                 }
                 track.no_ops = 0;
+                track.passes = 0;
                 // A cycle is made of commits: they are no sign that it is over.
                 track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
                 let is_return = track.recent.iter().any(|(earlier, _)| *earlier == written);
@@ -219,6 +232,10 @@ impl Breaker {
             }
             Heard::NoOp => {
                 track.no_ops = track.no_ops.saturating_add(1);
+                track.probe = probing.then_some(Reason::ProbeFailed);
+            }
+            Heard::Pass => {
+                track.passes = track.passes.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
             // The invocation that goes on is the probe.
@@ -253,6 +270,8 @@ impl Breaker {
             (Reason::Cycles, &policy.cycles.then)
         } else if track.no_ops >= policy.no_ops.limit {
             (Reason::NoOps, &policy.no_ops.then)
+        } else if let Some(passes) = policy.passes.as_ref().filter(|passes| track.passes >= passes.limit) {
+            (Reason::Passes, &passes.then)
         } else if track.rejections >= policy.rejections.limit + u32::from(planted::is(Bug::SlowBreaker)) {
             (Reason::Rejections, &policy.rejections.then)
         } else if track.crashes >= policy.crashes.limit {
@@ -287,6 +306,7 @@ impl Breaker {
         track.probe = None;
         track.rejections = 0;
         track.no_ops = 0;
+        track.passes = 0;
         track.crashes = 0;
         match change {
             Change::Reduced => {

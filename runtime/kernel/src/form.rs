@@ -228,6 +228,9 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
             json!({"type": "object", "properties": members, "required": ["question"], "additionalProperties": false});
         properties.insert("clarify".into(), clarify);
     }
+    if shown.seat().worker.pass {
+        properties.insert("pass".into(), json!({"type": "string"}));
+    }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use crate::blueprint::{Approval, Freshness};
+use crate::blueprint::{Approval, Format, Freshness};
 use crate::contract::Readable;
 use crate::event::Change;
 use crate::freshness::{self, Context, Targets};
@@ -36,8 +36,8 @@ use conceal::Sight;
 pub(crate) use conceal::retell;
 pub(crate) use interface::MESSAGES;
 use reply::Unwrapped;
-pub(crate) use reply::fingerprint;
 pub use reply::{Clarify, Reply, ReplyBody};
+pub(crate) use reply::{fingerprint, passed};
 
 /// What the pipeline says of a proposal.
 #[derive(Clone)]
@@ -91,8 +91,14 @@ pub fn judge(
     let seat = plan.seats.get(worker);
     let read = read(state, seat, worker, body, interface, context);
     let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
-    let verdict = read.and_then(|unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context));
-    told(plan, state, seat, context, verdict)
+    let judge = |unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context);
+    let mut verdict = told(plan, state, seat, context, read.and_then(judge));
+    if let (ReplyBody::Made { of, .. }, Verdict::Accepted(Accepted { reply, .. }) | Verdict::NoOp(reply)) =
+        (body, &mut verdict)
+    {
+        reply.written = Some(of.clone());
+    }
+    verdict
 }
 
 /// Judges again what a person has agreed to: the patch that was put to that person, whatever it was made of. Nothing that
@@ -191,7 +197,7 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
     if !violations.is_empty() {
         return Err(refuse(Stage::Invariant, violations));
     }
-    let reply = Reply { patch, intent: None, expand: Vec::new(), written: None, clarify: None };
+    let reply = Reply { patch, intent: None, expand: Vec::new(), written: None, clarify: None, pass: None };
     Ok(Accepted { reply, made: Made { state: made, changes }, approval: None, posted: None })
 }
 
@@ -253,7 +259,31 @@ fn read(
         (Interface::Whole, Some(seat), Some(basis)) => interface::whole(seat, body, basis),
         (Interface::Merge, Some(seat), _) => interface::merge(seat, state.root(), body),
         (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
-        (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => reply::read(body, patch_limits),
+        (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => {
+            let worker = seat.map(|seat| &seat.worker);
+            let read = reply::read(body, patch_limits, worker.is_some_and(|worker| worker.pass));
+            match worker.and_then(|worker| worker.format) {
+                Some(format) => in_form(read, format),
+                None => read,
+            }
+        }
+    }
+}
+
+/// What is wrong with a reply, in words of the form that its author is told of: what could be read was made a patch before.
+fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Unwrapped, Vec<Violation>> {
+    let unread = || {
+        let message = format!("the reply cannot be read; answer with {}", format.form());
+        Violation::new(Code::NotAPatch, "", message)
+    };
+    let told = |violation: Violation| match violation.code {
+        Code::InvalidJson | Code::NotAPatch if violation.pointer != "/pass" => unread(),
+        _ => violation,
+    };
+    match read {
+        Ok(unwrapped) if !unwrapped.reply.patch.is_array() => Err(vec![unread()]),
+        Ok(unwrapped) => Ok(unwrapped),
+        Err(violations) => Err(violations.into_iter().map(told).collect()),
     }
 }
 

@@ -146,6 +146,14 @@ impl Plan {
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 
+    /// Whether a worker's replies are made patches before they come here, and its words are kept beside them. On a plain
+    /// blackboard they are not kept: there a reply as it came is a patch without what the kernel has added. `is_asked`: who
+    /// proposes unasked proposes patches.
+    pub(crate) fn takes_words(&self, worker: &WorkerName, is_asked: bool) -> bool {
+        let seat = self.seats.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
+        seat.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
+    }
+
     /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports the same troubles, all of them and with positions.
     ///
     /// # Errors

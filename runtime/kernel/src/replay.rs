@@ -12,7 +12,7 @@ use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody}
 use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
-use crate::plan::Own;
+use crate::plan::{Own, Plan};
 use crate::record::{self, ADMINISTRATOR, Attempt, Author, Body, End, Kind, Record};
 use crate::rejection::Code;
 use crate::snapshot::LAYOUT;
@@ -104,7 +104,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
             false => foreign_batch(&records[replayed..])?,
         };
         if foreign.is_empty() {
-            let input = input(next, &snapshots)?;
+            let input = input(next, &snapshots, board.plan())?;
             derived = board.step(next.at, input).records;
             if derived.is_empty() {
                 return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
@@ -331,9 +331,15 @@ const fn begins_step(kind: Kind) -> bool {
 }
 
 /// The input that a record answers.
-fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
+fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-    let json = |patch, intent, expand, written| Reply { patch, intent, expand, written, clarify: None }.to_body();
+    // What the kernel makes of words it makes again; what was made of them outside comes with them.
+    let said = |by: &Author, reply: Reply| match (reply.to_envelope(), &reply.written) {
+        (envelope, Some(of)) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
+            ReplyBody::Made { reply: envelope.text(), of: of.clone() }
+        }
+        _ => reply.to_body(),
+    };
     Ok(match body {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
@@ -347,13 +353,24 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             Input::Amend { path: member("path").as_str().unwrap_or_default().to_owned(), value: member("value") }
         }
         Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
-            propose(by, json(patch, intent, expand, written))
+            let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
+            propose(said(&by, reply), by)
         }
-        Body::NoOp(record::NoOp { by, patch, intent, written }) => {
-            propose(by, json(patch, intent, Vec::new(), written))
+        Body::NoOp(record::NoOp { by, patch, intent, written, pass }) => {
+            let reply = Reply { patch, intent, expand: Vec::new(), written, clarify: None, pass };
+            propose(said(&by, reply), by)
         }
-        Body::Expanded(expanded) => propose(expanded.by, json(expanded.patch, expanded.intent, expanded.expand, None)),
-        Body::Rejected(rejected) => propose(rejected.by, ReplyBody::Text(rejected.reply)),
+        Body::Expanded(record::Expanded { by, patch, intent, expand }) => {
+            let reply = Reply { patch, intent, expand, written: None, clarify: None, pass: None };
+            propose(said(&by, reply), by)
+        }
+        Body::Rejected(rejected) => {
+            let reply = match rejected.written {
+                Some(of) => ReplyBody::Made { reply: rejected.reply, of },
+                None => ReplyBody::Text(rejected.reply),
+            };
+            propose(reply, rejected.by)
+        }
         Body::Late(late) => {
             let from = match (late.invocation, late.attempt) {
                 (Some(invocation), Some(attempt)) => From::Attempt { invocation, attempt },
@@ -379,7 +396,7 @@ fn input(record: &Record, snapshots: &Snapshots) -> Result<Input, Difference> {
             Input::Answer { of, by, digest, agrees, reason, text }
         }
         Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, .. }) => {
-            propose(by, Reply { patch, intent, expand, written, clarify }.to_body())
+            propose(said(&by, Reply { patch, intent, expand, written, clarify, pass: None }), by)
         }
         Body::Paused(steered) => Input::Pause { token: steered.token },
         Body::Resumed(steered) => Input::Resume { token: steered.token },
@@ -424,7 +441,7 @@ fn edit(record: &Record, written: &str) -> Result<Input, Difference> {
     Ok(Input::Edit(edit))
 }
 
-fn propose(by: Author, reply: ReplyBody) -> Input {
+fn propose(reply: ReplyBody, by: Author) -> Input {
     let from = match by.attempt {
         Some(attempt) => From::Attempt { invocation: attempt.invocation, attempt: attempt.number },
         None => From::Direct { token: by.token, base: Some(by.base) },

@@ -21,19 +21,38 @@ pub struct Shown {
     basis: Arc<Basis>,
     may_expand: bool,
     may_clarify: bool,
+    woken_at: Option<String>,
 }
 
 impl Shown {
     /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
     /// that it may ask for more.
     pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>, may_expand: bool) -> Option<Self> {
-        plan.seats.contains_key(&worker).then_some(Self { plan, worker, basis, may_expand, may_clarify: false })
+        plan.seats.contains_key(&worker).then_some(Self {
+            plan,
+            worker,
+            basis,
+            may_expand,
+            may_clarify: false,
+            woken_at: None,
+        })
     }
 
     /// The same for a worker that may ask a person something.
     #[must_use]
     pub(crate) fn with_question(self, may_clarify: bool) -> Self {
         Self { may_clarify, ..self }
+    }
+
+    /// The same for a worker that something at this place has woken.
+    #[must_use]
+    pub fn with_place(self, woken_at: Option<String>) -> Self {
+        Self { woken_at, ..self }
+    }
+
+    /// The place of the event that woke it, if one did. Its agent is told of it only where the seat may read it.
+    pub fn woken_at(&self) -> Option<&str> {
+        self.woken_at.as_deref()
     }
 
     /// Whether it may ask a person something.
@@ -79,6 +98,7 @@ impl PartialEq for Shown {
         self.worker == other.worker
             && self.may_expand == other.may_expand
             && self.may_clarify == other.may_clarify
+            && self.woken_at == other.woken_at
             && self.basis == other.basis
             && Arc::ptr_eq(&self.plan, &other.plan)
     }

@@ -297,6 +297,7 @@ fn cause(reason: Reason) -> Cause {
     match reason {
         Reason::Rejections => Cause::Rejections,
         Reason::NoOps => Cause::NoOps,
+        Reason::Passes => Cause::Passes,
         Reason::Crashes => Cause::Crashes,
         Reason::Cycles => Cause::Cycles,
         Reason::Budget => Cause::Budget,

@@ -17,6 +17,9 @@ pub struct Circuit {
     pub rejections: Streak,
     /// Proposals of a branch in a row that changed nothing.
     pub no_ops: Streak,
+    /// Replies of a branch in a row that passed; absent: they may be any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passes: Option<Streak>,
     /// Invocations of a branch in a row that were given up because the agent crashed.
     pub crashes: Streak,
     /// Returns of what a branch writes to an earlier value.
@@ -32,6 +35,7 @@ impl Default for Circuit {
         Self {
             rejections: Streak { limit: 3, then: Action::ReduceView },
             no_ops: Streak { limit: 2, then: Action::StopBranch },
+            passes: None,
             crashes: Streak { limit: 3, then: Action::StopBranch },
             cycles: Cycles::default(),
             budget: BudgetPolicy::default(),
@@ -42,7 +46,7 @@ impl Default for Circuit {
 
 impl Circuit {
     /// What follows on each kind of trouble, by its name.
-    pub const fn actions(&self) -> [(&'static str, &Action); 5] {
+    pub fn actions(&self) -> impl Iterator<Item = (&'static str, &Action)> {
         [
             ("rejections", &self.rejections.then),
             ("no_ops", &self.no_ops.then),
@@ -50,6 +54,8 @@ impl Circuit {
             ("cycles", &self.cycles.then),
             ("budget", &self.budget.then),
         ]
+        .into_iter()
+        .chain(self.passes.iter().map(|passes| ("passes", &passes.then)))
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Duration, FileAccess, InnerBoard, ReadGrant};
+use super::{Duration, FileAccess, Format, InnerBoard, ReadGrant};
 use crate::id::{GroupName, WorkerName};
 use crate::rejection::coded;
 
@@ -68,6 +68,15 @@ pub struct Worker {
     /// The board that does its work. For `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<InnerBoard>,
+    /// Whether it may answer that it proposes nothing, and why, without that being held against it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pass: bool,
+    /// The form of its replies, where they are no patches; what they say is made a patch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// What its agent is told beside. For `builtin:` and `board`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<Map<String, Value>>,
 }
 
 /// What fills a worker's seat.
@@ -90,11 +99,14 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
+    /// The coordination roles that this version has.
+    pub const BUILTINS: [&str; 1] = ["vote"];
+
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
-    pub const fn is_available(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         match self {
             Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote | Self::Board => true,
-            Self::Builtin(_) => false,
+            Self::Builtin(name) => Self::BUILTINS.contains(&name.as_str()),
         }
     }
 }

@@ -96,13 +96,12 @@ impl Board {
             Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
-                    let NoOp { patch, intent, written, .. } = no_op;
-                    let reply = || self.fingerprint(patch, intent.as_deref(), &[], written.as_ref());
-                    let reply = beside.reply.unwrap_or_else(reply);
+                    let reply = beside.reply.unwrap_or_else(|| fingerprint_of_no_op(&self.hasher, no_op));
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
-                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::NoOp);
+                let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
+                self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
                 self.has_succeeded(&no_op.by);
             }
             Body::Expanded(expanded) => {
@@ -326,7 +325,8 @@ impl Board {
     ) -> Result<(), String> {
         if let Some(token) = token_of(&rejected.by) {
             let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
-            let reply = reply.unwrap_or_else(|| ReplyBody::Text(rejected.reply.clone()).digest(&self.hasher));
+            let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
+            let reply = reply.unwrap_or_else(|| ReplyBody::Text(text.clone()).digest(&self.hasher));
             self.tokens.remember(token, reply, verdict, at);
         }
         let is_conflict = rejected.stage == Stage::Freshness;
@@ -380,10 +380,7 @@ impl Board {
 
     /// What a repetition of a proposal is known by: its patch, or the reply that the patch was made of.
     fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[String], written: Option<&String>) -> Digest {
-        match written {
-            Some(written) => ReplyBody::Text(written.clone()).digest(&self.hasher),
-            None => pipeline::fingerprint(&self.hasher, patch, intent, expand),
-        }
+        fingerprint(&self.hasher, patch, intent, expand, written)
     }
 
     /// Closes an invocation whose outcome nobody will know.
@@ -411,19 +408,39 @@ impl Board {
 /// What a repetition of a proposal or a request is known by, as its record says it; none of other records.
 pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
     let text = |text: &String| ReplyBody::Text(text.clone()).digest(hasher);
-    let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| match written {
-        Some(written) => text(written),
-        None => pipeline::fingerprint(hasher, patch, intent.as_deref(), expand),
+    let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| {
+        fingerprint(hasher, patch, intent.as_deref(), expand, written.as_ref())
     };
     match body {
         Body::Committed(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::NoOp(it) => Some(proposed(&it.patch, &it.intent, &[], &it.written)),
+        Body::NoOp(it) => Some(fingerprint_of_no_op(hasher, it)),
         Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &None)),
         Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
         Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::Rejected(it) => Some(text(&it.reply)),
+        Body::Rejected(it) => Some(text(it.written.as_ref().unwrap_or(&it.reply))),
         Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) => Some(request_digest(hasher, body)),
         _ => None,
+    }
+}
+
+fn fingerprint(
+    hasher: &Hasher,
+    patch: &Value,
+    intent: Option<&str>,
+    expand: &[String],
+    written: Option<&String>,
+) -> Digest {
+    match written {
+        Some(written) => ReplyBody::Text(written.clone()).digest(hasher),
+        None => pipeline::fingerprint(hasher, patch, intent, expand),
+    }
+}
+
+fn fingerprint_of_no_op(hasher: &Hasher, no_op: &NoOp) -> Digest {
+    let NoOp { patch, intent, written, pass, .. } = no_op;
+    match (written, pass) {
+        (None, Some(pass)) => pipeline::passed(hasher, intent.as_deref(), pass),
+        (written, _) => fingerprint(hasher, patch, intent.as_deref(), &[], written.as_ref()),
     }
 }
 

@@ -100,6 +100,11 @@ impl Draft<'_> {
     fn propose(&mut self, proposal: Proposal) {
         let Proposal { from, worker, reply, usage } = proposal;
         let usage = usage.map(Usage::bounded);
+        let is_asked = matches!(from, From::Attempt { .. });
+        let reply = match reply {
+            ReplyBody::Made { reply, .. } if !self.board.plan.takes_words(&worker, is_asked) => ReplyBody::Text(reply),
+            reply => reply,
+        };
         let token = match &from {
             From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt)),
             From::Direct { token, .. } => token.as_ref().map(|token| outside(&worker, token)),
@@ -201,6 +206,7 @@ impl Draft<'_> {
                     patch: reply.patch,
                     intent: reply.intent,
                     written: reply.written,
+                    pass: reply.pass,
                 }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(branch.as_ref());
@@ -232,7 +238,8 @@ impl Draft<'_> {
             _ => self.is_last(invocation),
         });
         let worker = by.worker.clone();
-        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply: reply.text() };
+        let (reply, written) = reply.judged();
+        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply, written };
         let seq = self.push(Body::Rejected(Box::new(body)));
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
         if let Some(invocation) = invocation.filter(|_| !is_final).or(keeps) {
@@ -360,6 +367,7 @@ impl Draft<'_> {
                 let cause = match reason {
                     Reason::Rejections => Cause::Rejections,
                     Reason::NoOps => Cause::NoOps,
+                    Reason::Passes => Cause::Passes,
                     Reason::Crashes => Cause::Crashes,
                     Reason::Cycles => Cause::Cycles,
                     Reason::Budget => Cause::Budget,

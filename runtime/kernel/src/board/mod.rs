@@ -430,7 +430,7 @@ impl Board {
             trigger: &trigger,
             feedback: &feedback,
             expand,
-            may_expand: true,
+            may_expand: seat.worker.format.is_none(),
             commits: &self.commits,
             budget: seat.worker.view.budget,
         }))

@@ -75,7 +75,8 @@ impl Board {
             trigger: &Self::shown_trigger(queued, &readable),
             feedback: &shown,
             expand: &queued.expansion.places,
-            may_expand: queued.expansion.left() > 0,
+            // Whose replies are no patches is not told how to ask.
+            may_expand: queued.expansion.left() > 0 && worker.format.is_none(),
             commits: &self.commits,
             budget,
         });

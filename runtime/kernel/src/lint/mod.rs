@@ -17,6 +17,7 @@ mod inner;
 mod invariants;
 mod names;
 mod paths;
+mod replies;
 mod workspace;
 
 use std::collections::BTreeMap;

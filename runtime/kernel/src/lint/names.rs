@@ -48,12 +48,9 @@ impl Check<'_> {
             let at = child("/workers", name.as_str());
             if !worker.agent.is_available() {
                 let message = format!("this version cannot seat `{}` agents", worker.agent);
-                self.find(
-                    "unavailable_agent",
-                    &format!("{at}/agent"),
-                    message,
-                    "It seats llm, command, script, remote, board and human.",
-                );
+                let builtins = AgentKind::BUILTINS.map(|name| format!("builtin:{name}")).join(", ");
+                let help = format!("It seats llm, command, script, remote, board, human and {builtins}.");
+                self.find("unavailable_agent", &format!("{at}/agent"), message, help);
             } else if worker.agent == AgentKind::Human && self.is_woken(name) {
                 let message = "this version can ask a person to agree, not to work";
                 let help = "Let rules wake others, and name the person in `approval:` of a write grant.";
@@ -87,6 +84,7 @@ impl Check<'_> {
                 self.point_at_key();
             }
             self.programs(name, &at);
+            self.replies(worker, &at);
             for (index, grant) in worker.writes.iter().enumerate() {
                 if let Some(approval) = &grant.approval {
                     self.person(&approval.by, &format!("{at}/writes/{index}/approval/by"));
@@ -113,9 +111,9 @@ impl Check<'_> {
 
     /// Whether anything can invoke a worker.
     fn is_woken(&self, name: &WorkerName) -> bool {
-        let actions = self.blueprint.circuit.actions();
+        let mut actions = self.blueprint.circuit.actions();
         self.blueprint.rules.iter().any(|rule| self.blueprint.woken_by(&rule.run).contains(&name))
-            || actions.into_iter().any(|(_, action)| *action == Action::Wake(name.clone()))
+            || actions.any(|(_, action)| *action == Action::Wake(name.clone()))
     }
 
     fn programs(&mut self, name: &WorkerName, at: &str) {

@@ -111,7 +111,7 @@ pub(super) fn is_of_messages(place: &str) -> bool {
 }
 
 fn derived(patch: Value, written: String) -> Unwrapped {
-    let reply = Reply { patch, intent: None, expand: Vec::new(), written: Some(written), clarify: None };
+    let reply = Reply { patch, intent: None, expand: Vec::new(), written: Some(written), clarify: None, pass: None };
     Unwrapped { reply, lifted: Vec::new() }
 }
 

@@ -16,6 +16,8 @@ use crate::schema::shorten;
 const DEPTH_MAX: usize = 64;
 /// The most places that one reply may ask to be shown.
 const EXPAND_MAX: usize = 16;
+/// Characters of the words of who passes.
+const PASS_MAX: usize = 2000;
 /// Characters of a question to a person.
 const QUESTION_MAX: usize = 2000;
 /// The most answers that a question may offer, and characters of each.
@@ -31,6 +33,14 @@ pub enum ReplyBody {
     Text(String),
     /// A patch or an envelope.
     Json(Value),
+    /// A patch or an envelope that was made outside of what the agent gave: of words that are neither
+    /// ([`crate::blueprint::Format`]).
+    Made {
+        /// The patch or the envelope, as text.
+        reply: String,
+        /// What the agent gave.
+        of: String,
+    },
 }
 
 /// A reply that is a proposal.
@@ -42,10 +52,12 @@ pub struct Reply {
     pub intent: Option<String>,
     /// JSON Pointers of places that its author asks to be shown, each once, in the order of asking.
     pub expand: Vec<String>,
-    /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`]).
+    /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
     pub written: Option<String>,
     /// What its author asks a person.
     pub clarify: Option<Clarify>,
+    /// Why its author proposes nothing, in its words.
+    pub pass: Option<String>,
 }
 
 /// A question to a person.
@@ -60,22 +72,31 @@ pub struct Clarify {
 }
 
 impl ReplyBody {
-    /// The reply as text; a value that was already read is written compactly.
+    /// The reply as it came, as text; a value that was already read is written compactly.
     pub fn text(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::Made { of: text, .. } => text.clone(),
             Self::Json(value) => value.to_string(),
         }
     }
 
+    /// The reply as it is judged, and what it was made of if that is another text.
+    pub(crate) fn judged(&self) -> (String, Option<String>) {
+        match self {
+            Self::Made { reply, of } => (reply.clone(), Some(of.clone())),
+            Self::Text(_) | Self::Json(_) => (self.text(), None),
+        }
+    }
+
     /// The fingerprint by which a repeated token is recognised: of patch and intent if the reply is a proposal, of the
-    /// text otherwise. White space, the order of members and an empty envelope do not matter.
+    /// text otherwise. White space, the order of members and an empty envelope do not matter. What was made of words is
+    /// known by these.
     pub fn digest(&self, hasher: &Hasher) -> Digest {
         let value = match self {
             Self::Json(value) => Some(value.clone()),
-            Self::Text(text) => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
+            Self::Text(text) | Self::Made { of: text, .. } => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
-        match value.map(unwrap) {
+        match value.map(|value| unwrap(value, true)) {
             Some(Ok(Unwrapped { reply, .. })) => reply.fingerprint(hasher),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
@@ -96,18 +117,23 @@ impl Reply {
     /// See [`ReplyBody::digest`].
     pub(crate) fn fingerprint(&self, hasher: &Hasher) -> Digest {
         let intent = self.intent.as_deref();
-        match &self.clarify {
-            None => fingerprint(hasher, &self.patch, intent, &self.expand),
-            Some(clarify) => hasher.commitment(0, intent.unwrap_or_default(), &json!({"clarify": clarify})),
+        match (&self.clarify, &self.pass) {
+            (None, None) => fingerprint(hasher, &self.patch, intent, &self.expand),
+            (None, Some(pass)) => passed(hasher, intent, pass),
+            (Some(clarify), _) => hasher.commitment(0, intent.unwrap_or_default(), &json!({"clarify": clarify})),
         }
     }
 
-    /// The reply as it came, if the patch was made of it; else as an envelope, or as a bare patch where there is no more
-    /// to it.
+    /// The reply as it came, if the patch was made of it; else [`Self::to_envelope`].
     pub fn to_body(&self) -> ReplyBody {
-        if let Some(written) = &self.written {
-            return ReplyBody::Text(written.clone());
+        match &self.written {
+            Some(written) => ReplyBody::Text(written.clone()),
+            None => self.to_envelope(),
         }
+    }
+
+    /// As an envelope, or as a bare patch where there is no more to it.
+    pub(crate) fn to_envelope(&self) -> ReplyBody {
         if self.is_bare() {
             return ReplyBody::Json(self.patch.clone());
         }
@@ -122,39 +148,49 @@ impl Reply {
         if let Some(clarify) = &self.clarify {
             envelope.insert("clarify".into(), json!(clarify));
         }
+        if let Some(pass) = &self.pass {
+            envelope.insert("pass".into(), json!(pass));
+        }
         ReplyBody::Json(envelope.into())
     }
 
     /// Whether there is no more to it than the patch.
     const fn is_bare(&self) -> bool {
-        self.intent.is_none() && self.expand.is_empty() && self.clarify.is_none()
+        self.intent.is_none() && self.expand.is_empty() && self.clarify.is_none() && self.pass.is_none()
     }
 }
 
-/// Reads a reply, but not the patch in it; its numbers come out in their one form.
+/// The fingerprint of a reply that passes; see [`ReplyBody::digest`].
+pub(crate) fn passed(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Digest {
+    hasher.commitment(0, intent.unwrap_or_default(), &json!({"pass": pass}))
+}
+
+/// Reads a reply, but not the patch in it; its numbers come out in their one form. `may_pass`: whether its author may pass.
 ///
 /// # Errors
 /// Violations of the `syntax` stage.
-pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
-        ReplyBody::Text(text) => json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
-            let message = format!(
-                "{refusal}; a reply is one JSON object {{\"patch\": […]}}, or the array in it, and nothing else"
-            );
-            vec![Violation::new(refusal.code, "", message)]
-        })?,
+        ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => {
+            json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
+                let message = format!(
+                    "{refusal}; a reply is one JSON object {{\"patch\": […]}}, or the array in it, and nothing else"
+                );
+                vec![Violation::new(refusal.code, "", message)]
+            })?
+        }
         ReplyBody::Json(value) => {
             let bytes = value.to_string().len();
             if bytes > patch_limits.max_bytes as usize || json::depth(value) > DEPTH_MAX {
                 // Both forms of a reply get the same answer, so that a replay from its text gives it again.
-                return read(&ReplyBody::Text(value.to_string()), patch_limits);
+                return read(&ReplyBody::Text(value.to_string()), patch_limits, may_pass);
             }
             let mut value = value.clone();
             json::normalise(&mut value);
             value
         }
     };
-    let unwrapped = unwrap(value)?;
+    let unwrapped = unwrap(value, may_pass)?;
     let reply = &unwrapped.reply;
     // A replay has the proposal in its one form only, which numbers can make longer than the text was; 1e15 by four.
     let is_short = matches!(body, ReplyBody::Text(text) if text.len() <= patch_limits.max_bytes as usize / 8);
@@ -163,7 +199,11 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits) -> Result<Unwra
             format!("the reply has more than {} bytes once its numbers are written out", patch_limits.max_bytes);
         return Err(vec![Violation::new(Code::TooLarge, "", message)]);
     }
-    if patch_limits.intent == Intent::Required && reply.intent.as_deref().is_none_or(|intent| intent.trim().is_empty())
+    // Who passes has said why.
+    let says_why = reply.pass.is_some();
+    if !says_why
+        && patch_limits.intent == Intent::Required
+        && reply.intent.as_deref().is_none_or(|intent| intent.trim().is_empty())
     {
         let message = "say what the patch is for: {\"patch\":[…],\"intent\":\"…\"}";
         return Err(vec![Violation::new(Code::IntentMissing, "/intent", message)]);
@@ -178,7 +218,7 @@ fn body_bytes(reply: &Reply) -> u64 {
     }
     match reply.to_body() {
         ReplyBody::Json(value) => json::size(&value),
-        ReplyBody::Text(text) => text.len() as u64,
+        ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => text.len() as u64,
     }
 }
 
@@ -196,7 +236,7 @@ impl Unwrapped {
     }
 }
 
-fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
+fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
     let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
     let mut envelope = match value {
         Value::Object(envelope) => envelope,
@@ -211,9 +251,17 @@ fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
         None | Some(Value::Null) => None,
         Some(question) => Some(clarify(question)?),
     };
+    let pass = match may_pass.then(|| envelope.remove("pass")).flatten() {
+        None | Some(Value::Null) => None,
+        Some(words) => Some(pass(words)?),
+    };
+    if envelope.contains_key("pass") {
+        let message = "the worker may not pass; if there is nothing for it to do, its patch is []";
+        return Err(not_a_patch("/pass", message.to_owned()));
+    }
     let patch = match envelope.remove("patch") {
         Some(patch) => patch,
-        None if !expand.is_empty() || clarify.is_some() => Value::Array(Vec::new()),
+        None if !expand.is_empty() || clarify.is_some() || pass.is_some() => Value::Array(Vec::new()),
         None => {
             let message = "a reply is an array of operations, or an object with such an array as \"patch\"".to_owned();
             return Err(not_a_patch("", message));
@@ -226,17 +274,37 @@ fn unwrap(value: Value) -> Result<Unwrapped, Vec<Violation>> {
     };
     if let Some(other) = envelope.keys().next() {
         let pointer = PointerBuf::from_tokens([other.as_str()]).to_string();
-        return Err(not_a_patch(&pointer, format!("a reply may hold patch, intent, expand and clarify, not {other}")));
+        let members =
+            if may_pass { "patch, intent, expand, clarify and pass" } else { "patch, intent, expand and clarify" };
+        return Err(not_a_patch(&pointer, format!("a reply may hold {members}, not {other}")));
     }
     let (patch, lifted, asked) = lift(patch);
     let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
     let expand = places(named.chain(asked))?;
-    if clarify.is_some() && (!expand.is_empty() || patch.as_array().is_none_or(|ops| !ops.is_empty())) {
+    let proposes = patch.as_array().is_none_or(|ops| !ops.is_empty());
+    if pass.is_some() && (proposes || !expand.is_empty() || clarify.is_some()) {
+        let message = "a reply that passes proposes nothing and asks for nothing: leave patch, expand and clarify empty, or \
+                       leave pass out";
+        return Err(not_a_patch("/pass", message.to_owned()));
+    }
+    if clarify.is_some() && (proposes || !expand.is_empty()) {
         let message =
             "a reply that asks a person proposes nothing and asks for nothing else: leave patch and expand empty";
         return Err(not_a_patch("/clarify", message.to_owned()));
     }
-    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify }, lifted })
+    Ok(Unwrapped { reply: Reply { patch, intent, expand, written: None, clarify, pass }, lifted })
+}
+
+/// Reads the words of who passes.
+fn pass(given: Value) -> Result<String, Vec<Violation>> {
+    let refuse = |code, message: String| Err(vec![Violation::new(code, "/pass", message)]);
+    match given {
+        Value::String(words) if words.chars().nth(PASS_MAX).is_some() => {
+            refuse(Code::TooLarge, format!("why nothing is proposed has at most {PASS_MAX} characters"))
+        }
+        Value::String(words) if !words.trim().is_empty() => Ok(words),
+        _ => refuse(Code::NotAPatch, "pass is a text that says why nothing is proposed".to_owned()),
+    }
 }
 
 /// Reads a question to a person.

@@ -185,7 +185,12 @@ impl Body {
                 members.into_iter().chain([("reads", json(&it.reads))]).collect()
             }
             Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
-            Self::NoOp(it) => proposed(&it.patch, &it.intent, &[], &it.written),
+            Self::NoOp(it) => {
+                let mut values = proposed(&it.patch, &it.intent, &[], &it.written);
+                values.extend(it.pass.iter().map(|pass| ("pass", json(pass))));
+                values.sort_by_key(|(name, _)| *name);
+                values
+            }
             Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &None),
             Self::Approval(it) => {
                 let clarify = it.clarify.iter().map(|clarify| ("clarify", json(clarify)));
@@ -195,7 +200,10 @@ impl Body {
                 let reason = it.reason.iter().map(|reason| ("reason", json(reason)));
                 reason.chain(it.text.iter().map(|text| ("text", json(text)))).collect()
             }
-            Self::Rejected(it) => vec![("rejection", json(&it.rejection)), ("reply", json(&it.reply))],
+            Self::Rejected(it) => {
+                let written = it.written.iter().map(|written| ("written", json(written)));
+                [("rejection", json(&it.rejection)), ("reply", json(&it.reply))].into_iter().chain(written).collect()
+            }
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => vec![("reply", json(&it.reply))],
             Self::Reserved(it) => vec![("places", json(&it.places))],

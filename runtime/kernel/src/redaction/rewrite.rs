@@ -18,7 +18,7 @@ use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
 use crate::plan::Plan;
-use crate::record::{Body, Erasure, Record, Trigger};
+use crate::record::{Approval, Body, Erasure, Expanded, NoOp, Record, Trigger};
 use crate::state::State;
 
 /// The most places outside those asked for that are held against what was proposed and refused.
@@ -133,6 +133,7 @@ impl<'a> Rewriting<'a> {
                     self.committed(record.seq, &committed.patch, patch)?;
                 }
                 self.around(&mut values, is_asked);
+                self.made_of(&mut values, &committed.patch);
                 if let Some(written) = values.get_mut("written").filter(|_| self.edits.are_erased(record.seq)) {
                     *written = self.mark(written);
                 }
@@ -150,7 +151,9 @@ impl<'a> Rewriting<'a> {
                 (self.before, self.after) = (was.state, becomes.state);
                 self.exposed = None;
             }
-            Body::NoOp(_) | Body::Expanded(_) | Body::Approval(_) => {
+            Body::NoOp(NoOp { patch: stored, .. })
+            | Body::Expanded(Expanded { patch: stored, .. })
+            | Body::Approval(Approval { patch: stored, .. }) => {
                 let is_asked = is_asked || self.edits.are_erased(record.seq);
                 if let Some(patch) = values.get_mut("patch") {
                     self.proposed(patch, is_asked);
@@ -159,6 +162,7 @@ impl<'a> Rewriting<'a> {
                     self.erase_where(clarify, &mut |scalar| is_asked || self.is_told(scalar));
                 }
                 self.around(&mut values, is_asked);
+                self.made_of(&mut values, stored);
                 if let Body::Approval(approval) = &body {
                     let asking = approval.by.attempt.as_ref().map(|attempt| attempt.invocation);
                     self.asking.extend(asking.map(|invocation| (record.seq, invocation)));
@@ -365,9 +369,17 @@ impl<'a> Rewriting<'a> {
         self.pointers(values);
     }
 
+    /// What a patch was made of says what the patch says, however short that is.
+    fn made_of(&self, values: &mut Map<String, Value>, stored: &Value) {
+        let is_erased = values.get("patch").is_some_and(|patch| patch != stored);
+        if let Some(written) = values.get_mut("written").filter(|_| is_erased) {
+            *written = self.mark(written);
+        }
+    }
+
     /// Texts that agents and persons wrote: as a whole, if they tell anything of it.
     fn texts(&self, values: &mut Map<String, Value>, is_asked: bool) {
-        for field in ["intent", "written", "reply", "message", "reason", "text"] {
+        for field in ["intent", "pass", "written", "reply", "message", "reason", "text"] {
             if let Some(value) = values.get_mut(field)
                 && (is_asked || self.is_told(value))
             {

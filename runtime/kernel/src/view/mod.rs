@@ -30,7 +30,7 @@ use std::borrow::Cow;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use crate::blueprint::{GrantOp, Unit, Worker};
+use crate::blueprint::{Format, GrantOp, Occasion, Unit, Worker};
 use crate::contract::Readable;
 use crate::digest::{Digest, sha256};
 use crate::excerpt::Excerpt;
@@ -156,6 +156,8 @@ pub struct Fixed {
     grants: String,
     /// The last line.
     reminder: String,
+    /// The last line on each occasion, of a worker whose replies are no patches.
+    reminders: Vec<(Occasion, String)>,
     /// Where the worker may append.
     appends: Vec<Pattern>,
     unit: Unit,
@@ -175,8 +177,12 @@ impl Fixed {
         Self {
             appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
             example: prompt::example(worker, fragment),
-            grants: render::grants(worker, interface, fragment, Detail::Full),
+            grants: grants(worker, interface, fragment, Detail::Full),
             reminder: render::reminder(&worker.writes, interface, worker.files.is_some()),
+            reminders: match format_of(worker, interface) {
+                Some(format) => prompt::formats::reminders(worker, format).to_vec(),
+                None => Vec::new(),
+            },
             unit: worker.view.unit,
             interface,
             beginning: String::new(),
@@ -206,8 +212,28 @@ impl Fixed {
 
     fn minimum_chars(&self) -> usize {
         let headings = [render::SEE_HEADING, NOTHING, render::WOKEN_HEADING].map(text::chars);
-        let own = text::chars(&self.grants) + text::chars(&self.reminder);
+        let reminders = self.reminders.iter().map(|(_, reminder)| text::chars(reminder));
+        let reminder = reminders.max().unwrap_or_else(|| text::chars(&self.reminder));
+        let own = text::chars(&self.grants) + reminder;
         own + headings.iter().sum::<usize>() + render::TRIGGER_MAX
+    }
+}
+
+/// The form of a worker's replies, where they are no patches and would be.
+fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
+    worker.format.filter(|_| interface == Interface::Patch)
+}
+
+/// What may be written. Whose words are made patches need not know that; who chooses among others is told of them here.
+fn grants(
+    worker: &Worker,
+    interface: Interface,
+    fragment: &dyn Fn(&Pattern) -> Option<Value>,
+    detail: Detail,
+) -> String {
+    match format_of(worker, interface) {
+        None | Some(Format::Control) => render::grants(&worker.writes, interface, fragment, detail),
+        Some(_) => String::new(),
     }
 }
 
@@ -244,7 +270,9 @@ impl Parts<'_> {
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
-        woken.push_str(&self.fixed.reminder);
+        let occasion = Occasion::of(trigger);
+        let reminder = self.fixed.reminders.iter().find(|(of, _)| *of == occasion).map(|(_, reminder)| reminder);
+        woken.push_str(reminder.unwrap_or(&self.fixed.reminder));
         let fixed = text::chars(render::SEE_HEADING)
             + text::chars(NOTHING)
             + text::chars(render::WOKEN_HEADING)
@@ -298,7 +326,7 @@ impl Parts<'_> {
 
     /// What may be written, without the schemas there.
     fn grants(&self, detail: Detail) -> String {
-        render::grants(self.worker, self.fixed.interface, &|_| None, detail)
+        grants(self.worker, self.fixed.interface, &|_| None, detail)
     }
 
     fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {

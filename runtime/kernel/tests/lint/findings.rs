@@ -110,6 +110,8 @@ const HAS_INSIDE: (&str, &str) = (END, "done: {when: has(state.answer)}\nboards:
 
 /// Puts the writer into a group.
 const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
+/// A worker, to be changed.
+const EXTRACTOR: &str = "  extractor:\n    agent: llm";
 
 const FIXTURES: &[Fixture] = &[
     // Reading the file.
@@ -179,6 +181,14 @@ const FIXTURES: &[Fixture] = &[
     change("bad_value", &[("  writer:\n", "  writer:\n    view: {budget: 9000000}\n")]),
     change("bad_value", &[("  writer:\n", "  wri ter:\n")]),
     change("bad_value", &[(END, "circuit: {no_ops: {limit: 2, then: explode}}\n")]),
+    change("bad_value", &[(EXTRACTOR, "  extractor:\n    agent: llm\n    with: {answers: /claims}")]),
+    change("bad_value", &[(EXTRACTOR, "  extractor:\n    agent: llm\n    format: critic")]),
+    change("bad_value", &[(EXTRACTOR, "  extractor:\n    agent: llm\n    format: critics")]),
+    change(
+        "bad_value",
+        &[(EXTRACTOR, "  extractor:\n    agent: llm\n    format: expert\n    patch: {intent: required}")],
+    ),
+    change("unavailable_agent", &[(EXTRACTOR, "  extractor:\n    agent: builtin:voting")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 2")]),
     change("bad_value", &[(END, "models: {crowd: []}\n")]),

@@ -25,6 +25,7 @@ fn full() -> Value {
             "files": {"view": ["**"], "edit": ["src/**"], "run": ["pytest"], "iterations": 9},
             "board": {"of": "b", "input": {"x": "/a"}, "output": {"/a": "/b"},
                       "failed": {"path": "/a", "value": {"is": "bad"}, "message": "why"}},
+            "pass": true, "format": "critic", "with": {"answers": "/answers"},
         }},
         "rules": [
             {"name": "r1", "trigger": {"op": "add", "path": "/a"}, "when": "true", "run": "w"},
@@ -40,7 +41,7 @@ fn full() -> Value {
         "done": {"when": "true"},
         "circuit": {
             "rejections": {"limit": 1, "then": {"wake": "w"}}, "no_ops": {"limit": 1, "then": {"wake": "w"}},
-            "crashes": {"limit": 1, "then": {"wake": "w"}},
+            "crashes": {"limit": 1, "then": {"wake": "w"}}, "passes": {"limit": 1, "then": {"wake": "w"}},
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
         "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},

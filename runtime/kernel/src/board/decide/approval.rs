@@ -28,7 +28,7 @@ impl Draft<'_> {
             return self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
         }
         let digest = reply.fingerprint(&self.board.hasher);
-        let Reply { patch, intent, expand, written, clarify } = reply;
+        let Reply { patch, intent, expand, written, clarify, pass: _ } = reply;
         let (approver, expires) = (demand.by.clone(), self.at.plus_ms(demand.expires.as_ms()));
         let asked = Approval { by, approver, expires, digest, patch, intent, expand, written, clarify };
         let seq = self.push(Body::Approval(asked));
@@ -135,7 +135,7 @@ impl Draft<'_> {
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
         let branch = open.map(|open| open.queued.branch.clone());
         let by = Author { usage: None, approval: Some(seq), ..by };
-        (by, branch, Reply { patch, intent, expand, written, clarify })
+        (by, branch, Reply { patch, intent, expand, written, clarify, pass: None })
     }
 }
 

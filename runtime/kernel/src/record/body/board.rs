@@ -242,6 +242,8 @@ coded! {
         Rejections = "rejections",
         /// Too many proposals in a row that changed nothing.
         NoOps = "no_ops",
+        /// Too many replies in a row that passed.
+        Passes = "passes",
         /// Too many invocations in a row were given up because the agent crashed.
         Crashes = "crashes",
         /// There was nothing left to do, and a breaker had stopped a branch. A signal may bring work to others.
@@ -283,6 +285,7 @@ impl Ended {
             | Cause::Cycles
             | Cause::Rejections
             | Cause::NoOps
+            | Cause::Passes
             | Cause::Crashes
             | Cause::Budget
             | Cause::Commits

@@ -66,7 +66,8 @@ pub struct Committed {
     /// JSON Pointers of the places that its author asked to be shown; the invocation goes on in another.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
-    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`]), then replays make
+    /// it again, or by the agent's seat ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
 }
@@ -83,9 +84,12 @@ pub struct NoOp {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
+    /// Why its author passed, in its words.
+    #[serde(default, skip_serializing)]
+    pub pass: Option<String>,
 }
 
 /// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
@@ -121,9 +125,12 @@ pub struct Rejected {
     /// All violations, and what is allowed instead.
     #[serde(skip_serializing)]
     pub rejection: Rejection,
-    /// The reply as it came.
+    /// The reply as it was judged, which is as it came unless there is `written`.
     #[serde(skip_serializing)]
     pub reply: String,
+    /// The reply as it came, where what was judged was made of it ([`crate::blueprint::Format`]).
+    #[serde(default, skip_serializing)]
+    pub written: Option<String>,
 }
 
 /// A proposal that was refused before the pipeline: nobody waits for it any more.
@@ -172,7 +179,7 @@ pub struct Approval {
     /// JSON Pointers of the places that its author asked to be shown.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
-    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]); replays make it again.
+    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// What the person is asked to say, where nothing is proposed.

@@ -1,0 +1,50 @@
+//! What a worker may reply, in which form, and what its agent is told beside.
+
+use super::Check;
+use crate::blueprint::{AgentKind, Intent, Worker};
+use crate::json;
+
+/// Bytes of `with`, as compact JSON.
+const WITH_BYTES_MAX: u64 = 16 * 1024;
+
+impl Check<'_> {
+    /// `pass`, `format` and `with` of a worker.
+    pub(super) fn replies(&mut self, worker: &Worker, at: &str) {
+        let agent = &worker.agent;
+        let mut wrong = Vec::new();
+        if worker.pass && *agent == AgentKind::Human {
+            wrong.push(("pass", "a person is asked, and passes nothing".to_owned(), "Remove it."));
+        }
+        if let Some(with) = &worker.with {
+            if !matches!(agent, AgentKind::Board | AgentKind::Builtin(_)) {
+                let message = format!("`{agent}` agents have no `with`");
+                wrong.push(("with", message, "Remove it, or make the agent board or builtin."));
+            }
+            if json::size(&with.clone().into()) > WITH_BYTES_MAX {
+                let message = format!("`with` has more than {WITH_BYTES_MAX} bytes");
+                wrong.push(("with", message, "Put what is large into the document."));
+            }
+        }
+        if let Some(format) = worker.format {
+            if matches!(agent, AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) {
+                let message = format!("`{agent}` agents do not reply in words");
+                wrong.push(("format", message, "Remove it, or make the agent llm, command, script or remote."));
+            }
+            if format.sentinel().is_some() && !worker.pass {
+                let message = format!("a worker that may say `{}` passes", format.sentinel().unwrap_or_default());
+                wrong.push(("format", message, "Add `pass: true`."));
+            }
+            if worker.clarify.is_some() {
+                let message = "a worker whose replies have a `format` cannot ask a person".to_owned();
+                wrong.push(("clarify", message, "Remove one of the two."));
+            }
+            if worker.patch.intent == Intent::Required {
+                let message = "a reply in another form than a patch says no intent".to_owned();
+                wrong.push(("patch/intent", message, "Make it optional, or remove `format`."));
+            }
+        }
+        for (field, message, help) in wrong {
+            self.find("bad_value", &format!("{at}/{field}"), message, help);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Replies that are no patches: patches are made of them before they come here, and both are kept.
+
+mod played;
+
+use jsonptr::PointerBuf;
+use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody, Verdict};
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::redaction::{self, Request};
+use patchboard_kernel::rejection::{Code, Stage};
+use played::Played;
+use serde_json::{Value, json};
+
+const RAW: &str = "```\n{'output': 'It is 7.'}\n```";
+
+fn members() -> Value {
+    let writes =
+        json!([{"path": "/board/public/-", "ops": ["add"], "value": {"properties": {"kind": {"const": "expertise"}}}}]);
+    let expert = json!({"agent": "script", "reads": ["/board"], "writes": writes, "pass": true, "format": "expert"});
+    let mut llm = expert.clone();
+    llm["agent"] = json!("llm");
+    llm["format"] = json!("critic");
+    let mut asks = expert.clone();
+    asks["writes"][0]["approval"] = json!({"by": "boss"});
+    json!({
+        "state": {"schema": {"type": "object"}, "initial": {"board": {"public": [], "rooms": {}}}},
+        "workers": {"expert": expert, "critic": llm, "asks": asks, "boss": {"agent": "human"}},
+        "rules": [
+            {"name": "go", "trigger": {"signal": "go"}, "run": "expert"},
+            {"name": "criticise", "trigger": {"signal": "criticise"}, "run": "critic"},
+            {"name": "ask", "trigger": {"signal": "ask"}, "run": "asks"},
+            {"name": "room", "trigger": {"op": "add", "path": "/board/rooms/*/agenda/*"}, "run": "critic"},
+        ],
+        "limits": {"wall": "20s"},
+    })
+}
+
+fn wake(played: &mut Played, name: &str) {
+    played.give(Input::Signal { name: name.into(), value: Value::Null, token: None });
+}
+
+fn message(kind: &str, text: &str) -> Value {
+    json!({"patch": [{"op": "add", "path": "/board/public/-", "value": {"from": "expert", "kind": kind, "text": text}}]})
+}
+
+fn made(reply: &Value, of: &str) -> ReplyBody {
+    ReplyBody::Made { reply: reply.to_string(), of: of.to_owned() }
+}
+
+/// Answers the oldest call with what was made of a text.
+fn answer(played: &mut Played, reply: ReplyBody) -> (Proposal, Outcome) {
+    let (invocation, attempt, worker) = played.calls.remove(0);
+    let from = From::Attempt { invocation, attempt };
+    let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None };
+    let outcome = played.give(Input::Propose(proposal.clone())).outcome.expect("an outcome");
+    (proposal, outcome)
+}
+
+/// What is kept of the words of replies, by kind of record.
+fn written(played: &Played) -> Vec<(Kind, Option<String>)> {
+    let of = |body: Body| match body {
+        Body::Committed(it) => Some((Kind::Committed, it.written)),
+        Body::NoOp(it) => Some((Kind::NoOp, it.written)),
+        Body::Rejected(it) => Some((Kind::Rejected, it.written)),
+        Body::Approval(it) => Some((Kind::Approval, it.written)),
+        Body::Late(it) => Some((Kind::Late, Some(it.reply))),
+        _ => None,
+    };
+    played.bodies().filter_map(of).collect()
+}
+
+#[test]
+fn the_words_are_kept_with_what_became_of_them_and_a_replay_derives_both() {
+    for mode in [Mode::default(), Mode::Plain {}] {
+        let mut played = Played::in_mode(mode.clone(), members());
+        let mut kept = Vec::new();
+        for (signal, reply, kind) in [
+            ("go", message("expertise", "It is 7."), Kind::Committed),
+            ("go", json!({"pass": "nothing new"}), Kind::NoOp),
+            ("go", message("critique", "It is 8."), Kind::Rejected),
+            ("ask", message("expertise", "It is 9."), Kind::Approval),
+        ] {
+            played.calls.clear();
+            wake(&mut played, signal);
+            let (proposal, outcome) = answer(&mut played, made(&reply, RAW));
+            // On a plain blackboard the kernel adds a message of its own, and the words are not kept.
+            let is_kept = mode == Mode::default();
+            let is_posted = kind == Kind::Committed && !is_kept;
+            kept.push((kind, if is_kept { Some(RAW.to_owned()) } else { is_posted.then(|| reply.to_string()) }));
+            assert_eq!(written(&played).last(), kept.last(), "{outcome:?}");
+            if is_kept {
+                // The same words again, whatever was made of them.
+                for again in [proposal.reply.clone(), ReplyBody::Text(RAW.to_owned()), made(&json!([]), RAW)] {
+                    let again = Proposal { reply: again, ..proposal.clone() };
+                    let outcome = played.give(Input::Propose(again)).outcome;
+                    assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
+                }
+                let other = Proposal { reply: made(&reply, "other words"), ..proposal };
+                let outcome = played.give(Input::Propose(other)).outcome;
+                assert!(matches!(outcome, Some(Outcome::Rejected { .. })), "{outcome:?}");
+                kept.push((Kind::Late, Some("other words".to_owned())));
+            }
+        }
+        if let Some((of, question)) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.digest)) {
+            let (by, reason) = ("boss".into(), None);
+            let answer = Input::Answer { of, by, digest: question, agrees: true, reason, text: None };
+            let outcome = played.give(answer).outcome;
+            assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+            assert_eq!(written(&played).last().map(|(kind, _)| *kind), Some(Kind::Committed));
+        }
+        played.holds();
+    }
+}
+
+#[test]
+fn a_reply_that_cannot_be_read_is_refused_in_words_of_its_form() {
+    let mut played = Played::new(members());
+    wake(&mut played, "criticise");
+    for reply in ["I am not sure.", "{\"critics\": []}", "7"] {
+        let outcome = played.says(reply);
+        let Outcome::Rejected { rejection, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(rejection.stage, Stage::Syntax);
+        assert!(rejection.violations[0].message.contains("\"critic list\""), "{:?}", rejection.violations);
+        assert!(rejection.violations[0].message.contains("cannot be read"));
+    }
+    played.holds();
+    // A patch may come, too, and is judged as ever.
+    let mut played = Played::new(members());
+    wake(&mut played, "go");
+    let outcome = played.answer(message("critique", "no"), None);
+    assert!(matches!(outcome, Outcome::Rejected { rejection, .. } if rejection.code == Code::ValueNotGranted));
+    assert!(matches!(played.answer(message("expertise", "yes"), None), Outcome::Committed { .. }));
+    assert_eq!(written(&played).last(), Some(&(Kind::Committed, None)));
+    played.holds();
+}
+
+#[test]
+fn a_worker_is_told_of_its_form_and_of_nothing_else() {
+    let mut played = Played::new(members());
+    wake(&mut played, "criticise");
+    let (instructions, view) = (played.instructions().to_owned(), played.view().to_owned());
+    assert!(instructions.contains("{\"critic list\": [{\"wrong message\""), "{instructions}");
+    assert!(instructions.contains("{\"pass\": \"no problem, waiting for more information\"}"), "{instructions}");
+    for word in ["JSON Patch", "\"patch\"", "\"op\""] {
+        assert!(!instructions.contains(word) && !view.contains(word), "{word}\n{instructions}\n{view}");
+    }
+    assert!(!view.contains("You may write"), "{view}");
+    assert!(view.trim_end().ends_with("\"explanation\": \"...\"}]}."), "{view}");
+    // In a room it is asked otherwise.
+    let mut members = members();
+    let rooms = json!({"path": "/board/rooms/*", "ops": ["add"]});
+    members["workers"]["expert"]["writes"].as_array_mut().expect("an array").push(rooms);
+    let mut played = Played::new(members);
+    let room = json!({"members": ["critic"], "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
+    played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
+    assert!(played.view().contains("Now answer with {\"output\": \"...\"}: what you say there."), "{}", played.view());
+}
+
+#[test]
+fn words_are_erased_with_what_was_made_of_them_however_short_it_is() {
+    let mut played = Played::new(members());
+    wake(&mut played, "go");
+    let raw = "the final answer is boxed[7]";
+    let reply =
+        json!([{"op": "add", "path": "/board/public/-", "value": {"from": "e", "kind": "expertise", "text": "7"}}]);
+    answer(&mut played, made(&reply, raw));
+    wake(&mut played, "go");
+    let (proposal, refused) =
+        answer(&mut played, made(&message("critique", "x"), "boxed[7] is wrong, says Ada Lovelace"));
+    assert!(matches!(refused, Outcome::Rejected { .. }));
+    played.give(Input::Cancel);
+    let place = PointerBuf::parse("/board/public/0/text").expect("a pointer");
+    let request = Request { places: vec![place], ..Request::default() };
+    let planned = redaction::plan(&played.board, &played.records, &mut |_| None, &request).expect("it is erased");
+    assert!(planned.records.iter().all(|record| !record.payload.contains(raw)));
+    assert!(planned.records.iter().any(|record| record.kind == Kind::Committed));
+    let rejected = played.records.iter().find(|record| record.kind == Kind::Rejected).expect("there").seq;
+    let request = Request { records: vec![rejected], ..Request::default() };
+    let planned = redaction::plan(&played.board, &played.records, &mut |_| None, &request).expect("it is erased");
+    assert!(planned.records.iter().all(|record| !record.payload.contains("Lovelace")));
+    // What a repetition is known by stays.
+    let mut records = played.records.clone();
+    for changed in planned.records {
+        let index = usize::try_from(changed.seq.0).expect("small");
+        records[index] = changed;
+    }
+    let said = played.board.clone().step(Timestamp(played.now + 1), Input::Redact(planned.body));
+    records.extend(said.records);
+    let mut board = patchboard_kernel::board::Board::recover(&records).expect("it is recovered");
+    let reply = ReplyBody::Text("boxed[7] is wrong, says Ada Lovelace".to_owned());
+    let again = Proposal { reply, ..proposal };
+    let outcome = board.step(Timestamp(99), Input::Propose(again)).outcome;
+    assert!(matches!(outcome, Some(Outcome::Duplicate(Verdict::Rejected { .. }))), "{outcome:?}");
+}
