@@ -6,6 +6,7 @@
 //!
 //! * [`architect`]: a request becomes a blueprint, before there is a board.
 //! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
+//! * [`blackboard`]: the roles of a blackboard, whose words become patches.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
 //! * [`inner`]: boards inside boards.
 //! * [`lease`]: calls that processes outside lease and answer.
@@ -23,6 +24,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
 
 pub mod architect;
+pub mod blackboard;
 pub mod cassette;
 pub mod command;
 pub mod config;

@@ -17,6 +17,7 @@ use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
 use secrecy::SecretString;
 use tracing::Instrument as _;
 
+use crate::blackboard::vote;
 use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_models};
 use crate::lease::Leases;
@@ -26,7 +27,7 @@ use crate::script::{self, Script};
 use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
 use crate::workspace::tools::Desk;
-use crate::{failure, telemetry};
+use crate::{blackboard, failure, telemetry};
 
 /// Fills seats with the operator's models and programs, and with scripts.
 pub struct Seats {
@@ -152,6 +153,7 @@ impl Seats {
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
             // Its board's seats are checked for themselves.
             AgentKind::Board => None,
+            AgentKind::Builtin(name) if name == VOTE => vote::problem(seat),
             AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
         };
         Vec::from_iter(problem)
@@ -268,6 +270,7 @@ impl Seats {
                 Some(leases) => Box::pin(leases.call(call)),
                 None => not_configured(NOBODY_LEASES.to_owned()),
             },
+            AgentKind::Builtin(name) if name == VOTE => Box::pin(std::future::ready(vote::answer(call))),
             kind @ (AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) => not_configured(unavailable(kind)),
         }
     }
@@ -280,7 +283,7 @@ impl Agent for Seats {
             let answer = async { self.pass_on(call, self.tools(call).await?).await };
             let answer = answer.instrument(span.clone()).await;
             telemetry::ended(&span, answer.as_ref().map(|reply| reply.usage));
-            answer
+            answer.map(|reply| blackboard::made(call, reply))
         })
     }
 
@@ -295,13 +298,16 @@ const fn uses_tools(kind: &AgentKind) -> bool {
     matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
 
+/// The agent that chooses among answers.
+const VOTE: &str = "vote";
+
 /// Why a remote seat is empty.
 const NOBODY_LEASES: &str =
     "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 
 fn unavailable(kind: &AgentKind) -> String {
     format!(
-        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote and board, and ask a \
+        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote, board and builtin:{VOTE}, and ask a \
          human to agree"
     )
 }

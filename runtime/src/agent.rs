@@ -57,6 +57,8 @@ pub struct Reply {
     pub text: String,
     /// What it cost, if anything and if known.
     pub usage: Option<Usage>,
+    /// What the agent gave, where the text was made of that ([`patchboard_kernel::blueprint::Format`]).
+    pub written: Option<String>,
 }
 
 /// Why there is no answer.

@@ -66,7 +66,7 @@ impl Agent for Seats {
         let text = answer(self.scenario, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(after_ms(call.invocation, call.attempt))).await;
-            Ok(Reply { text, usage: None })
+            Ok(Reply { text, usage: None, written: None })
         })
     }
 }

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use super::gate::Gate;
 use super::{CassetteError, Did, Entry, FORMAT, Header, Key, Occurrences, Step};
-use crate::failure;
 use crate::tools::Toolbox;
+use crate::{blackboard, failure};
 
 /// How long nothing must have happened before a run is taken to wait for an answer that nobody will ask for.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -191,7 +191,10 @@ impl Player {
         self.gate.pass(call).await;
         drop(turn);
         match (&entry.reply, &entry.failure) {
-            (Some(reply), _) => Ok(Reply { text: reply.text.clone(), usage: entry.usage }),
+            (Some(reply), _) => {
+                let said = Reply { text: reply.text.clone(), usage: entry.usage, written: None };
+                Ok(blackboard::made(call, said))
+            }
             (None, Some(failure)) => {
                 Err(Failure { code: failure.code, message: failure.message.clone(), usage: entry.usage })
             }

@@ -133,7 +133,8 @@ impl Pending<'_> {
             order: self.recorder.notes.next_order(),
             shown: self.call.prompt.user.clone(),
             tools: self.recorder.notes.take(self.call),
-            reply: reply.map(|reply| RecordedReply { text: reply.text.clone() }),
+            // What it was made to be is made of it again.
+            reply: reply.map(|reply| RecordedReply { text: reply.written.as_ref().unwrap_or(&reply.text).clone() }),
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
             erased: false,

@@ -156,7 +156,7 @@ impl Chat {
     async fn in_time(&self, task: Task<'_>) -> Answer {
         let deadline = Instant::now() + task.timeout();
         let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
-        Ok(Reply { text: completion.text, usage: completion.usage })
+        Ok(Reply { text: completion.text, usage: completion.usage, written: None })
     }
 
     /// Makes one call of the model.

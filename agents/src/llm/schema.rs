@@ -4,7 +4,7 @@
 //! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
 //! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what
 //! that part would say: without contracts or validation there are operations only, without patches an object, of messages
-//! nothing. The kernel judges every reply again, whether a server honoured the schema or not.
+//! nothing. A seat with a `format` is held to that ([`crate::blackboard::form`]). The kernel judges every reply again, whether a server honoured the schema or not.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,8 @@ use patchboard_kernel::form::Form;
 use patchboard_kernel::mode::{Component, Interface};
 use patchboard_kernel::shown::Shown;
 use serde_json::{Value, json};
+
+use crate::blackboard::form;
 
 /// Keywords that OpenAI's strict mode documents.
 const STRICT_KEYWORDS: [&str; 18] = [
@@ -53,6 +55,13 @@ pub enum Level {
 /// seat would be too long.
 pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     let (seat, mode) = (shown.seat(), &shown.plan().mode);
+    if let (Some(format), Interface::Patch) = (seat.worker.format, seat.interface) {
+        return match level {
+            Level::Derived => Some((level, form::of_reply(shown, format))),
+            Level::Generic => Some((level, json!({"type": "object"}))),
+            Level::None => None,
+        };
+    }
     let generic = || {
         let schema = match seat.interface {
             Interface::Patch if mode.has(Component::Contracts) => generic(&seat.worker),

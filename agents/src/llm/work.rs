@@ -54,7 +54,7 @@ impl Chat {
             }
             // Where none are offered, none are used.
             if left == 0 || completion.calls.is_empty() {
-                return Ok(Reply { text: completion.text, usage });
+                return Ok(Reply { text: completion.text, usage, written: None });
             }
             let late = || Failure { usage, ..out_of_time(task) };
             let calls = completion.calls.clone();
@@ -65,7 +65,7 @@ impl Chat {
             for (index, used) in calls.iter().enumerate() {
                 if used.name == ANSWER && takes_answers {
                     match answered(&used.arguments) {
-                        Ok(text) => return Ok(Reply { text, usage }),
+                        Ok(text) => return Ok(Reply { text, usage, written: None }),
                         Err(why) => talk.result(used, cut(why, talk.room(calls.len()))),
                     }
                     continue;

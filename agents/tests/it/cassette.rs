@@ -31,7 +31,7 @@ impl Agent for Echo {
             let usage = Some(Usage { prompt: 5, ..Usage::default() });
             match rest {
                 "fail" => Err(Failure { code: FailureCode::Refused, message: "no".into(), usage }),
-                _ => Ok(Reply { text: format!("{shown}/{}", call.occurrence), usage }),
+                _ => Ok(Reply { text: format!("{shown}/{}", call.occurrence), usage, written: None }),
             }
         })
     }
@@ -333,7 +333,7 @@ impl Agent for Busy {
                 tools.go_on(usage, 100).await?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Ok(Reply { text: "[]".into(), usage: None })
+            Ok(Reply { text: "[]".into(), usage: None, written: None })
         })
     }
 }

@@ -3,6 +3,7 @@
 mod acceptance;
 mod architect;
 mod at_once;
+mod blackboard;
 mod boards;
 mod cassette;
 mod command;

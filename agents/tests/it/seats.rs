@@ -61,7 +61,7 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         (json!({"agent": "command", "restart": "replay"}), json!({}), "rebuilds its state"),
         (json!({"agent": "script"}), json!({}), "empty"),
         (json!({"agent": "remote"}), json!({}), "patchboard serve"),
-        (json!({"agent": "builtin:vote"}), json!({}), "kind builtin:vote"),
+        (json!({"agent": "builtin:voting"}), json!({}), "kind builtin:voting"),
     ] {
         let blueprint = blueprint(json!({"w": fields}), models.clone());
         let problems = seats.check(&blueprint);

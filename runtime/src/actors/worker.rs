@@ -126,10 +126,13 @@ impl State {
         self.running.remove(&call.invocation);
         let (invocation, attempt) = (call.invocation, call.attempt);
         let input = match answer {
-            Ok(Reply { text, usage }) => Input::Propose(Proposal {
+            Ok(Reply { text, usage, written }) => Input::Propose(Proposal {
                 from: From::Attempt { invocation, attempt },
                 worker: call.worker.clone(),
-                reply: ReplyBody::Text(text),
+                reply: match written {
+                    Some(of) => ReplyBody::Made { reply: text, of },
+                    None => ReplyBody::Text(text),
+                },
                 usage,
             }),
             Err(Failure { code, message, usage }) => Input::AgentFailed { invocation, attempt, code, message, usage },

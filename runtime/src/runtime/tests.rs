@@ -43,7 +43,7 @@ fn agent(answer: impl Fn(Call) -> Answering + Send + Sync + 'static) -> Arc<dyn 
 }
 
 fn replies(text: impl Into<String>) -> Answering {
-    let reply = Reply { text: text.into(), usage: None };
+    let reply = Reply { text: text.into(), usage: None, written: None };
     Box::pin(async move { Ok(reply) })
 }
 

@@ -1,0 +1,86 @@
+//! The roles of a blackboard: what they say in words becomes patches, and what nobody has to be asked for is worked out
+//! (`docs/blackboard.md`).
+//!
+//! A seat with a `format` replies in the form of its role. [`made`] makes a patch of that, whoever fills the seat, before
+//! the kernel sees it; the reply as it came goes along. What is read is read with forbearance, as models write it; what
+//! is made of it is strict, and judged by the kernel like any other reply.
+//!
+//! * `speech`: from a reply to a patch, for every form and occasion;
+//! * `lenient`: JSON as models write it;
+//! * `elements`: what of an array a seat was shown;
+//! * [`form`]: the JSON Schema that a model's reply in such a form is held to;
+//! * [`vote`]: the agent `builtin:vote`, which chooses among answers.
+
+mod elements;
+pub mod form;
+mod lenient;
+mod speech;
+pub mod vote;
+
+use patchboard_kernel::blueprint::Occasion;
+use patchboard_kernel::mode::Interface;
+use patchboard_runtime::agent::{Call, Reply};
+
+use speech::{Cleaning, Place, Speaker};
+
+/// The reply to a call as a patch or an envelope, if it comes in the form of its seat and can be read; else as it is, for
+/// the kernel to judge.
+pub fn made(call: &Call, reply: Reply) -> Reply {
+    let made = if reply.written.is_none() { envelope(call, &reply.text) } else { None };
+    match made {
+        Some(text) => Reply { text, usage: reply.usage, written: Some(reply.text) },
+        None => reply,
+    }
+}
+
+/// The patch or the envelope that a text becomes which answers this call; none if its seat has no form, or if the text is
+/// too long, is a patch or an envelope already, or cannot be read.
+pub fn envelope(call: &Call, text: &str) -> Option<String> {
+    let (shown, worker) = (&call.shown, call.seat());
+    let format = worker.format.filter(|_| shown.seat().interface == Interface::Patch)?;
+    if text.len() > usize::try_from(worker.patch.max_bytes).unwrap_or(usize::MAX) {
+        return None;
+    }
+    let root = shown.basis().state.root();
+    let public = elements::shown(shown, &["board", "public"]);
+    let text_of = |message: &serde_json::Value| message.get("text")?.as_str().map(str::to_owned);
+    let public = public.iter().filter_map(|(index, message)| Some((*index, text_of(message)?))).collect();
+    let cleaning = match root.child("request").and_then(|request| request.child("cleaner")?.as_str()) {
+        Some("mark") => Cleaning::Mark,
+        Some("off") => Cleaning::Off,
+        Some(_) | None => Cleaning::Remove,
+    };
+    let speaker = Speaker {
+        format,
+        worker: call.worker.as_str(),
+        place: place(call),
+        public,
+        cleaning,
+        names: shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect(),
+        invocation: call.invocation.0,
+        ops_max: usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX),
+    };
+    speech::envelope(text, &speaker)
+}
+
+/// Where what is said belongs.
+fn place(call: &Call) -> Place {
+    let woken_at = call.shown.woken_at();
+    match Occasion::of(woken_at) {
+        Occasion::Own => Place::Own,
+        Occasion::Ballot => Place::Ballot,
+        Occasion::Room => {
+            let mut tokens = woken_at.unwrap_or_default().split('/').skip(3);
+            let room = tokens.next().unwrap_or_default();
+            let turn = tokens.nth(1).unwrap_or_default();
+            let name = room.replace("~1", "/").replace("~0", "~");
+            let way = ["board", "rooms", &name, "agenda", turn, "act"];
+            let root = call.shown.basis().state.root();
+            let act = way.iter().try_fold(root, |node, token| node.child(token));
+            match act.and_then(|act| act.as_str()) {
+                Some("conclude") => Place::Conclusion,
+                Some(_) | None => Place::Room(room.to_owned()),
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What of an array a seat was shown.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::tree::Node;
+use serde_json::Value;
+
+/// The elements of the array at this place that were shown wholly, by their indices in the document.
+pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
+    let mut found = BTreeMap::new();
+    for (place, node) in shown.values() {
+        let tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
+        let is_on_the_way = tokens.iter().zip(array).all(|(token, wanted)| token == wanted);
+        match tokens.get(array.len()) {
+            _ if !is_on_the_way => {}
+            // The array itself, or something that holds it.
+            None => {
+                let there = array[tokens.len()..].iter().try_fold(node, |node, token| node.child(token));
+                let elements = there.and_then(Node::as_array).into_iter().flat_map(|array| array.iter().enumerate());
+                found.extend(elements.map(|(index, element)| (index, element.to_value())));
+            }
+            Some(index) if tokens.len() == array.len() + 1 => {
+                found.extend(index.parse().ok().map(|index| (index, node.to_value())));
+            }
+            // A part of an element is no element.
+            Some(_) => {}
+        }
+    }
+    found
+}
+
+/// How many elements the array has; none if there is no array.
+pub(super) fn count(shown: &Shown, array: &[&str]) -> Option<usize> {
+    let root = shown.basis().state.root();
+    let there = array.iter().try_fold(root, |node, token| node.child(token))?;
+    there.as_array().map(|array| array.len())
+}

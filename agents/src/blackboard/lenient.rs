@@ -1,0 +1,212 @@
+//! JSON as models write it: within other text, in single quotes, with line breaks in texts and commas behind the last.
+
+use serde_json::{Map, Number, Value};
+
+/// Beginnings of values that are tried in one text.
+const TRIES_MAX: usize = 64;
+/// How deep values may be nested.
+const DEPTH_MAX: usize = 16;
+
+/// The objects and arrays in a text, one after the other, without those within others.
+pub(super) fn values(text: &str) -> Vec<Value> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    for _ in 0..TRIES_MAX {
+        let Some(at) = text[from..].find(['{', '[']).map(|at| from + at) else { break };
+        match strict(&text[at..]).or_else(|| lenient(&text[at..])) {
+            Some((value, bytes)) => {
+                found.push(value);
+                from = at + bytes;
+            }
+            None => from = at + 1,
+        }
+    }
+    found
+}
+
+/// The value that a text begins with, and its bytes.
+fn strict(text: &str) -> Option<(Value, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    Some((value, values.byte_offset()))
+}
+
+fn lenient(text: &str) -> Option<(Value, usize)> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(DEPTH_MAX)?;
+    Some((value, reader.at))
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    /// The next character that is no white space.
+    fn peek(&mut self) -> Option<char> {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+        self.rest().chars().next()
+    }
+
+    /// Whether the next character is this one, which is then passed.
+    fn takes(&mut self, wanted: char) -> bool {
+        let is_it = self.peek() == Some(wanted);
+        if is_it {
+            self.at += wanted.len_utf8();
+        }
+        is_it
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        match self.peek()? {
+            '{' => self.object(depth),
+            '[' => self.array(depth),
+            '"' | '\'' => self.string().map(Value::String),
+            _ => self.word(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Value> {
+        let mut members = Map::new();
+        self.takes('{');
+        while !self.takes('}') {
+            let name = match self.peek()? {
+                '"' | '\'' => self.string()?,
+                _ => return None,
+            };
+            let value = if self.takes(':') { self.value(depth)? } else { return None };
+            members.insert(name, value);
+            if !self.takes(',') && self.peek()? != '}' {
+                return None;
+            }
+        }
+        Some(members.into())
+    }
+
+    fn array(&mut self, depth: usize) -> Option<Value> {
+        let mut items = Vec::new();
+        self.takes('[');
+        while !self.takes(']') {
+            items.push(self.value(depth)?);
+            if !self.takes(',') && self.peek()? != ']' {
+                return None;
+            }
+        }
+        Some(items.into())
+    }
+
+    /// A text in quotes of either kind. A quote within it does not end it unless something follows that follows texts.
+    fn string(&mut self) -> Option<String> {
+        let quote = self.peek()?;
+        self.at += quote.len_utf8();
+        let mut out = String::new();
+        loop {
+            let next = self.rest().chars().next()?;
+            self.at += next.len_utf8();
+            match next {
+                '\\' => self.escape(&mut out)?,
+                _ if next == quote => {
+                    let after = self.rest().trim_start();
+                    if after.is_empty() || after.starts_with([',', ':', '}', ']']) {
+                        return Some(out);
+                    }
+                    out.push(next);
+                }
+                _ => out.push(next),
+            }
+        }
+    }
+
+    /// What a backslash stands before. Of formulas (`\frac`) it stays.
+    fn escape(&mut self, out: &mut String) -> Option<()> {
+        let next = self.rest().chars().next()?;
+        self.at += next.len_utf8();
+        match next {
+            'n' => out.push('\n'),
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            '"' | '\'' | '\\' | '/' => out.push(next),
+            'u' => {
+                let code = self.rest().get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                match code {
+                    Some(code) => {
+                        self.at += 4;
+                        out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                    }
+                    None => out.push_str("\\u"),
+                }
+            }
+            other => out.extend(['\\', other]),
+        }
+        Some(())
+    }
+
+    /// A number, or a word that stands for a value.
+    fn word(&mut self) -> Option<Value> {
+        let rest = self.rest();
+        let end = rest.find([',', '}', ']', '\n']).unwrap_or(rest.len());
+        let value = match rest[..end].trim() {
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            "null" | "None" => Value::Null,
+            number => Value::Number(number.parse::<Number>().ok()?),
+        };
+        self.at += end;
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_found_as_models_write_them() {
+        for (text, expected) in [
+            ("", vec![]),
+            ("no value { in [ here", vec![]),
+            ("before {\"a\": 1} between [2] after", vec![json!({"a": 1}), json!([2])]),
+            ("```json\n{\"a\": \"b\"}\n```", vec![json!({"a": "b"})]),
+            ("{{\"a\": \"b\"}}", vec![json!({"a": "b"})]),
+            (
+                "{'it': 'it's Ann's, no \"doubt\"', 'b': \"c\",}",
+                vec![json!({"it": "it's Ann's, no \"doubt\"", "b": "c"})],
+            ),
+            (
+                "{\"a\": \"two\nlines\", 'b': [True, None, 1.5]}",
+                vec![json!({"a": "two\nlines", "b": [true, null, 1.5]})],
+            ),
+            (r#"{'a': '\frac{1}{2} \u00e9 \n'}"#, vec![json!({"a": "\\frac{1}{2} é \n"})]),
+            ("{\"a\": \"cut off", vec![]),
+            ("{a: 1}", vec![]),
+            (r#"{'a': '\u00"#, vec![]),
+            (r#"{'a': '\"#, vec![]),
+        ] {
+            assert_eq!(values(text), expected, "{text:?}");
+        }
+        assert!(values(&"{'a':".repeat(100_000)).is_empty());
+        assert!(values(&"[".repeat(100_000)).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in "[{}\\[\\]'\",:\\\\ua1é\n .]{0,60}") {
+            values(&text);
+        }
+
+        #[test]
+        fn what_is_written_well_is_read_as_it_is(words in proptest::collection::vec(".{0,12}", 0..4)) {
+            let value = json!({"words": words});
+            prop_assert_eq!(values(&format!("x {value} y")), vec![value]);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! From what a role says to a patch.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::blueprint::Format;
+use serde_json::{Map, Value, json};
+
+use super::lenient;
+use crate::one_line;
+
+/// Experts that one reply may name.
+const EXPERTS_MAX: usize = 3;
+/// Agents that one reply may choose, or put into one room.
+const NAMES_MAX: usize = 32;
+/// Characters of a name that is taken from a reply.
+const NAME_CHARS_MAX: usize = 100;
+/// Characters of what is kept of the words of who passes.
+const PASS_CHARS_MAX: usize = 200;
+/// Characters of a quotation that need not be the whole message.
+const PART_CHARS_MIN: usize = 20;
+/// How often each member of a room speaks before all of them conclude.
+const ROUNDS: usize = 2;
+/// With what every sentinel ends.
+const WAITING: &str = "waiting for more information";
+
+/// Who speaks, what it was shown of what its words may be about, and where they belong.
+#[derive(Clone, Debug)]
+pub(super) struct Speaker<'a> {
+    pub(super) format: Format,
+    pub(super) worker: &'a str,
+    pub(super) place: Place,
+    /// Messages in the public space, by their indices in the document.
+    pub(super) public: Vec<(usize, String)>,
+    pub(super) cleaning: Cleaning,
+    /// All workers.
+    pub(super) names: Vec<&'a str>,
+    /// The number of the invocation, from which a room has its name: nobody else opens one of that name.
+    pub(super) invocation: u64,
+    /// The most operations of a patch.
+    pub(super) ops_max: usize,
+}
+
+/// Where words belong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Where the role has them.
+    Own,
+    /// Among the messages of the room of this name, as a pointer has it.
+    Room(String),
+    /// In the public space, for those who were not in the room.
+    Conclusion,
+    /// Among the answers.
+    Ballot,
+}
+
+/// What a cleaner does with messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cleaning {
+    /// Takes them away.
+    Remove,
+    /// Marks them.
+    Mark,
+    /// Nothing.
+    Off,
+}
+
+/// What a reply becomes.
+enum Made {
+    Patch(Vec<Value>),
+    Pass(String),
+}
+
+/// The envelope that a reply becomes, as text; none if it is a patch or an envelope already, or cannot be read.
+pub(super) fn envelope(text: &str, speaker: &Speaker<'_>) -> Option<String> {
+    if is_patch(text) {
+        return None;
+    }
+    let made = match speaker.place {
+        Place::Own => speaker.own(text)?,
+        Place::Room(_) | Place::Conclusion | Place::Ballot => speaker.aloud(text)?,
+    };
+    let envelope = match made {
+        Made::Patch(ops) => json!({"patch": ops}),
+        Made::Pass(words) => json!({"pass": words}),
+    };
+    Some(envelope.to_string())
+}
+
+/// Whether a reply is what the kernel reads, well or badly done.
+fn is_patch(text: &str) -> bool {
+    const MEMBERS: [&str; 5] = ["patch", "expand", "clarify", "pass", "intent"];
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Array(ops)) => ops.iter().all(|op| op.get("op").is_some()),
+        Ok(Value::Object(members)) => MEMBERS.iter().any(|name| members.contains_key(*name)),
+        Ok(_) | Err(_) => false,
+    }
+}
+
+impl Speaker<'_> {
+    /// What its role says.
+    fn own(&self, text: &str) -> Option<Made> {
+        let values = lenient::values(text);
+        match self.format {
+            Format::Generator => experts(text, &values),
+            Format::Control => self.chosen(&values),
+            Format::Planner => self.plan(&values).or_else(|| self.passes(text)),
+            Format::Decider => self.decision(text, &values),
+            Format::Critic => self.critiques(&values).or_else(|| self.passes(text)),
+            Format::Cleaner => self.cleaned(&values).or_else(|| self.passes(text)),
+            Format::ConflictResolver => self.room(&values).or_else(|| self.passes(text)),
+            Format::Expert => self.expertise(text, &values),
+        }
+    }
+
+    /// A sentinel, or a list of nothing.
+    fn passes(&self, text: &str) -> Option<Made> {
+        let said = words(text);
+        let own = self.format.sentinel();
+        let is_own = own.is_some_and(|own| {
+            let whole = words(own);
+            said.contains(&whole) || whole.strip_suffix(WAITING).is_some_and(|clause| clause.trim_end() == said)
+        });
+        match own {
+            Some(own) if is_own => Some(Made::Pass(own.to_owned())),
+            _ if said.ends_with(WAITING) => Some(Made::Pass(one_line(text, PASS_CHARS_MAX))),
+            _ => None,
+        }
+    }
+
+    /// The list under this name, of an object that has it. An empty one is a pass.
+    fn list(&self, values: &[Value], name: &str) -> Option<Result<Vec<Map<String, Value>>, Made>> {
+        let listed = match member_of_any(values, name)? {
+            Value::Array(entries) => entries.iter().filter_map(Value::as_object).cloned().collect(),
+            Value::Object(entry) => vec![entry.clone()],
+            Value::Null => Vec::new(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+        };
+        let nothing = || Made::Pass(self.format.sentinel().unwrap_or("nothing").to_owned());
+        Some(if listed.is_empty() { Err(nothing()) } else { Ok(listed) })
+    }
+
+    fn chosen(&self, values: &[Value]) -> Option<Made> {
+        let is_text = |value: &&Value| matches!(value, Value::Array(items) if items.iter().all(Value::is_string));
+        let chosen = match member_of_any(values, "chosenagents").or_else(|| values.iter().find(is_text))? {
+            Value::String(names) => names.split([',', ';', '\n']).map(str::to_owned).collect(),
+            Value::Array(names) => names.iter().map(said).collect::<Vec<_>>(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+        };
+        let mut agents = Vec::new();
+        for name in chosen.iter().map(|name| self.name(name)).filter(|name| !name.is_empty()).take(NAMES_MAX) {
+            if !agents.contains(&name) {
+                agents.push(name);
+            }
+        }
+        Some(patch([add("/rounds/-", json!({"agents": agents}))]))
+    }
+
+    fn plan(&self, values: &[Value]) -> Option<Made> {
+        let plan = member_of_any(values, "planning").or_else(|| member_of_any(values, "plan")).map(said)?;
+        let problem = member_of_any(values, "problem").map(said).unwrap_or_default();
+        if plan.is_empty() || words(&plan).ends_with(WAITING) {
+            return None;
+        }
+        let text = if problem.is_empty() { plan } else { format!("{problem}\n{plan}") };
+        Some(patch([self.message("plan", &text)]))
+    }
+
+    fn decision(&self, text: &str, values: &[Value]) -> Option<Made> {
+        let output = member_of_any(values, "output").map(said);
+        let text = output.as_deref().unwrap_or(text);
+        match boxed(text) {
+            Some((answer, after)) if !words(after).contains(WAITING) => {
+                Some(patch([add("/answer", json!({"text": answer, "by": "decider"}))]))
+            }
+            Some(_) | None => self.passes(text),
+        }
+    }
+
+    fn critiques(&self, values: &[Value]) -> Option<Made> {
+        let list = match self.list(values, "criticlist")? {
+            Ok(list) => list,
+            Err(pass) => return Some(pass),
+        };
+        let critiques: Vec<Value> =
+            list.iter().filter_map(critique).map(|text| self.message("critique", &text)).collect();
+        (!critiques.is_empty()).then(|| patch(critiques.into_iter().take(self.ops_max)))
+    }
+
+    fn cleaned(&self, values: &[Value]) -> Option<Made> {
+        let list = match self.list(values, "cleanlist")? {
+            Ok(list) => list,
+            Err(pass) => return Some(pass),
+        };
+        if self.cleaning == Cleaning::Off {
+            return Some(Made::Pass("nothing is to be cleaned here".to_owned()));
+        }
+        let squashed: Vec<(usize, String)> = self.public.iter().map(|(index, text)| (*index, squash(text))).collect();
+        let mut found: BTreeMap<usize, String> = BTreeMap::new();
+        for entry in &list {
+            let Some(quoted) = member(entry, "uselessmessage").map(said) else { continue };
+            let why = member(entry, "explanation").map(said).unwrap_or_default();
+            for index in self.quoted(&quoted, &squashed) {
+                if found.len() < self.ops_max {
+                    found.entry(index).or_insert_with(|| why.clone());
+                }
+            }
+        }
+        if found.is_empty() {
+            return Some(Made::Pass("none of the messages that were quoted is there".to_owned()));
+        }
+        let marked = |(index, why): (&usize, &String)| {
+            add(&format!("/board/public/{index}/marked"), json!({"by": self.worker, "why": why}))
+        };
+        // From the last to the first, so that none of them moves before its turn.
+        let removed = |index: &usize| json!({"op": "remove", "path": format!("/board/public/{index}")});
+        Some(match self.cleaning {
+            Cleaning::Mark => patch(found.iter().map(marked)),
+            Cleaning::Remove | Cleaning::Off => patch(found.keys().rev().map(removed)),
+        })
+    }
+
+    /// The messages that a quotation is of: those with this very text; else those that differ in white space; else the
+    /// one that a long quotation is a part of.
+    fn quoted(&self, quoted: &str, squashed: &[(usize, String)]) -> Vec<usize> {
+        let exactly = self.public.iter().filter(|(_, text)| text == quoted).map(|(index, _)| *index);
+        let exactly: Vec<usize> = exactly.collect();
+        if !exactly.is_empty() {
+            return exactly;
+        }
+        let quoted = squash(quoted);
+        let of = |is_it: &dyn Fn(&str) -> bool| -> Vec<usize> {
+            squashed.iter().filter(|(_, text)| is_it(text)).map(|(index, _)| *index).collect()
+        };
+        let alike = of(&|text| text == quoted && !text.is_empty());
+        if !alike.is_empty() || quoted.chars().count() < PART_CHARS_MIN {
+            return alike;
+        }
+        let around = of(&|text| text.contains(&quoted));
+        if around.len() == 1 { around } else { Vec::new() }
+    }
+
+    fn room(&self, values: &[Value]) -> Option<Made> {
+        let list = match self.list(values, "conflictlist")? {
+            Ok(list) => list,
+            Err(pass) => return Some(pass),
+        };
+        let (mut members, mut about) = (Vec::new(), Vec::new());
+        for entry in list.iter().take(NAMES_MAX) {
+            let name = self.name(&member(entry, "agent").map(said).unwrap_or_default());
+            if !self.names.contains(&name.as_str()) {
+                continue;
+            }
+            let text = member(entry, "message").map(said).unwrap_or_default();
+            about.push(json!({"from": name, "text": text}));
+            if !members.contains(&name) {
+                members.push(name);
+            }
+        }
+        if members.len() < 2 {
+            return Some(Made::Pass("a conflict is between two agents or more, each of them named".to_owned()));
+        }
+        let turns = |act: &'static str| members.iter().map(move |who| json!({"who": who, "act": act}));
+        let discussion = (0..ROUNDS).flat_map(|_| turns("discuss"));
+        let agenda: Vec<Value> = discussion.chain(turns("conclude")).collect();
+        let room = json!({"members": members, "about": about, "agenda": agenda, "messages": []});
+        Some(patch([add(&format!("/board/rooms/room_{}", self.invocation), room)]))
+    }
+
+    fn expertise(&self, text: &str, values: &[Value]) -> Option<Made> {
+        if let Some(pass) = self.passes(text) {
+            return Some(pass);
+        }
+        let output = member_of_any(values, "output").map(said).or_else(|| prose(text, values))?;
+        Some(match output.is_empty() {
+            true => Made::Pass("nothing to say".to_owned()),
+            false => patch([self.message("expertise", &output)]),
+        })
+    }
+
+    /// What it says where its role does not matter.
+    fn aloud(&self, text: &str) -> Option<Made> {
+        let values = lenient::values(text);
+        let output = member_of_any(&values, "output").map(said);
+        let spoken = output.as_deref().unwrap_or(text);
+        let answer = boxed(spoken).filter(|_| self.place == Place::Ballot).map(|(answer, _)| answer);
+        if answer.is_none()
+            && let Some(pass) = self.passes(spoken)
+        {
+            return Some(pass);
+        }
+        let listed =
+            || match ["criticlist", "cleanlist", "conflictlist"].iter().find_map(|name| self.list(&values, name))? {
+                Ok(list) => Some(list.iter().map(lines).collect::<Vec<_>>().join("\n")),
+                Err(_) => None,
+            };
+        let spoken = answer.or_else(|| output.clone()).or_else(listed).or_else(|| prose(text, &values));
+        let spoken = spoken.filter(|spoken| !spoken.is_empty())?;
+        let said = json!({"from": self.worker, "text": spoken});
+        Some(patch([match &self.place {
+            Place::Room(room) => add(&format!("/board/rooms/{room}/messages/-"), said),
+            Place::Ballot => add("/answers/-", said),
+            Place::Own | Place::Conclusion => self.message("statement", &spoken),
+        }]))
+    }
+
+    fn message(&self, kind: &str, text: &str) -> Value {
+        add("/board/public/-", json!({"from": self.worker, "kind": kind, "text": text}))
+    }
+
+    /// The worker that a name means, however it is written; what means none stays as it is.
+    fn name(&self, written: &str) -> String {
+        let written = written.trim().trim_matches(['"', '\'', '`', '*', '.']);
+        let exact = self.names.iter().find(|name| **name == written);
+        let alike = || self.names.iter().find(|name| !key(name).is_empty() && key(name) == key(written));
+        match exact.or_else(alike) {
+            Some(name) => (*name).to_owned(),
+            None => written.chars().take(NAME_CHARS_MAX).collect(),
+        }
+    }
+}
+
+/// The roles of experts: the members of the first object behind the word that marks it, or of the first.
+fn experts(text: &str, values: &[Value]) -> Option<Made> {
+    let marked = text.to_ascii_lowercase().find("answer:").map(|at| lenient::values(&text[at..]));
+    let candidates = marked.filter(|values| !values.is_empty()).unwrap_or_else(|| values.to_vec());
+    let roles = candidates.iter().filter_map(Value::as_object).find_map(|object| {
+        let object = match member(object, "answer") {
+            Some(Value::Object(within)) => within,
+            Some(_) | None => object,
+        };
+        let roles: Vec<(&String, &str)> =
+            object.iter().filter_map(|(role, what)| Some((role, what.as_str()?))).collect();
+        let roles: Vec<_> = roles.into_iter().filter(|(role, _)| !role.trim().is_empty()).take(EXPERTS_MAX).collect();
+        (!roles.is_empty()).then(|| {
+            roles
+                .into_iter()
+                .map(|(role, what)| (one_line(role, NAME_CHARS_MAX), what.trim().to_owned()))
+                .collect::<Vec<_>>()
+        })
+    })?;
+    Some(patch(roles.iter().zip(1..).map(|((role, description), number)| {
+        add(&format!("/experts/expert_{number}"), json!({"role": role, "description": description}))
+    })))
+}
+
+/// What is wrong, and why.
+fn critique(entry: &Map<String, Value>) -> Option<String> {
+    let wrong = member(entry, "wrongmessage").map(said).unwrap_or_default();
+    let why = member(entry, "explanation").map(said).unwrap_or_default();
+    match (wrong.is_empty(), why.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("Wrong: {wrong}")),
+        (true, false) => Some(why),
+        (false, false) => Some(format!("Wrong: {wrong}\nWhy: {why}")),
+    }
+}
+
+/// The text itself, if it is no attempt at an object.
+fn prose(text: &str, values: &[Value]) -> Option<String> {
+    let text = text.trim();
+    (!values.iter().any(Value::is_object) && !text.contains("\"output\"") && !text.starts_with('{'))
+        .then(|| text.to_owned())
+}
+
+/// The last answer in brackets behind the word that marks it, and what follows it. Brackets may be nested.
+fn boxed(text: &str) -> Option<(String, &str)> {
+    const MARK: &str = "boxed";
+    let lower = text.to_ascii_lowercase();
+    let marks: Vec<usize> = lower.match_indices(MARK).map(|(at, _)| at + MARK.len()).collect();
+    marks.into_iter().rev().find_map(|at| {
+        let rest = text[at..].trim_start();
+        let open = rest.chars().next()?;
+        let close = match open {
+            '[' => ']',
+            '{' => '}',
+            '(' => ')',
+            _ => return None,
+        };
+        let mut depth = 0_usize;
+        for (at, c) in rest.char_indices() {
+            if c == open {
+                depth += 1;
+            } else if c == close {
+                depth -= 1;
+            }
+            if depth == 0 {
+                let answer = rest[open.len_utf8()..at].trim();
+                let is_empty = answer.is_empty() || answer.chars().all(|c| c == '.' || c == '…');
+                return (!is_empty).then(|| (answer.to_owned(), &rest[at + close.len_utf8()..]));
+            }
+        }
+        None
+    })
+}
+
+/// The member of the first object that has one of this name.
+fn member_of_any<'v>(values: &'v [Value], name: &str) -> Option<&'v Value> {
+    values.iter().filter_map(Value::as_object).find_map(|object| member(object, name))
+}
+
+/// The member of this name, however it is written.
+fn member<'v>(object: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    object.iter().find(|(written, _)| key(written) == name).map(|(_, value)| value)
+}
+
+/// A name without all that may differ.
+fn key(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// What a value says: a text itself, the parts of others a line each.
+fn said(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.trim().to_owned(),
+        Value::Array(items) => {
+            let parts: Vec<String> = items.iter().map(said).filter(|part| !part.is_empty()).collect();
+            parts.join("\n")
+        }
+        Value::Object(members) => lines(members),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn lines(members: &Map<String, Value>) -> String {
+    let line = |(name, value): (&String, &Value)| format!("{name}: {}", said(value));
+    members.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The words of a text in lower case, one space between two.
+fn words(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
+}
+
+/// A text with one space for all white space between two words.
+fn squash(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn add(path: &str, value: Value) -> Value {
+    json!({"op": "add", "path": path, "value": value})
+}
+
+fn patch(ops: impl IntoIterator<Item = Value>) -> Made {
+    Made::Patch(ops.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;

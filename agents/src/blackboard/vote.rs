@@ -1,0 +1,241 @@
+//! `builtin:vote`: the answer that the others are most like (`docs/blackboard.md`).
+//!
+//! V(a) is the sum of the likeness of `a` to every other answer, and the answer with the greatest wins, of several the
+//! earliest. Short answers are alike or not: the same words, or the same number, however they are written. Of long ones
+//! the words are compared: those they share, of those that either has (Jaccard). Likeness is counted in millionths, so
+//! that sums do not depend on the order in which they are made.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::{Answer, Call, Reply};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::elements;
+use crate::failure;
+
+/// Characters of a long answer, at least.
+const LONG_CHARS_MIN: usize = 100;
+/// The likeness of what is alike.
+const ALIKE: u64 = 1_000_000;
+/// The most answers that stand for election.
+const ANSWERS_MAX: usize = 256;
+/// The longest number that is compared by its value.
+const DIGITS_MAX: usize = 100;
+
+/// What `with` says.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct With {
+    /// Where the answers are, as a JSON Pointer: an array of `{from, text}`.
+    #[serde(default = "answers")]
+    answers: String,
+    /// Where the chosen one goes.
+    #[serde(default = "into")]
+    into: String,
+}
+
+fn answers() -> String {
+    "/answers".to_owned()
+}
+
+fn into() -> String {
+    "/answer".to_owned()
+}
+
+impl With {
+    fn of(seat: &Worker) -> Result<Self, String> {
+        let with = Value::Object(seat.with.clone().unwrap_or_default());
+        let with: Self = serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))?;
+        let is_pointer = |place: &str| place.starts_with('/');
+        if is_pointer(&with.answers) && is_pointer(&with.into) {
+            Ok(with)
+        } else {
+            Err("its `with` names places, like {answers: /answers, into: /answer}".to_owned())
+        }
+    }
+}
+
+/// What is wrong with a seat, if anything is.
+pub fn problem(seat: &Worker) -> Option<String> {
+    With::of(seat).err()
+}
+
+/// Chooses among the answers that the seat is shown. Where there is none it passes, if it may.
+pub fn answer(call: &Call) -> Answer {
+    let seat = call.seat();
+    let with = With::of(seat).map_err(|why| failure(FailureCode::NotConfigured, why))?;
+    let tokens: Vec<String> =
+        with.answers.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
+    let place: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    let shown = elements::shown(&call.shown, &place);
+    if elements::count(&call.shown, &place).is_some_and(|there| there > shown.len()) {
+        let message = format!("not every answer at {} is shown: the seat's view.budget is too small", with.answers);
+        return Err(failure(FailureCode::NotConfigured, message));
+    }
+    let ballots: Vec<Ballot> = shown.into_values().filter_map(Ballot::of).take(ANSWERS_MAX).collect();
+    let texts: Vec<&str> = ballots.iter().map(|ballot| ballot.text.as_str()).collect();
+    let scores = scores(&texts);
+    let reply = match winner(&scores) {
+        Some(chosen) => {
+            let vote = |(ballot, score): (&Ballot, &u64)| json!({"from": ballot.from, "text": ballot.text, "score": in_ones(*score)});
+            let votes: Vec<Value> = ballots.iter().zip(&scores).map(vote).collect();
+            let value = json!({"text": ballots[chosen].text, "by": "vote", "votes": votes});
+            json!({"patch": [{"op": "add", "path": with.into, "value": value}]})
+        }
+        None if seat.pass => json!({"pass": "there is no answer to choose"}),
+        None => return Err(failure(FailureCode::Refused, "there is no answer to choose, and the seat may not pass")),
+    };
+    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+}
+
+/// An answer that stands for election.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Ballot {
+    from: Value,
+    text: String,
+}
+
+impl Ballot {
+    /// None of what says nothing.
+    fn of(element: Value) -> Option<Self> {
+        let Value::Object(mut members) = element else { return None };
+        let text = match members.remove("text") {
+            Some(Value::String(text)) => text,
+            _ => return None,
+        };
+        let from = Map::remove(&mut members, "from").unwrap_or_default();
+        (!plain(&text).is_empty()).then_some(Self { from, text })
+    }
+}
+
+/// How like each text is to all others, in millionths.
+pub fn scores(texts: &[&str]) -> Vec<u64> {
+    let read: Vec<Read> = texts.iter().map(|text| Read::of(text)).collect();
+    let likeness = |one: usize, other: usize| if one == other { 0 } else { read[one].likeness(&read[other]) };
+    (0..read.len()).map(|one| (0..read.len()).map(|other| likeness(one, other)).sum()).collect()
+}
+
+/// The first of those with the greatest score.
+pub fn winner(scores: &[u64]) -> Option<usize> {
+    let best = scores.iter().max()?;
+    scores.iter().position(|score| score == best)
+}
+
+fn in_ones(score: u64) -> Value {
+    if score.is_multiple_of(ALIKE) {
+        return (score / ALIKE).into();
+    }
+    let (whole, part) = (score / ALIKE, score % ALIKE);
+    format!("{whole}.{part:06}").parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+/// An answer as it is compared.
+struct Read {
+    is_long: bool,
+    plain: String,
+    number: Option<Number>,
+    words: BTreeSet<String>,
+}
+
+impl Read {
+    fn of(text: &str) -> Self {
+        let plain = plain(text);
+        let words = plain.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned);
+        Self {
+            is_long: text.trim().chars().nth(LONG_CHARS_MIN - 1).is_some(),
+            number: Number::of(&plain),
+            words: words.collect(),
+            plain,
+        }
+    }
+
+    fn likeness(&self, other: &Self) -> u64 {
+        let is_same = self.plain == other.plain || (self.number.is_some() && self.number == other.number);
+        if is_same {
+            return ALIKE;
+        }
+        if !self.is_long && !other.is_long {
+            return 0;
+        }
+        let shared = self.words.intersection(&other.words).count() as u64;
+        let all = self.words.union(&other.words).count() as u64;
+        (shared * ALIKE).checked_div(all).unwrap_or(0)
+    }
+}
+
+/// A text in lower case, with one space for all white space, without the punctuation around it. Signs and points of numbers
+/// stay.
+fn plain(text: &str) -> String {
+    let lower = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let is_around = |c: char| !c.is_alphanumeric();
+    let mut start = lower.trim_start_matches(is_around);
+    let before = &lower[..lower.len() - start.len()];
+    // What stands directly before a number may belong to it.
+    if start.starts_with(|c: char| c.is_ascii_digit()) {
+        let sign = before.trim_end_matches('.').len();
+        let is_point = before.len() - sign == 1;
+        let sign = if is_point { sign } else { before.len() };
+        let sign = if before[..sign].ends_with(['-', '+', '−']) {
+            sign - before[..sign].chars().next_back().map_or(0, char::len_utf8)
+        } else {
+            sign
+        };
+        start = &lower[sign..];
+    }
+    start.trim_end_matches(|c: char| is_around(c) && c != '%').to_owned()
+}
+
+/// A decimal number: its sign, its digits without zeros at either end, and the power of ten they are to be multiplied by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Number {
+    is_negative: bool,
+    digits: String,
+    power: i64,
+}
+
+impl Number {
+    /// The number that a text is, wholly.
+    fn of(text: &str) -> Option<Self> {
+        if text.len() > DIGITS_MAX {
+            return None;
+        }
+        let (is_negative, rest) = match text.strip_prefix(['-', '−']) {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, exponent) = match rest.split_once('e') {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i16>().ok()?),
+            None => (rest, 0),
+        };
+        let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let whole = without_commas(whole)?;
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.len() + part.len() == 0 || !is_digits(&whole) || !is_digits(part) {
+            return None;
+        }
+        let all = format!("{whole}{part}");
+        let digits = all.trim_start_matches('0');
+        let kept = digits.trim_end_matches('0');
+        let power =
+            i64::from(exponent) - i64::try_from(part.len()).ok()? + i64::try_from(digits.len() - kept.len()).ok()?;
+        Some(match kept {
+            "" => Self { is_negative: false, digits: String::new(), power: 0 },
+            kept => Self { is_negative, digits: kept.to_owned(), power },
+        })
+    }
+}
+
+/// Digits without the commas that part them by threes; none if commas stand otherwise.
+fn without_commas(digits: &str) -> Option<String> {
+    let mut groups = digits.split(',');
+    let first = groups.next()?;
+    let rest: Vec<&str> = groups.collect();
+    let is_parted = rest.is_empty() || ((1..=3).contains(&first.len()) && rest.iter().all(|group| group.len() == 3));
+    is_parted.then(|| digits.replace(',', ""))
+}
+
+#[cfg(test)]
+mod tests;

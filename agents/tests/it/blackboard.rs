@@ -1,0 +1,298 @@
+//! The roles of a blackboard on a real board: what they say becomes patches, whoever fills the seats.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonptr::PointerBuf;
+use patchboard_agents::blackboard::{form, vote};
+use patchboard_agents::cassette::{Player, Recorder};
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::llm::schema::{self, Level};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Format};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::freshness::Basis;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::record::{Body, Cause, Record};
+use patchboard_kernel::replay;
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::state::State;
+use patchboard_runtime::agent::{Agent, Call, Reply};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Options, Runtime};
+use serde_json::{Value, json};
+
+use crate::support::{call, seat};
+
+/// Two experts who disagree, talk it over in a room, and vote. Everything is said as the roles say it.
+fn blueprint() -> Blueprint {
+    let words = |texts: &[&str]| texts.iter().map(|text| json!({"text": text})).collect::<Vec<_>>();
+    let expert = |texts: &[&str]| {
+        json!({
+            "agent": "script", "script": words(texts), "format": "expert", "pass": true,
+            "reads": ["/experts", "/board", "/ballot"],
+            "writes": [{"path": "/board/public/-", "ops": ["add"]}, {"path": "/board/rooms/*/messages/-", "ops": ["add"]},
+                {"path": "/answers/-", "ops": ["add"]}],
+        })
+    };
+    let in_room = |who: &str| {
+        json!({"name": format!("room-{who}"), "trigger": {"op": "add", "path": "/board/rooms/*/agenda/*"},
+        "when": format!("value.who == \"{who}\""), "run": who})
+    };
+    let at_ballot =
+        |who: &str| json!({"name": format!("ballot-{who}"), "trigger": {"op": "add", "path": "/ballot"}, "run": who});
+    let blueprint = json!({
+        "blueprint": 1, "name": "experts",
+        "state": {"schema": {"type": "object"},
+            "initial": {"experts": {}, "board": {"public": [], "rooms": {}}, "answers": []}},
+        "workers": {
+            "generator": {"agent": "script", "format": "generator", "writes": [{"path": "/experts/*", "ops": ["add"]}],
+                "script": words(&["Answer: {'Counter': 'Counts what there is.', 'Doubter': 'It isn't so.'}"])},
+            "expert_1": expert(&["{\"output\": \"It is 7.\"}", "I stay with 7.", "{{\"output\": \"Count again.\"}}",
+                "{'output': 'We agree on 7.'}", "So the final answer is boxed[7]"]),
+            "expert_2": expert(&["It is 8.", "Waiting for more information.", "You are right.", "Seven it is.", "7.0"]),
+            "critic": {"agent": "script", "format": "critic", "pass": true, "reads": ["/board"],
+                "script": words(&["No problem, waiting for more information!"]),
+                "writes": [{"path": "/board/public/-", "ops": ["add"]}]},
+            "resolver": {"agent": "script", "format": "conflict_resolver", "pass": true, "reads": ["/board"],
+                "script": words(&["I see one.\n```json\n{\"conflict list\": [{\"agent\": \"Expert 1\", \"message\": \"It is 7.\"}, \
+                    {\"agent\": \"expert_2\", \"message\": \"It is 8.\"}]}\n```"]),
+                "writes": [{"path": "/board/rooms/*", "ops": ["add"]}]},
+            "cleaner": {"agent": "script", "format": "cleaner", "pass": true, "reads": ["/board/public"],
+                "script": words(&["{\"clean list\": [{\"useless message\": \"It is 8.\", \"explanation\": \"It is not.\"}]}"]),
+                "writes": [{"path": "/board/public/*", "ops": ["remove"]}]},
+            "opener": {"agent": "script", "script": [[{"op": "add", "path": "/ballot", "value": {}}]],
+                "writes": [{"path": "/ballot", "ops": ["add"]}]},
+            "vote": {"agent": "builtin:vote", "pass": true, "reads": ["/answers"],
+                "writes": [{"path": "/answer", "ops": ["add"]}]},
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "generator"},
+            {"name": "one", "trigger": {"op": "add", "path": "/experts/expert_1"}, "run": "expert_1"},
+            {"name": "two", "trigger": {"op": "add", "path": "/experts/expert_2"}, "run": "expert_2"},
+            {"name": "criticise", "trigger": {"after": ["one", "two"]}, "run": "critic"},
+            {"name": "resolve", "trigger": {"after": ["criticise"]}, "run": "resolver"},
+            in_room("expert_1"), in_room("expert_2"),
+            {"name": "clean", "trigger": {"idle": ["room-expert_1", "room-expert_2"]}, "run": "cleaner"},
+            {"name": "open", "trigger": {"after": ["clean"]}, "run": "opener"},
+            at_ballot("expert_1"), at_ballot("expert_2"),
+            {"name": "choose", "trigger": {"idle": ["ballot-expert_1", "ballot-expert_2"]}, "run": "vote"},
+        ],
+        "done": {"when": "has(state.answer)"}, "concurrency": 1, "limits": {"wall": "60s"},
+    });
+    serde_json::from_value(blueprint).expect("a blueprint")
+}
+
+fn seats() -> Arc<Seats> {
+    Arc::new(Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused))
+}
+
+/// The records of a board that runs to its end.
+async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
+    let data = tempfile::tempdir().expect("a directory");
+    let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
+    let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(agent)).await.expect("a runtime");
+    let board = runtime.create(blueprint(), json!({}), None).await.expect("a board");
+    let ended = tokio::time::timeout(Duration::from_secs(60), board.ended()).await.expect("in time").expect("it ends");
+    let records = journal.records(board.id(), None, 10_000).expect("records");
+    assert_eq!(ended.cause, Cause::Done, "{records:#?}");
+    records
+}
+
+/// What was said, and what came of it.
+fn heard(records: &[Record]) -> Vec<(String, Option<String>, Option<String>)> {
+    let of = |record: &Record| match record.body().expect("readable") {
+        Body::Committed(it) => Some((it.by.worker.to_string(), it.written, None)),
+        Body::NoOp(it) => Some((it.by.worker.to_string(), it.written, it.pass)),
+        Body::Rejected(it) => panic!("{it:?}"),
+        _ => None,
+    };
+    records.iter().filter_map(of).collect()
+}
+
+#[tokio::test]
+async fn roles_speak_and_the_board_hears() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("experts.jsonl");
+    let recorder = Recorder::create(&path, "experts", seats()).expect("a new file");
+    let records = played(Arc::new(recorder)).await;
+    let replayed = replay::replay(&records, None).expect("the run follows from its records");
+    let state = replayed.board.state().root().to_value();
+    let said = |from: &str, text: &str| json!({"from": from, "text": text});
+    let message = |from: &str, kind: &str, text: &str| json!({"from": from, "kind": kind, "text": text});
+    assert_eq!(state["experts"]["expert_2"], json!({"role": "Doubter", "description": "It isn't so."}));
+    let rooms = state["board"]["rooms"].as_object().expect("rooms");
+    let (name, room) = rooms.iter().next().expect("a room");
+    assert!(name.starts_with("room_") && rooms.len() == 1, "{rooms:?}");
+    assert_eq!(room["members"], json!(["expert_1", "expert_2"]));
+    let spoken =
+        [said("expert_1", "I stay with 7."), said("expert_1", "Count again."), said("expert_2", "You are right.")];
+    assert_eq!(room["messages"], json!(spoken));
+    let public = [
+        message("expert_1", "expertise", "It is 7."),
+        message("expert_1", "statement", "We agree on 7."),
+        message("expert_2", "statement", "Seven it is."),
+    ];
+    assert_eq!(state["board"]["public"], json!(public), "what was cleaned is gone");
+    let vote = |from: &str, text: &str| json!({"from": from, "text": text, "score": 1});
+    let votes = [vote("expert_1", "7"), vote("expert_2", "7.0")];
+    assert_eq!(state["answer"], json!({"text": "7", "by": "vote", "votes": votes}));
+
+    let heard_live = heard(&records);
+    let waits = Some("Waiting for more information.".to_owned());
+    assert!(heard_live.contains(&("expert_2".to_owned(), waits.clone(), waits)));
+    let critic = heard_live.iter().find(|(worker, ..)| worker == "critic").expect("it was asked");
+    assert_eq!(critic.1.as_deref(), Some("No problem, waiting for more information!"));
+    assert_eq!(critic.2, Format::Critic.sentinel().map(str::to_owned));
+    let patches = heard_live.iter().filter(|(_, written, _)| written.is_none()).map(|(worker, ..)| worker.as_str());
+    assert_eq!(patches.collect::<Vec<_>>(), ["opener", "vote"], "who proposes patches has no other words");
+
+    // A recording holds what was said, and is read as it is when it is played.
+    let recorded = std::fs::read_to_string(&path).expect("a recording");
+    assert!(recorded.contains("boxed[7]") && !recorded.contains("/answers/-"), "{recorded}");
+    let again = played(player(&path)).await;
+    assert_eq!(heard(&again), heard_live);
+    let state_again = replay::replay(&again, None).expect("it follows").board.state().root().to_value();
+    assert_eq!(state_again, state);
+}
+
+fn player(path: &Path) -> Arc<dyn Agent> {
+    Arc::new(Player::open(path).expect("a recording"))
+}
+
+/// A call of a seat that is shown these places of a document.
+fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>) -> Call {
+    let fields = seat(fields);
+    let workers = json!({"w": fields, "planner": {"agent": "llm"}});
+    let blueprint = json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": {
+        "properties": {"rounds": {"items": {"properties": {"agents": {"items": {"enum": ["planner", "w"]}}}}}}}}});
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let state = State::new(document, &Hasher::new(&Salt::ZERO));
+    let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
+    let basis = Basis { state, reads, members: Vec::new() };
+    let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
+    let shown = shown.with_place(woken_at.map(str::to_owned));
+    Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
+}
+
+#[tokio::test]
+async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
+    let message = |text: &str| json!({"text": text, "from": "x"});
+    let room = json!({"agenda": [{"who": "w", "act": "discuss"}, {"who": "w", "act": "conclude"}], "messages": []});
+    let mut document = json!({"board": {"public": [message("a"), message("b"), message("c")], "rooms": {"x/y": room}}});
+    let list = json!({"clean list": [{"useless message": "a"}, {"useless message": "c"}]}).to_string();
+    let cleaner = || json!({"agent": "script", "format": "cleaner", "pass": true, "script": [{"text": list}]});
+    let answered = async |call: Call| {
+        let Reply { text, written, .. } = seats().call(&call).await.expect("a reply");
+        (serde_json::from_str::<Value>(&text).expect("JSON"), written)
+    };
+    let remove = |index: usize| json!({"op": "remove", "path": format!("/board/public/{index}")});
+    for (reads, ops) in [
+        (&["/board"][..], json!([remove(2), remove(0)])),
+        (&["/board/public"], json!([remove(2), remove(0)])),
+        (&["/board/public/0", "/board/public/1"], json!([remove(0)])),
+        (&["/board/public/2/from", "/board/public/0"], json!([remove(0)])),
+    ] {
+        let (said, written) = answered(asked(cleaner(), &document, reads, None)).await;
+        assert_eq!((said, written), (json!({"patch": ops}), Some(list.clone())), "{reads:?}");
+    }
+    let (said, _) = answered(asked(cleaner(), &document, &["/board/rooms"], None)).await;
+    assert!(said["pass"].is_string(), "{said}");
+    document["request"] = json!({"cleaner": "mark"});
+    let (said, _) = answered(asked(cleaner(), &document, &["/board/public/0"], None)).await;
+    assert_eq!(said["patch"][0]["path"], "/board/public/0/marked");
+
+    let expert = json!({"agent": "script", "format": "expert", "script": [{"text": "Hear, hear."}]});
+    for (woken_at, path) in [
+        ("/board/rooms/x~1y/agenda/0", "/board/rooms/x~1y/messages/-"),
+        ("/board/rooms/x~1y/agenda/1", "/board/public/-"),
+        ("/ballot", "/answers/-"),
+        ("/rounds/0/agents/0", "/board/public/-"),
+    ] {
+        let (said, _) = answered(asked(expert.clone(), &document, &["/board"], Some(woken_at))).await;
+        assert_eq!(said["patch"][0]["path"], path, "{woken_at}");
+    }
+    // What is too long is for the kernel to refuse, and a seat without a form is left alone.
+    let mut long = expert.clone();
+    long["patch"] = json!({"max_bytes": 5});
+    let call = asked(long, &document, &["/board"], None);
+    assert_eq!(seats().call(&call).await.expect("a reply").written, None);
+}
+
+#[test]
+fn a_vote_counts_what_its_seat_is_shown() {
+    let said = |from: &str, text: &str| json!({"from": from, "text": text});
+    let document =
+        json!({"answers": [said("a", "8"), said("b", " "), said("c", "7"), said("d", "7.")], "other": {"list": []}});
+    let fields = |with: Value| json!({"agent": "builtin:vote", "pass": true, "with": with});
+    let answer = |fields: Value, reads: &[&str]| vote::answer(&asked(fields, &document, reads, None));
+    let reply = answer(fields(json!({})), &["/answers"]).expect("a reply");
+    let vote = |from: &str, text: &str, score: u8| json!({"from": from, "text": text, "score": score});
+    let chosen =
+        json!({"text": "7", "by": "vote", "votes": [vote("a", "8", 0), vote("c", "7", 1), vote("d", "7.", 1)]});
+    let expected = json!({"patch": [{"op": "add", "path": "/answer", "value": chosen}]});
+    assert_eq!(serde_json::from_str::<Value>(&reply.text).expect("JSON"), expected);
+    let shown = ["/answers/0", "/answers/1", "/answers/2", "/answers/3"];
+    assert_eq!(answer(fields(json!({})), &shown).expect("a reply"), reply);
+    let failure = answer(fields(json!({})), &shown[1..]).expect_err("one is not shown");
+    assert_eq!(failure.code, FailureCode::NotConfigured);
+    assert!(failure.message.contains("view.budget"), "{failure}");
+
+    let elsewhere = json!({"answers": "/other/list", "into": "/other/best"});
+    let reply = answer(fields(elsewhere.clone()), &["/other"]).expect("a reply");
+    assert!(serde_json::from_str::<Value>(&reply.text).expect("JSON")["pass"].is_string());
+    let failure =
+        answer(json!({"agent": "builtin:vote", "with": elsewhere}), &["/other"]).expect_err("it may not pass");
+    assert_eq!(failure.code, FailureCode::Refused);
+    for wrong in [json!({"answer": "/answers"}), json!({"answers": "answers"}), json!({"into": 7})] {
+        let failure = answer(fields(wrong.clone()), &["/answers"]).expect_err("it cannot be used");
+        assert_eq!(failure.code, FailureCode::NotConfigured, "{wrong}");
+        assert!(vote::problem(&seat(fields(wrong))).is_some());
+    }
+}
+
+#[tokio::test]
+async fn every_role_that_the_kernel_knows_can_be_seated() {
+    for name in AgentKind::BUILTINS {
+        let call = asked(json!({"agent": format!("builtin:{name}"), "pass": true}), &json!({}), &[], None);
+        assert!(
+            seats().check(&call.shown.plan().blueprint).iter().all(|problem| !problem.to_string().contains("worker w"))
+        );
+        assert!(seats().call(&call).await.is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_form_allows_what_is_read_and_nothing_else() {
+    for format in Format::ALL {
+        for (woken_at, is_own) in [(None, true), (Some("/ballot"), false)] {
+            let fields = json!({"agent": "llm", "format": format, "pass": true, "patch": {"max_ops": 2}});
+            let call = asked(fields, &json!({}), &[], woken_at);
+            let (level, schema) = schema::of_reply(&call.shown, Level::Derived).expect("a form");
+            assert_eq!((level, &schema), (Level::Derived, &form::of_reply(&call.shown, *format)));
+            assert_eq!(
+                schema::of_reply(&call.shown, Level::Generic),
+                Some((Level::Generic, json!({"type": "object"})))
+            );
+            let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+            let names = json!({"chosen agents": ["planner"]}).to_string();
+            let told = match (format, is_own) {
+                (Format::Control, true) => names,
+                (_, true) => format.form().to_owned(),
+                (_, false) => "{\"output\": \"x\"}".to_owned(),
+            };
+            let told: Value = serde_json::from_str(&told).expect("what a worker is told is JSON");
+            assert!(validator.is_valid(&told), "{format}: {told}");
+            assert!(validator.is_valid(&json!({"pass": "why"})));
+            for other in [json!({"pass": 7}), json!({"patch": []}), json!([]), json!({})] {
+                assert!(!validator.is_valid(&other), "{format}: {other}");
+            }
+            let unknown = json!({"chosen agents": ["plumber"]});
+            assert!(!validator.is_valid(&unknown), "{format}");
+        }
+    }
+}
