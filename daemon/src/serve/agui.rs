@@ -341,6 +341,8 @@ fn is_taken_by_all(op: &Op<'_>) -> bool {
 /// Records that say what the protocol has no word for.
 const fn is_custom(body: &Body) -> bool {
     match body {
+        // Why nothing was proposed.
+        Body::NoOp(no_op) => no_op.pass.is_some(),
         Body::Rejected(_)
         | Body::Failed(_)
         | Body::Late(_)
@@ -358,7 +360,6 @@ const fn is_custom(body: &Body) -> bool {
         | Body::Invoked(_)
         | Body::Continued(_)
         | Body::Committed(_)
-        | Body::NoOp(_)
         | Body::Expanded(_)
         | Body::Reserved(_)
         | Body::Tick(_)

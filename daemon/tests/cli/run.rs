@@ -366,6 +366,29 @@ done: {when: size(state.list) == 2}
     assert!(drawn.len() > 1, "other seeds draw others: {seen:?}");
 }
 
+#[test]
+fn who_passes_is_told_of_by_its_words() {
+    let sandbox = Sandbox::new();
+    let blueprint = r"
+blueprint: 1
+name: waits
+state: {schema: {type: object, properties: {list: {type: array}}}, initial: {list: []}}
+workers:
+  critic: {agent: script, pass: true, script: [{pass: no problem yet}], reads: [/list], writes: [{path: /list/-, ops: [add]}]}
+rules:
+  - {name: begin, trigger: start, run: critic}
+  - {name: again, trigger: {signal: again}, run: critic}
+circuit: {no_ops: {limit: 1, then: stop_board}}
+done: {when: size(state.list) > 0}
+";
+    sandbox.write("waits.yaml", blueprint);
+    sandbox.run(&["run", "waits.yaml"]).exits(4);
+    sandbox.run(&["signal", "last", "again"]).exits(4);
+    let log = sandbox.run(&["log", "last"]).exits(0);
+    assert_eq!(log.stdout.matches("passes: no problem yet").count(), 2, "{}", log.stdout);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
 /// A board with one program that appends its number and how many requests it has had.
 const COUNTING: &str = r#"
 blueprint: 1

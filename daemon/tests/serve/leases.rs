@@ -149,3 +149,60 @@ async fn who_waits_at_a_board_that_rests_adds_nothing_to_its_journal_and_hears_w
     });
     assert_eq!(leased["lease"], "2:1");
 }
+
+/// Somebody outside who speaks as an expert does.
+const EXPERT: &str = r"
+blueprint: 1
+name: expert
+state: {schema: {type: object}, initial: {board: {public: []}}}
+workers:
+  expert:
+    agent: remote
+    format: expert
+    pass: true
+    reads: [/board]
+    writes: [{path: /board/public/-, ops: [add]}]
+    limits: {timeout: 1h}
+rules:
+  - {name: begin, trigger: start, run: expert}
+  - {name: again, trigger: manual, run: expert}
+";
+
+#[tokio::test]
+async fn a_worker_with_a_form_of_its_own_answers_in_it() {
+    let daemon = Daemon::new();
+    let made = daemon.post("/v1/boards", &json!({ "source": EXPERT })).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/boards/{board}/leases");
+    let wanted = json!({"worker": "expert", "wait": 30});
+    let leased = daemon.post(&path, &wanted).await.is(200);
+    let schema = jsonschema::validator_for(&leased["schema"]).expect("a schema");
+    assert!(schema.is_valid(&json!({"output": "x"})) && !schema.is_valid(&json!({"patch": []})), "{leased}");
+    assert!(leased["system"].as_str().is_some_and(|system| system.contains("{\"output\": \"...\"}")), "{leased}");
+    let said = |reply: Value| json!({"worker": "expert", "patch": reply});
+    let refused = daemon.post(&format!("{path}/1:1/answer"), &said(json!({"outpt": "It is 7."}))).await;
+    let refused = refused.refuses(422, "not_a_patch");
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
+    daemon.post(&path, &wanted).await.is(200);
+    let answer = format!("{path}/1:2/answer");
+    let committed = daemon.post(&answer, &said(json!({"output": "It is 7."}))).await;
+    assert_eq!(committed.is(200)["outcome"], "committed");
+    let again = daemon.post(&answer, &said(json!({"output": "It is 7."}))).await;
+    assert_eq!(again.is(200)["seq"], committed.json()["seq"]);
+    daemon.post(&answer, &said(json!({"output": "It is 8."}))).await.refuses(409, "token_conflict");
+    // Words may come as a text, and mean that there are none.
+    daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "again"})).await.is(202);
+    let leased = daemon.post(&path, &wanted).await.is(200);
+    let answer = format!("{path}/{}/answer", leased["lease"].as_str().expect("a lease"));
+    let waits = said(json!("I am waiting for more information."));
+    let passed = daemon.post(&answer, &waits).await;
+    assert_eq!(passed.is(200)["outcome"], "no_op");
+    assert_eq!(daemon.post(&answer, &waits).await.is(200)["seq"], passed.json()["seq"]);
+    let public = json!([{"from": "expert", "kind": "expertise", "text": "It is 7."}]);
+    let state = daemon.get(&format!("/v1/boards/{board}/state")).await.is(200);
+    assert_eq!(state["state"]["board"]["public"], public);
+    let records = daemon.get(&format!("/v1/boards/{board}/journal?kind=committed,no_op")).await.is(200);
+    let kept: Vec<_> = records["records"].as_array().expect("records").iter().map(|it| &it["written"]).collect();
+    assert_eq!(kept, ["{\"output\":\"It is 7.\"}", "I am waiting for more information."], "{records}");
+    assert_eq!(records["records"][1]["pass"], "I am waiting for more information.");
+}

@@ -65,6 +65,7 @@ const TOLD: &[&str] = &[
     "final",
     "rejection",
     "patch",
+    "pass",
     "intent",
     "expand",
     "message",
@@ -113,7 +114,9 @@ pub(crate) struct ReadView {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProposePatch {
-    patch: Value,
+    patch: Option<Value>,
+    pass: Option<String>,
+    reply: Option<Value>,
     intent: Option<String>,
     lease: Option<String>,
     base: Option<u64>,
@@ -216,9 +219,15 @@ impl Seat {
 
     /// Answers the call of a lease, or proposes what nobody asked for.
     pub(crate) async fn propose_patch(&self, proposed: ProposePatch) -> Answered<Value> {
-        let reply = match proposed.intent {
-            Some(intent) => json!({"patch": proposed.patch, "intent": intent}),
-            None => proposed.patch,
+        let reply = match (proposed.patch, proposed.pass, proposed.reply, proposed.intent) {
+            (Some(patch), None, None, Some(intent)) => json!({"patch": patch, "intent": intent}),
+            (Some(patch), None, None, None) => patch,
+            (None, Some(pass), None, None) => json!({"pass": pass}),
+            (None, None, Some(reply), None) => reply,
+            _ => {
+                let detail = "give one of patch, pass and reply; only a patch has an intent";
+                return Err(Problem::of(Code::BadBody, detail));
+            }
         };
         let outcome = match (&proposed.lease, proposed.base) {
             (Some(lease), None) => leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?,

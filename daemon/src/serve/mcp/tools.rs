@@ -73,10 +73,13 @@ fn all() -> Vec<Tool> {
                 "properties": {
                     "patch": {"type": "array", "items": operation(), "description": "The operations, in their order."},
                     "intent": {"type": "string", "description": "Why, in a sentence, for whoever reads the log."},
+                    "pass": {"type": "string",
+                        "description": "Instead of a patch, where you may pass: why there is nothing for you to do now."},
+                    "reply": {"description": "Instead of a patch, where you are asked for a reply of another form: that \
+                        reply."},
                     "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."},
                     "base": {"type": "integer", "minimum": 0, "description": "Otherwise the `base` of the view that you read."}
                 },
-                "required": ["patch"],
                 "additionalProperties": false
             }),
             came_of(),
@@ -206,7 +209,7 @@ fn view() -> Value {
             "expires": {"type": "integer", "description": "When the lease ends, in milliseconds since 1970."},
             "deadline": {"type": "integer", "description": "When the attempt ends, however often the lease is renewed."},
             "system": {"type": "string", "description": "Your role, and what an answer consists of: \
-                its `patch` goes to propose_patch, `expand` to expand, `clarify` to clarify."},
+                its `patch`, or its `pass`, or a reply of another form goes to propose_patch, `expand` to expand, `clarify` to clarify."},
             "view": {"type": "string", "description": "What you see, what you may write, and why you were woken."},
             "schema": {"type": ["object", "null"], "description": "The JSON Schema of an answer; its `patch` is what you propose."}
         },

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use patchboard_agents::blackboard;
 use patchboard_agents::lease::{LEASE_SECONDS, Lease, UnderWay};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_kernel::blueprint::AgentKind;
@@ -70,7 +71,8 @@ pub(crate) struct Renewed {
 pub(crate) struct Answer {
     /// Whose call it is.
     worker: String,
-    /// The patch (RFC 6902), or an envelope around it.
+    /// The patch (RFC 6902), or an envelope around it; of a worker with a `format`, its reply of that form, as an object or
+    /// as a text.
     patch: Value,
     /// What it cost.
     usage: Option<Spent>,
@@ -266,10 +268,36 @@ pub(crate) async fn put(
     let (invocation, attempt) = attempt_of(lease)?;
     let handle = remote(daemon, board, worker).await?;
     let from = From::Attempt { invocation, attempt };
-    let proposal = Proposal { from, worker: worker.clone(), reply: ReplyBody::Json(reply), usage };
+    let reply = read(daemon, &handle, board, (worker, invocation, attempt), reply);
+    let proposal = Proposal { from, worker: worker.clone(), reply, usage };
     let outcome = handle.propose(proposal).await?;
     daemon.leases.close(board, worker, invocation, attempt);
     Ok(outcome)
+}
+
+/// A reply as the board takes it: where the seat's replies are no patches, what is made of it.
+fn read(
+    daemon: &Daemon,
+    handle: &BoardHandle,
+    board: &BoardId,
+    (worker, invocation, attempt): (&WorkerName, InvocationId, u32),
+    reply: Value,
+) -> ReplyBody {
+    if handle.snapshot().blueprint.workers.get(worker).is_none_or(|seat| seat.format.is_none()) {
+        return ReplyBody::Json(reply);
+    }
+    let is_it = |call: &Call| (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt);
+    let call = daemon.leases.of(board).into_iter().map(|under_way| under_way.call).find(|call| is_it(call));
+    // Words come as a text, or as the object that they are.
+    let (text, said) = match reply {
+        Value::String(text) => (text.clone(), ReplyBody::Text(text)),
+        reply => (reply.to_string(), ReplyBody::Json(reply)),
+    };
+    match call.and_then(|call| blackboard::envelope(&call, &text)) {
+        Some(reply) => ReplyBody::Made { reply, of: text },
+        // Of a call that is over it is known by its words.
+        None => said,
+    }
 }
 
 /// Say that a call cannot be answered
