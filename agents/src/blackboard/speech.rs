@@ -130,7 +130,14 @@ impl Speaker<'_> {
     /// The list under this name, of an object that has it. An empty one is a pass.
     fn list(&self, values: &[Value], name: &str) -> Option<Result<Vec<Map<String, Value>>, Made>> {
         let listed = match member_of_any(values, name)? {
-            Value::Array(entries) => entries.iter().filter_map(Value::as_object).cloned().collect(),
+            Value::Array(entries) => {
+                let objects: Vec<_> = entries.iter().filter_map(Value::as_object).cloned().collect();
+                // What is listed otherwise is not nothing.
+                if objects.is_empty() && !entries.is_empty() {
+                    return None;
+                }
+                objects
+            }
             Value::Object(entry) => vec![entry.clone()],
             Value::Null => Vec::new(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,

@@ -166,26 +166,28 @@ impl Read {
     }
 }
 
-/// A text in lower case, with one space for all white space, without the punctuation around it. Signs and points of numbers
-/// stay.
+/// A text in lower case, with one space for all white space, without the punctuation around it. A sign directly before the
+/// rest stays, and so does the point before a digit.
 fn plain(text: &str) -> String {
     let lower = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-    let is_around = |c: char| !c.is_alphanumeric();
-    let mut start = lower.trim_start_matches(is_around);
-    let before = &lower[..lower.len() - start.len()];
-    // What stands directly before a number may belong to it.
-    if start.starts_with(|c: char| c.is_ascii_digit()) {
-        let sign = before.trim_end_matches('.').len();
-        let is_point = before.len() - sign == 1;
-        let sign = if is_point { sign } else { before.len() };
-        let sign = if before[..sign].ends_with(['-', '+', '−']) {
-            sign - before[..sign].chars().next_back().map_or(0, char::len_utf8)
-        } else {
-            sign
-        };
-        start = &lower[sign..];
+    let rest = lower.trim_start_matches(is_around);
+    let mut from = lower.len() - rest.len();
+    if rest.starts_with(|c: char| c.is_ascii_digit()) && lower[..from].ends_with('.') && !lower[..from].ends_with("..")
+    {
+        from -= 1;
     }
-    start.trim_end_matches(|c: char| is_around(c) && c != '%').to_owned()
+    if let Some(sign) = lower[..from].chars().next_back().filter(|c| SIGNS.contains(c) && from < lower.len()) {
+        from -= sign.len_utf8();
+    }
+    lower[from..].trim_end_matches(|c: char| is_around(c) && c != '%').to_owned()
+}
+
+/// What stands before numbers and formulas.
+const SIGNS: [char; 3] = ['-', '+', '−'];
+
+/// Whether a character says nothing at either end of an answer.
+fn is_around(c: char) -> bool {
+    c.is_whitespace() || c.is_ascii_punctuation() || SIGNS.contains(&c) || "“”„‘’«»…–—·¿¡".contains(c)
 }
 
 /// A decimal number: its sign, its digits without zeros at either end, and the power of ten they are to be multiplied by.

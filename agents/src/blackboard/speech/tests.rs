@@ -177,7 +177,9 @@ fn critiques_are_messages() {
     // Words of a sentinel within a critique are no sentinel.
     let within = "{\"critic list\": [{\"wrong message\": \"x\", \"explanation\": \"no problem, waiting for more information\"}]}";
     assert_eq!(said_by(Format::Critic, within)["patch"].as_array().map(Vec::len), Some(1));
-    for text in ["{\"critic list\": [{}]}", "{\"critic list\": \"all\"}", "It is wrong."] {
+    for text in
+        ["{\"critic list\": [{}]}", "{\"critic list\": [\"all\"]}", "{\"critic list\": \"all\"}", "It is wrong."]
+    {
         assert_eq!(said_by(Format::Critic, text), Value::Null, "{text}");
     }
 }

@@ -28,6 +28,8 @@ fn elections() {
         (vec!["-5", "5", "−5", "(-5.00)"], vec![2.0, 0.0, 2.0, 2.0], Some(0)),
         (vec![".5", "0.5", "5", "50%"], vec![1.0, 1.0, 0.0, 0.0], Some(0)),
         (vec!["0", "-0.00", "+0"], vec![2.0, 2.0, 2.0], Some(0)),
+        (vec!["∞", "-∞", "- ∞", "−∞"], vec![1.0, 0.0, 1.0, 0.0], Some(0)),
+        (vec!["-x", "x", "- x"], vec![0.0, 1.0, 1.0], Some(1)),
         (vec!["12345678901234567890", "12345678901234567891"], vec![0.0, 0.0], Some(0)),
         (vec!["new   york", "New York", "New-York"], vec![1.0, 1.0, 0.0], Some(0)),
         (vec![long, &longer], vec![0.95, 0.95], Some(0)),
@@ -57,22 +59,22 @@ fn slowly_alike(one: &str, other: &str) -> u64 {
                 words.push(word.chars().flat_map(char::to_lowercase).collect());
             }
         }
-        let mut chars: Vec<char> = words.join(" ").chars().collect();
-        while chars.last().is_some_and(|c| !c.is_alphanumeric() && *c != '%') {
-            chars.pop();
+        let chars: Vec<char> = words.join(" ").chars().collect();
+        let says = |c: &char| !(c.is_whitespace() || "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~−“”„‘’«»…–—·¿¡".contains(*c));
+        let Some(first) = chars.iter().position(says) else { return String::new() };
+        let last = chars.iter().rposition(|c| says(c) || *c == '%').expect("there is a first");
+        let mut first = first;
+        if chars[first].is_ascii_digit()
+            && first > 0
+            && chars[first - 1] == '.'
+            && (first < 2 || chars[first - 2] != '.')
+        {
+            first -= 1;
         }
-        let first = chars.iter().position(|c| c.is_alphanumeric()).unwrap_or(chars.len());
-        let mut keep = first;
-        if chars.get(first).is_some_and(char::is_ascii_digit) {
-            if keep > 0 && chars[keep - 1] == '.' && (keep < 2 || chars[keep - 2] != '.') {
-                keep -= 1;
-            }
-            if keep > 0 && "+-−".contains(chars[keep - 1]) {
-                keep -= 1;
-            }
+        if first > 0 && "+-−".contains(chars[first - 1]) {
+            first -= 1;
         }
-        let chars: String = if first == chars.len() { String::new() } else { chars[keep..].iter().collect() };
-        chars
+        chars[first..=last].iter().collect()
     }
     /// As a fraction of a power of ten that all short numbers have.
     fn value(text: &str) -> Option<i128> {
@@ -116,7 +118,7 @@ fn slowly_alike(one: &str, other: &str) -> u64 {
     let (a, b) = (tokens(&a), tokens(&b));
     let both = a.iter().filter(|token| b.contains(token)).count();
     let all = a.len() + b.len() - both;
-    if all == 0 { 0 } else { (both * 1_000_000 / all) as u64 }
+    (both * 1_000_000).checked_div(all).unwrap_or(0) as u64
 }
 
 fn text() -> impl Strategy<Value = String> {

@@ -124,7 +124,7 @@ impl Reply {
         }
     }
 
-    /// The reply as it came, if the patch was made of it; else [`Self::to_envelope`].
+    /// The reply as it came, if the patch was made of it; else an envelope, or a bare patch.
     pub fn to_body(&self) -> ReplyBody {
         match &self.written {
             Some(written) => ReplyBody::Text(written.clone()),
