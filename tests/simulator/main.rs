@@ -114,7 +114,7 @@ fn seeded_boards_keep_every_invariant() {
 
 /// Why breakers may move, and how: for what goes wrong the blueprint has actions, which reduce a view or stop a branch.
 fn moves_there_are() -> Vec<(Reason, Change)> {
-    let wrong = [Reason::Rejections, Reason::NoOps, Reason::Crashes, Reason::Cycles, Reason::Budget];
+    let wrong = [Reason::Rejections, Reason::NoOps, Reason::Passes, Reason::Crashes, Reason::Cycles, Reason::Budget];
     let of_actions = wrong.into_iter().flat_map(|reason| [(reason, Change::Reduced), (reason, Change::Opened)]);
     let others = [
         (Reason::Cooldown, Change::HalfOpened),

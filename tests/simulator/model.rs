@@ -14,7 +14,7 @@ mod proposals;
 mod requests;
 mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
@@ -27,7 +27,7 @@ use self::calls::Calls;
 use self::circuit::Circuit;
 use self::ends::{Ends, Work};
 use self::ledger::Ledger;
-use self::proposals::{Basis, Expected};
+use self::proposals::{Basis, Expected, May};
 use self::requests::Requests;
 use self::schedule::Schedule;
 
@@ -43,6 +43,8 @@ pub(super) struct Model {
     is_usual: bool,
     /// Whether a note needs a person's word.
     asks: bool,
+    /// Who may pass.
+    passing: BTreeSet<String>,
     /// The document at each version.
     documents: Vec<Value>,
     branches: BTreeMap<InvocationId, Branch>,
@@ -58,6 +60,12 @@ pub(super) struct Model {
     ends: Ends,
 }
 
+/// The workers of a blueprint that may pass.
+fn passing(blueprint: &Value) -> BTreeSet<String> {
+    let workers = blueprint["workers"].as_object().into_iter().flatten();
+    workers.filter(|(_, worker)| worker["pass"] == true).map(|(name, _)| name.clone()).collect()
+}
+
 impl Model {
     /// Of a board that was just made.
     pub(super) fn new(seed: u64, board: &Board, at: Timestamp) -> Self {
@@ -67,6 +75,7 @@ impl Model {
             seed,
             is_usual: board.plan().mode.is_default(),
             asks: note.get("approval").is_some_and(|approval| !approval.is_null()),
+            passing: passing(&blueprint),
             documents: vec![board.state().root().to_value()],
             branches: BTreeMap::new(),
             rounds: BTreeMap::new(),
@@ -178,7 +187,9 @@ impl Model {
             From::Direct { .. } => None,
         };
         if self.is_usual {
-            let expected = proposals::judge(self.now(), proposal.worker.as_str(), &proposal.reply, basis, self.asks);
+            let worker = proposal.worker.as_str();
+            let may = May { ask: self.asks, pass: self.passing.contains(worker) };
+            let expected = proposals::judge(self.now(), worker, &proposal.reply, basis, may);
             let own = match &proposal.from {
                 From::Attempt { invocation, .. } => Some(*invocation),
                 From::Direct { .. } => None,
@@ -276,7 +287,10 @@ impl Model {
             }
             Body::NoOp(no_op) => {
                 let branch = self.answered(&no_op.by);
-                self.circuit.changed_nothing(branch.as_ref());
+                match no_op.pass {
+                    Some(_) => self.circuit.passed(branch.as_ref()),
+                    None => self.circuit.changed_nothing(branch.as_ref()),
+                }
                 self.schedule.completed(branch.as_ref());
             }
             Body::Expanded(expanded) => {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
 use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{Action, Blueprint, Streak};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::owner::Append;
@@ -48,6 +48,8 @@ struct Workers {
     meter: Random,
     /// What tells how often they make another call within an attempt; its own for the same reason.
     loops: Random,
+    /// What tells how often they pass; its own for the same reason.
+    passing: Random,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
     mood: Mood,
@@ -216,6 +218,23 @@ fn with_group(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     serde_json::from_value(serde_json::to_value(blueprint).expect("a blueprint is JSON")).expect("a blueprint")
 }
 
+/// On some boards those may pass who have tasks to look at, and some of these bound how often. Drawn apart, like the mode.
+fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0x9a55);
+    if random.percent(40) {
+        for worker in ["doer", "checker"] {
+            if let Some(worker) = blueprint.workers.get_mut(&WorkerName::from(worker)) {
+                worker.pass = true;
+            }
+        }
+        let actions = [Action::StopBranch, Action::ReduceView, Action::StopBoard, Action::Wake("planner".into())];
+        let limit = 1 + u32::try_from(random.below(3)).expect("small");
+        let streak = Streak { limit, then: random.pick(&actions).clone() };
+        blueprint.circuit.passes = random.percent(75).then_some(streak);
+    }
+    blueprint
+}
+
 /// What the board of a seed is made of.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
@@ -224,9 +243,10 @@ pub(super) fn genesis(seed: u64) -> Genesis {
 /// The same, and what is drawn after it.
 fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
+    let variants = [with_rule_limits, with_schedule, with_passing, with_group];
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
-        blueprint: with_group(with_schedule(with_rule_limits(blueprint(&mut random), seed), seed), seed),
+        blueprint: variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),
         mode: mode(seed),
         architect: None,
         parent: None,
@@ -250,7 +270,8 @@ impl Simulation {
         let (checks, disk) = (Checks::new(seed), Disk::new(seed));
         let meter = Random::new(seed ^ 0x3e7e);
         let loops = Random::new(seed ^ 0x1009);
-        let mut workers = Workers { random, meter, loops, is_careful, mood, trace, checks, disk, history };
+        let passing = Random::new(seed ^ 0x9a56);
+        let mut workers = Workers { random, meter, loops, passing, is_careful, mood, trace, checks, disk, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
@@ -450,7 +471,10 @@ impl Others for Workers {
             let liar = self.errs(2);
             let worker = if liar { "nobody".into() } else { worker.clone() };
             let reply = match board.plan().seats.get(&worker).map(|seat| seat.interface) {
-                None | Some(Interface::Patch) => self.reply(worker.as_str(), board),
+                None | Some(Interface::Patch) => {
+                    let reply = self.reply(worker.as_str(), board);
+                    self.passes(&worker, board).unwrap_or(reply)
+                }
                 Some(interface) => self.reply_without_patch(interface, &call.prompt.user),
             };
             let usage = self.usage();
@@ -570,6 +594,20 @@ impl Workers {
                 ReplyBody::Json(object)
             }
         }
+    }
+
+    /// That a worker has nothing to say, now and then: of who may pass more often, and sometimes together with a patch.
+    fn passes(&mut self, worker: &WorkerName, board: &Board) -> Option<ReplyBody> {
+        let may_pass = board.blueprint().workers.get(worker).is_some_and(|worker| worker.pass);
+        let percent = if may_pass { 25 } else { 1 };
+        let words = json!("not now");
+        let forms = [
+            json!({"pass": words}),
+            json!({"pass": words}),
+            json!({"patch": [], "pass": words}),
+            json!({"patch": [{"op": "test", "path": "/tasks", "value": []}], "pass": words}),
+        ];
+        self.passing.percent(percent).then(|| ReplyBody::Json(self.passing.pick(&forms).clone()))
     }
 
     fn reply(&mut self, worker: &str, board: &Board) -> ReplyBody {

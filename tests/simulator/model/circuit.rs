@@ -14,6 +14,7 @@ pub(super) struct Circuit {
     seed: u64,
     rejections: u64,
     no_ops: u64,
+    passes: Option<u64>,
     crashes: u64,
     window: usize,
     repeats: usize,
@@ -50,6 +51,7 @@ pub(super) struct Moved {
 struct State {
     rejections: u64,
     no_ops: u64,
+    passes: u64,
     crashes: u64,
     /// What the last commits wrote, and whether each had been there before among them.
     fingerprints: VecDeque<(String, bool)>,
@@ -77,6 +79,7 @@ impl Circuit {
             then if *then == "stop_board" => Action::StopBoard,
             then => Action::Wake(then["wake"].as_str().expect("there is no other action").to_owned()),
         };
+        let passes = circuit["passes"].is_object().then(|| (Reason::Passes, action("passes")));
         let actions = [
             (Reason::Rejections, action("rejections")),
             (Reason::NoOps, action("no_ops")),
@@ -88,11 +91,12 @@ impl Circuit {
             seed,
             rejections: number(&circuit["rejections"]["limit"]),
             no_ops: number(&circuit["no_ops"]["limit"]),
+            passes: circuit["passes"]["limit"].as_u64(),
             crashes: number(&circuit["crashes"]["limit"]),
             window: number(&circuit["cycles"]["window"]) as usize,
             repeats: number(&circuit["cycles"]["repeats"]) as usize,
             cooldown: number(&circuit["cooldown"]),
-            actions: actions.into(),
+            actions: actions.into_iter().chain(passes).collect(),
             decisions: 0,
             branches: BTreeMap::new(),
             due: Vec::new(),
@@ -139,7 +143,7 @@ impl Circuit {
         let Some(branch) = branch else { return };
         let (window, repeats) = (self.window, self.repeats);
         let state = self.branches.entry(branch.clone()).or_default();
-        (state.rejections, state.no_ops) = (0, 0);
+        (state.rejections, state.no_ops, state.passes) = (0, 0, 0);
         state.reduced = state.reduced.filter(|reason| *reason == Reason::Cycles);
         let there: Vec<_> = written.iter().map(|place| (place, now.pointer(place))).collect();
         let fingerprint = format!("{there:?}");
@@ -166,6 +170,21 @@ impl Circuit {
         let reason = match state.position {
             Position::Half(_) => Some(Reason::ProbeFailed),
             Position::Closed => (state.no_ops >= limit).then_some(Reason::NoOps),
+            Position::Open(..) => None,
+        };
+        self.due.extend(reason.map(|reason| (branch.clone(), reason)));
+    }
+
+    /// A worker has nothing to say, which is held against it only where the blueprint says so.
+    pub(super) fn passed(&mut self, branch: Option<&Branch>) {
+        self.decided(branch);
+        let Some(branch) = branch else { return };
+        let limit = self.passes;
+        let state = self.branches.entry(branch.clone()).or_default();
+        state.passes += 1;
+        let reason = match state.position {
+            Position::Half(_) => Some(Reason::ProbeFailed),
+            Position::Closed => limit.is_some_and(|limit| state.passes >= limit).then_some(Reason::Passes),
             Position::Open(..) => None,
         };
         self.due.extend(reason.map(|reason| (branch.clone(), reason)));
@@ -259,7 +278,7 @@ impl Circuit {
             (None, _) => Change::Opened,
         };
         assert_eq!(change, due, "SEED={seed}: what {branch:?} comes to for {reason}; {action:?}");
-        (state.rejections, state.no_ops, state.crashes) = (0, 0, 0);
+        (state.rejections, state.no_ops, state.passes, state.crashes) = (0, 0, 0, 0);
         match change {
             Change::Reduced => state.reduced = Some(reason),
             Change::Opened => state.position = Position::Open(decisions, reason == Reason::Budget),

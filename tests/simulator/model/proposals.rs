@@ -35,6 +35,15 @@ pub(super) struct Basis<'a> {
     pub(super) may_ask: bool,
 }
 
+/// What depends on the blueprint.
+#[derive(Clone, Copy)]
+pub(super) struct May {
+    /// Whether a person must agree to notes.
+    pub(super) ask: bool,
+    /// Whether the worker may pass.
+    pub(super) pass: bool,
+}
+
 /// The places that a patch writes, appends as the list they append to.
 pub(super) fn written(patch: &Value) -> Vec<String> {
     let ops = patch.as_array().into_iter().flatten();
@@ -80,7 +89,7 @@ pub(super) fn targets(reply: &str) -> Vec<String> {
     written(value.get("patch").unwrap_or(&value))
 }
 
-pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<Basis<'_>>, asks: bool) -> Expected {
+pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<Basis<'_>>, may: May) -> Expected {
     let refusal = |stages: &[Stage]| Expected::Refusal(stages.to_vec());
     let text = reply.text();
     if is_malformed(&text) {
@@ -93,6 +102,10 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
         Value::Object(members) if members.contains_key("clarify") => {
             let may_ask = worker == "doer" && basis.is_some_and(|basis| basis.may_ask);
             return if may_ask { Expected::Question } else { refusal(&[Stage::Authorization]) };
+        }
+        Value::Object(members) if members.contains_key("pass") => {
+            let is_alone = members.get("patch").is_none_or(|patch| *patch == json!([]));
+            return if may.pass && is_alone { Expected::NoOp } else { refusal(&[Stage::Syntax]) };
         }
         Value::Object(mut members) => {
             let expand = match members.remove("expand") {
@@ -115,7 +128,7 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     let mut candidate = now.clone();
     let mut is_applied = true;
     for op in &ops {
-        if !may(worker, op) {
+        if !is_granted(worker, op) {
             // What a place cannot be is told of at once, what it may not be as soon.
             return refusal(&[Stage::Authorization, Stage::Syntax]);
         }
@@ -155,13 +168,13 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
     match (candidate == *now, expand.is_empty()) {
         (true, true) => Expected::NoOp,
         (true, false) => Expected::More,
-        (false, _) if asks && ops.iter().any(is_note) => Expected::Question,
+        (false, _) if may.ask && ops.iter().any(is_note) => Expected::Question,
         (false, _) => Expected::Commit(Box::new(candidate)),
     }
 }
 
 /// Whether a worker's contract lets it do this.
-fn may(worker: &str, op: &Value) -> bool {
+fn is_granted(worker: &str, op: &Value) -> bool {
     let path = op["path"].as_str().unwrap_or_default();
     let of_task = |field: &str| {
         let parts: Vec<&str> = path.split('/').collect();

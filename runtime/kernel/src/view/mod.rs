@@ -232,7 +232,7 @@ fn grants(
     detail: Detail,
 ) -> String {
     match format_of(worker, interface) {
-        None | Some(Format::Control) => render::grants(&worker.writes, interface, fragment, detail),
+        None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),
         Some(_) => String::new(),
     }
 }
