@@ -168,11 +168,13 @@ fn came_to(inner: &InnerBoard, board: &BoardHandle, ended: Ended) -> Answer {
     let snapshot = board.snapshot();
     let usage = Some(snapshot.spent);
     if ended.end == End::Done {
-        return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage });
+        return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage, written: None });
     }
     let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
     match &inner.failed {
-        Some(failed) => Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage }),
+        Some(failed) => {
+            Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage, written: None })
+        }
         None => Err(Failure { code: FailureCode::Crashed, message, usage }),
     }
 }

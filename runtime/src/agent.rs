@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
@@ -59,6 +60,16 @@ pub struct Reply {
     pub usage: Option<Usage>,
     /// What the agent gave, where the text was made of that ([`patchboard_kernel::blueprint::Format`]).
     pub written: Option<String>,
+}
+
+impl Reply {
+    /// As the kernel judges it.
+    pub fn into_body(self) -> ReplyBody {
+        match self.written {
+            Some(of) => ReplyBody::Made { reply: self.text, of },
+            None => ReplyBody::Text(self.text),
+        }
+    }
 }
 
 /// Why there is no answer.

@@ -53,10 +53,11 @@ pub const ORDER: &[&str] = &[
 const ITEMS_MAX: u64 = 16;
 
 /// Members of a blueprint that architects need not write.
-const LEFT_OUT: [&str; 4] = ["circuit", "models", "seed", "use"];
+const LEFT_OUT: [&str; 6] = ["boards", "circuit", "models", "seed", "use", "writers"];
 
 /// Members of a worker that they may not, or need not.
-const NOT_OF_WORKERS: [&str; 7] = ["group", "description", "model", "command", "program", "restart", "script"];
+const NOT_OF_WORKERS: [&str; 11] =
+    ["board", "command", "description", "format", "group", "model", "pass", "program", "restart", "script", "with"];
 
 /// Keywords that are kept.
 const KEYWORDS: [&str; 11] = [
@@ -84,6 +85,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
     for (pointer, value) in [
         ("/required".to_owned(), required(wants_input)),
         (format!("{worker}/required"), json!(["agent", "role", "reads", "writes"])),
+        (format!("{worker}/properties/reads/items"), reduced(&json!({"$ref": "#/$defs/pattern"}), &meta, 0)),
         (format!("{worker}/properties/agent"), json!({"type": "string", "enum": ["llm", "human"]})),
         ("/properties/rules/items/properties/run".to_owned(), reduced(&json!({"$ref": "#/$defs/name"}), &meta, 0)),
         ("/properties/state/required".to_owned(), json!(["schema", "initial"])),

@@ -166,6 +166,9 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
     if value["use"].as_array().is_none_or(|names| !names.is_empty()) && !value["use"].is_null() {
         refuse("/use", "a blueprint of an architect includes no files", "Leave `use` out.");
     }
+    if value["boards"].as_object().is_some_and(|boards| !boards.is_empty()) {
+        refuse("/boards", "a blueprint of an architect has no boards inside", "Leave `boards` out.");
+    }
     for (name, model) in value["models"].as_object().into_iter().flatten() {
         if name != "default" || model != "default" {
             let pointer = child("/models", name);

@@ -4,7 +4,8 @@
 //! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
 //! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what
 //! that part would say: without contracts or validation there are operations only, without patches an object, of messages
-//! nothing. A seat with a `format` is held to that ([`crate::blackboard::form`]). The kernel judges every reply again, whether a server honoured the schema or not.
+//! nothing. A seat with a `format` is held to that ([`crate::blackboard::form`]). The kernel judges every reply again,
+//! whether a server honoured the schema or not.
 
 use std::collections::BTreeSet;
 

@@ -175,7 +175,7 @@ fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
     let basis = Basis { state, reads, members: Vec::new() };
     let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
-    let shown = shown.with_place(woken_at.map(str::to_owned));
+    let shown = shown.with_place(woken_at);
     Call { shown: Arc::new(shown), ..call("w", fields, "x", 0) }
 }
 

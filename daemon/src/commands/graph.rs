@@ -145,9 +145,10 @@ fn of_graph(graph: &Graph) -> Figure {
     let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
     let arrow = |edge: &Edge| {
         let (style, label) = match edge.kind {
-            EdgeKind::Reads => {
-                (Style::Plain, edge.condition.as_ref().map_or_else(String::new, |condition| format!("where {condition}")))
-            }
+            EdgeKind::Reads => (
+                Style::Plain,
+                edge.condition.as_ref().map_or_else(String::new, |condition| format!("where {condition}")),
+            ),
             EdgeKind::Writes => (Style::Plain, edge.ops.iter().map(|op| op.as_str()).collect::<Vec<_>>().join(", ")),
             EdgeKind::ShowsIn => (Style::Dotted, String::new()),
             EdgeKind::Asks => (Style::Dotted, "asks".to_owned()),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, Rehearsal, ReplyBody};
+use patchboard_agents::blackboard;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::board::{Board, Rehearsal};
 use patchboard_kernel::event::Change;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Token, WorkerName};
@@ -92,9 +93,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let worker = WorkerName::from(arguments.worker.as_str());
     let at = position(&records, arguments.at)?;
     let moment = Moment::find(&records, at, &worker)?;
+    let call = moment.call();
     let answer = match &arguments.reply {
-        Some(path) => Ok(Reply { text: read_reply(path)?, usage: None }),
-        None => ask(&arguments.agents, &moment, &records[..moment.outcome.unwrap_or(at)], config).await?,
+        Some(path) => Ok(blackboard::made(&call, Reply { text: read_reply(path)?, usage: None, written: None })),
+        None => {
+            let before = &records[..moment.outcome.unwrap_or(at)];
+            ask(&arguments.agents, moment.board.blueprint(), &call, before, config).await?
+        }
     };
     let result = Stepped::of(&moment, &records[at], answer);
     let recorded = moment.outcome.map(|index| Recorded::of(&records[index], &result));
@@ -174,9 +179,24 @@ impl Moment {
         Ok(Self { board, rehearsal, queued, invoked, outcome })
     }
 
-    /// Which attempt an agent is told that it is.
-    fn attempt(&self) -> u32 {
-        self.invoked.as_ref().map_or(1, |invoked| invoked.attempt)
+    /// The call that the worker's agent would have.
+    fn call(&self) -> Call {
+        let rehearsal = &self.rehearsal;
+        let attempt = self.invoked.as_ref().map_or(1, |invoked| invoked.attempt);
+        let invocation = self.queued.as_ref().map(|queued| queued.invocation).unwrap_or_default();
+        Call {
+            board: self.board.id().clone(),
+            invocation,
+            attempt,
+            token: Token::of(invocation, attempt),
+            worker: rehearsal.worker.clone(),
+            model: self.board.blueprint().model_of(&rehearsal.worker).map(str::to_owned),
+            view_hash: rehearsal.hash,
+            prompt: rehearsal.prompt.clone(),
+            shown: rehearsal.shown.clone(),
+            occurrence: rehearsal.occurrence,
+            timeout: Duration::from_millis(rehearsal.timeout_ms),
+        }
     }
 }
 
@@ -236,12 +256,12 @@ fn read_reply(path: &Path) -> Result<String, Failure> {
 /// Asks the worker's agent.
 async fn ask(
     agents: &AgentArguments,
-    moment: &Moment,
+    blueprint: &Blueprint,
+    call: &Call,
     before: &[Record],
     config: Option<&Path>,
 ) -> Result<agent::Answer, Failure> {
-    let (board, rehearsal) = (&moment.board, &moment.rehearsal);
-    let (seat, worker) = (&rehearsal.shown.seat().worker, &rehearsal.worker);
+    let (seat, worker) = (call.seat(), &call.worker);
     let by_hand = "give the reply by hand with --reply FILE, or --reply - for standard input";
     if seat.files.is_some() {
         let message = format!("worker {worker} edits files, and a step must change nothing");
@@ -257,29 +277,14 @@ async fn ask(
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
         return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
     }
-    let agent = agents.one(board.blueprint(), worker, before, config)?;
-    let (attempt, invocation) = (moment.attempt(), moment.queued.as_ref().map(|queued| queued.invocation));
-    let invocation = invocation.unwrap_or_default();
-    let call = Call {
-        board: board.id().clone(),
-        invocation,
-        attempt,
-        token: Token::of(invocation, attempt),
-        worker: worker.clone(),
-        model: board.blueprint().model_of(worker).map(str::to_owned),
-        view_hash: rehearsal.hash,
-        prompt: rehearsal.prompt.clone(),
-        shown: rehearsal.shown.clone(),
-        occurrence: rehearsal.occurrence,
-        timeout: Duration::from_millis(rehearsal.timeout_ms),
-    };
+    let agent = agents.one(blueprint, worker, before, config)?;
     let answered = tokio::select! {
-        answered = tokio::time::timeout(call.timeout, agent.call(&call)) => answered,
+        answered = tokio::time::timeout(call.timeout, agent.call(call)) => answered,
         _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),
     };
-    agent.ended(board.id());
+    agent.ended(&call.board);
     Ok(answered.unwrap_or_else(|_| {
-        let message = format!("it did not answer within {} ms", rehearsal.timeout_ms);
+        let message = format!("it did not answer within {} ms", call.timeout.as_millis());
         Err(agent::Failure { code: FailureCode::Timeout, message, usage: None })
     }))
 }
@@ -293,7 +298,7 @@ struct Stepped {
 /// The same, by kind.
 enum Came {
     Committed { patch: Value, expand: Vec<String>, changes: Vec<Change>, asks: Option<WorkerName> },
-    NoOp { patch: Value, expand: Vec<String>, question: Option<String> },
+    NoOp { patch: Value, expand: Vec<String>, question: Option<String>, pass: Option<String> },
     Rejected(Rejection),
     Failed(agent::Failure),
 }
@@ -304,7 +309,7 @@ impl Stepped {
             Ok(reply) => reply,
             Err(failure) => return Self { reply: None, outcome: Came::Failed(failure) },
         };
-        let verdict = moment.board.judge(record.at, &moment.rehearsal, &ReplyBody::Text(reply.text.clone()));
+        let verdict = moment.board.judge(record.at, &moment.rehearsal, &reply.clone().into_body());
         let outcome = match verdict {
             Verdict::Accepted(accepted) => {
                 let mut patch = accepted.reply.patch;
@@ -322,6 +327,7 @@ impl Stepped {
                 patch: reply.patch,
                 expand: reply.expand,
                 question: reply.clarify.map(|clarify| clarify.question),
+                pass: reply.pass,
             },
             Verdict::Rejected { rejection, .. } => Came::Rejected(rejection),
         };
@@ -358,6 +364,7 @@ impl Stepped {
             "view": {"hash": rehearsal.hash, "version": rehearsal.shown.basis().state.version(),
                      "recorded": moment.invoked.as_ref().map(|invoked| invoked.view)},
             "reply": self.reply.as_ref().map(|reply| &reply.text),
+            "written": self.reply.as_ref().and_then(|reply| reply.written.as_ref()),
             "usage": self.reply.as_ref().and_then(|reply| reply.usage),
             "outcome": self.kind(),
             "recorded": recorded.map(Recorded::json),
@@ -369,10 +376,11 @@ impl Stepped {
                 told["expand"] = json!(expand);
                 told["asks"] = json!(asks);
             }
-            Came::NoOp { patch, expand, question } => {
+            Came::NoOp { patch, expand, question, pass } => {
                 told["patch"] = patch.clone();
                 told["expand"] = json!(expand);
                 told["question"] = json!(question);
+                told["pass"] = json!(pass);
             }
             Came::Rejected(rejection) => told["rejection"] = json!(rejection),
             Came::Failed(failure) => told["failure"] = json!({"code": failure.code, "message": failure.message}),
@@ -413,6 +421,7 @@ impl Stepped {
             Came::NoOp { question: Some(question), .. } => {
                 lines.push(format!("would ask a person: {}", short(question, SHOWN)));
             }
+            Came::NoOp { pass: Some(pass), .. } => lines.push(format!("would pass: {}", short(pass, SHOWN))),
             Came::NoOp { expand, .. } => lines.push(format!("would change nothing{}", expanding(expand))),
             Came::Rejected(rejection) => {
                 lines.push(format!("would be refused: {}/{}", rejection.stage, rejection.code));
@@ -488,7 +497,8 @@ impl Recorded {
                 (Some(it.patch), same)
             }
             Ok(Body::NoOp(it)) => {
-                let same = is_kind && is_patch(&it.patch, &[]);
+                let passes = matches!(&now.outcome, Came::NoOp { pass, .. } if *pass == it.pass);
+                let same = is_kind && passes && is_patch(&it.patch, &[]);
                 (Some(it.patch), same)
             }
             Ok(Body::Expanded(it)) => {

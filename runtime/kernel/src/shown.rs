@@ -46,8 +46,8 @@ impl Shown {
 
     /// The same for a worker that something at this place has woken.
     #[must_use]
-    pub fn with_place(self, woken_at: Option<String>) -> Self {
-        Self { woken_at, ..self }
+    pub fn with_place(self, woken_at: Option<&str>) -> Self {
+        Self { woken_at: woken_at.map(str::to_owned), ..self }
     }
 
     /// The place of the event that woke it, if one did. Its agent is told of it only where the seat may read it.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::board::{From, Input, Proposal, ReplyBody};
+use patchboard_kernel::board::{From, Input, Proposal};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::probe::Probe;
 use super::{Order, kernel};
-use crate::agent::{Agent, Answer, Call, Failure, Reply};
+use crate::agent::{Agent, Answer, Call, Failure};
 
 pub(crate) enum Message {
     /// Call the agent.
@@ -126,14 +126,11 @@ impl State {
         self.running.remove(&call.invocation);
         let (invocation, attempt) = (call.invocation, call.attempt);
         let input = match answer {
-            Ok(Reply { text, usage, written }) => Input::Propose(Proposal {
+            Ok(reply) => Input::Propose(Proposal {
                 from: From::Attempt { invocation, attempt },
                 worker: call.worker.clone(),
-                reply: match written {
-                    Some(of) => ReplyBody::Made { reply: text, of },
-                    None => ReplyBody::Text(text),
-                },
-                usage,
+                usage: reply.usage,
+                reply: reply.into_body(),
             }),
             Err(Failure { code, message, usage }) => Input::AgentFailed { invocation, attempt, code, message, usage },
         };

@@ -109,6 +109,7 @@ impl Board {
         let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
+        let shown = shown.with_place(queued.and_then(|queued| queued.trigger.place()));
         Some(Rehearsal {
             worker: worker.clone(),
             hash: view.hash(),

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::agent::Reply;
 
 /// Stands in for the kernel's actor and passes on which invocations were answered.
 struct Ear;

@@ -51,6 +51,16 @@ pub enum Trigger {
     },
 }
 
+impl Trigger {
+    /// The place of the event, if one it was.
+    pub fn place(&self) -> Option<&str> {
+        match self {
+            Self::Event { path, .. } => Some(path.as_str()),
+            _ => None,
+        }
+    }
+}
+
 /// An invocation was put into the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
