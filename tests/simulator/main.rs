@@ -152,7 +152,7 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
     for record in simulation.records() {
         *seen.kinds.entry(record.kind).or_default() += 1;
         commits += u64::from(record.kind == Kind::Committed);
-        if !matches!(record.kind, Kind::Breaker | Kind::Ended) {
+        if !matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Ended) {
             continue;
         }
         match record.body() {
