@@ -8,7 +8,7 @@
 //! is made only after one that ended without being done. A call that is given up leaves its board running for a moment, so
 //! that the next attempt finds it; then it is cancelled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,13 +16,17 @@ use std::time::Duration;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, InnerBoard};
 use patchboard_kernel::border;
+use patchboard_kernel::canonical;
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended, Parent};
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, WeakRuntime};
+use patchboard_runtime::snapshot::Snapshot;
 use serde_json::Value;
 
 use crate::failure;
@@ -45,6 +49,8 @@ pub struct Inner {
     runtime: OnceLock<WeakRuntime>,
     /// How many calls wait for each inner board.
     waiting: Arc<Waiting>,
+    /// Inner boards by the outer one that has been told what they have spent.
+    told: Mutex<BTreeMap<BoardId, BTreeSet<BoardId>>>,
     grace: Duration,
 }
 
@@ -54,7 +60,7 @@ struct Waiting(Mutex<BTreeMap<BoardId, usize>>);
 impl Inner {
     /// An agent that fills `board` seats itself and has the others filled.
     pub fn around(others: Arc<dyn Agent>) -> Self {
-        Self { others, runtime: OnceLock::new(), waiting: Arc::default(), grace: GRACE }
+        Self { others, runtime: OnceLock::new(), waiting: Arc::default(), told: Mutex::default(), grace: GRACE }
     }
 
     /// The same where a board goes on for so long after its call was given up; ten seconds otherwise.
@@ -66,6 +72,10 @@ impl Inner {
     fn runtime(&self) -> Result<Runtime, Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
         runtime.ok_or_else(|| failure(FailureCode::Crashed, "the runtime is ending"))
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeMap<BoardId, BTreeSet<BoardId>>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waits(&self, id: &BoardId) -> Waits {
@@ -84,18 +94,30 @@ impl Inner {
         let request = border::request(inner, &call.shown)
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
+        let digest = sha256(canonical::to_string(&request).as_bytes());
+        let mut spent = Usage::default();
         for nth in 0..BOARDS_MAX {
-            let id = border::inner_id(&parent, nth);
+            let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
             let _waits = self.waits(&id);
             let (board, was_there) = self.board(&task).await?;
             // One that failed before this attempt has been told of already.
             let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
-            if failed_before {
-                continue;
+            let came = match failed_before {
+                true => None,
+                false => Some(self.ended(&task, board.clone()).await?),
+            };
+            let snapshot = came.as_ref().map_or(&board, |(_, board)| board).snapshot();
+            // What it came to is in the journal; nothing of it is kept running until it is wanted again.
+            if let Ok(runtime) = self.runtime() {
+                runtime.close(&id).await;
             }
-            let (ended, board) = self.ended(&task, board).await?;
-            return came_to(inner, &board, ended);
+            if self.told().entry(call.board.clone()).or_default().insert(id) {
+                spent.add(snapshot.spent);
+            }
+            if let Some((ended, _)) = came {
+                return came_to(inner, &snapshot, ended, spent);
+            }
         }
         Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
     }
@@ -123,8 +145,10 @@ impl Inner {
             drop(runtime);
             match taken {
                 Ok(board) => return Ok(board),
-                // Somebody is just doing it.
-                Err(RuntimeError::AlreadyRunning(_)) => tokio::time::sleep(PAUSE).await,
+                // Somebody is just doing it, or rewrites its journal.
+                Err(RuntimeError::AlreadyRunning(_) | RuntimeError::Journal(JournalError::Owned { .. })) => {
+                    tokio::time::sleep(PAUSE).await
+                }
                 Err(error) => {
                     let why = format!("the board inside cannot be run: {error}");
                     return Err(failure(FailureCode::Crashed, why));
@@ -164,9 +188,8 @@ struct Task<'a> {
 }
 
 /// What a worker says whose board has ended.
-fn came_to(inner: &InnerBoard, board: &BoardHandle, ended: Ended) -> Answer {
-    let snapshot = board.snapshot();
-    let usage = Some(snapshot.spent);
+fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) -> Answer {
+    let usage = Some(spent);
     if ended.end == End::Done {
         return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage, written: None });
     }
@@ -198,6 +221,7 @@ impl Agent for Inner {
     }
 
     fn ended(&self, board: &BoardId) {
+        self.told().remove(board);
         self.others.ended(board);
     }
 }

@@ -237,7 +237,42 @@ async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
     let refused: Vec<_> = records.iter().filter(|record| record.kind == Kind::Rejected).collect();
     assert_eq!(refused.len(), 3, "as often as there are attempts");
     assert!(refused[0].payload.contains("recipe"), "{}", refused[0].payload);
-    assert_eq!(house.inside().len(), 1, "the board that is done is not made again");
+    let inside = house.inside();
+    let [kitchen] = inside.as_slice() else { panic!("the board that is done is not made again: {inside:?}") };
+    assert_eq!(board.snapshot().spent.total(), 220, "and what it cost is paid for once");
+    assert!(house.runtime.board(&kitchen.id).is_none(), "nothing of what is over is kept running");
+}
+
+#[tokio::test]
+async fn what_was_made_of_an_old_input_is_not_taken_for_a_new_one() {
+    let house = House::new(|worker, nth| match worker {
+        "guest" => add("/wish", "stew"),
+        _ => cooks(worker, nth),
+    })
+    .await;
+    let board = house
+        .create(blueprint(|house| {
+            let schema = json!({"type": "string"});
+            house["state"]["schema"]["properties"]["wish"] = schema;
+            house["state"]["initial"] = json!({"wish": "soup"});
+            house["workers"]["guest"] = json!({"agent": "remote", "writes": [{"path": "/wish"}]});
+            house["workers"]["kitchen"]["reads"] = json!(["/wish"]);
+            house["workers"]["kitchen"]["board"]["input"] = json!({"order": "/wish"});
+            house["rules"] = json!([
+                {"name": "change", "trigger": "start", "run": "guest"},
+                {"name": "serve", "trigger": "start", "run": "kitchen"},
+            ]);
+        }))
+        .await;
+    assert_eq!(end(&board).await, End::Done);
+    assert!(house.kinds(board.id()).contains(&Kind::Rejected), "the guest was faster than the kitchen");
+    let orders: Vec<Value> = house
+        .inside()
+        .iter()
+        .map(|kitchen| house.journal().records(&kitchen.id, None, 1).expect("records")[0].body().expect("a record"))
+        .map(|body| if let Body::Created(created) = body { created.request["order"].clone() } else { Value::Null })
+        .collect();
+    assert_eq!(orders, [json!("soup"), json!("stew")]);
 }
 
 #[tokio::test]

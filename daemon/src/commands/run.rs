@@ -213,7 +213,9 @@ async fn start(
     designed: Option<Designed>,
     output: Output,
 ) -> Outcome {
-    blueprint.seed = arguments.seed.unwrap_or(blueprint.seed);
+    if let Some(seed) = arguments.seed {
+        blueprint.draw_by(seed);
+    }
     let runtime = drive::start(data_dir, seating).await?;
     let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, ..Founding::default() };
     let board = match runtime.create_with(blueprint, request, founding).await {

@@ -2,6 +2,7 @@
 
 mod questions;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,19 +143,30 @@ impl Daemon {
         self.tokens.scope_of(token)
     }
 
-    /// Takes up every board that has not ended, and lets it go on where it was.
+    /// Takes up every board that has not ended, and lets it go on where it was. One inside another is taken up by the call
+    /// that wants it; if there can be none any more, it is cancelled.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
         let boards = self.reader.journal.boards().map_err(storage)?;
-        let mut left = boards.into_iter().filter(|board| board.ended.is_none()).map(|board| board.id);
+        let open: BTreeSet<BoardId> =
+            boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
+        let is_left = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
+        let mut left = boards
+            .iter()
+            .filter(|board| board.ended.is_none() && (board.parent.is_none() || is_left(board)))
+            .map(|board| (board.id.clone(), is_left(board)));
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
         loop {
             while going.len() < RECOVERED_AT_ONCE
-                && let Some(board) = left.next()
+                && let Some((board, is_left)) = left.next()
             {
                 let daemon = Arc::clone(self);
                 going.spawn(async move {
                     let opened = daemon.open(&board).await;
-                    (board, opened)
+                    let done = match opened {
+                        Ok(opened) if is_left => opened.cancel().await.map(drop).map_err(Into::into),
+                        opened => opened.map(drop),
+                    };
+                    (board, done)
                 });
             }
             match going.join_next().await {

@@ -8,19 +8,20 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
 use crate::blueprint::{FailedBoard, InnerBoard};
-use crate::digest::sha256;
+use crate::digest::{Digest, sha256};
 use crate::id::BoardId;
 use crate::record::Parent;
 use crate::shown::Shown;
 use crate::tree::Node;
 
-/// The id of the `nth` board, from 0, that works for an invocation: a further one is made only after one that failed. So
-/// whoever takes the invocation up again, also after a crash, finds the board that was made for it.
+/// The id of the `nth` board, from 0, that works on this request for an invocation: a further one is made only after one
+/// that failed. So whoever takes the invocation up again, also after a crash, finds the board that was made for it; and one
+/// whose request has changed meanwhile does not take over what came of the old one.
 ///
 /// It is an id like that of others (UUIDv7), with the time of the parent's.
-pub fn inner_id(parent: &Parent, nth: u32) -> BoardId {
+pub fn inner_id(parent: &Parent, request: Digest, nth: u32) -> BoardId {
     let Parent { board, invocation } = parent;
-    let text = format!("patchboard inner board\n{board}\n{}\n{nth}", invocation.0);
+    let text = format!("patchboard inner board\n{board}\n{}\n{request}\n{nth}", invocation.0);
     let mut digits: Vec<u8> = sha256(text.as_bytes()).to_string().into_bytes();
     let own: Vec<u8> = board.as_str().bytes().filter(|byte| *byte != b'-').collect();
     if own.len() == 32 && own.iter().all(u8::is_ascii_hexdigit) {

@@ -202,7 +202,9 @@ pub(crate) async fn create(
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
     let mut blueprint = founding.written.accepted()?;
-    blueprint.seed = founding.seed.unwrap_or(blueprint.seed);
+    if let Some(seed) = founding.seed {
+        blueprint.draw_by(seed);
+    }
     let (board, is_new) = daemon.create(blueprint, founding.request, key.board(&caller)).await?;
     let info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };

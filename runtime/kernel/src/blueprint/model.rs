@@ -85,6 +85,12 @@ impl Blueprint {
         }
     }
 
+    /// Draws by this seed instead of its own, and so do the boards inside.
+    pub fn draw_by(&mut self, seed: u64) {
+        self.seed = seed;
+        self.boards.values_mut().for_each(|board| board.draw_by(seed));
+    }
+
     /// The models that were drawn, by worker.
     pub fn drawn(&self) -> BTreeMap<WorkerName, String> {
         let draws = |(_, worker): &(&WorkerName, &Worker)| {
