@@ -580,7 +580,8 @@ fn wish(
             let name = value.text_at(&chosen.at);
             let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
             // What stands there is not said: messages are no place for values.
-            let unknown = || format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group);
+            let unknown =
+                || format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group);
             found.map(std::slice::from_ref).ok_or_else(unknown)
         }
     };
