@@ -22,7 +22,7 @@ use patchboard_agents::config::Program;
 use patchboard_examples::eval::play::{self, Played};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Subject, Task};
+use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
 use patchboard_kernel::record::{Body, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,6 +38,8 @@ struct Arguments {
     python: PathBuf,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    systems: Systems,
 }
 
 #[derive(Deserialize)]
@@ -204,7 +206,7 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let tasks: Vec<Task> = games.iter().map(task).collect();
     // A blueprint for a game needs the game's program, which architects may not seat.
     let subject = Subject { blueprint: &blueprint, environment: Some(&environment), words: None };
-    let results = suite::run(&arguments.flags, &subject, &tasks, measure).await?;
+    let results = suite::run(&arguments.flags, &arguments.systems, &subject, &tasks, measure).await?;
     Ok(report(results.runs()))
 }
 

@@ -213,3 +213,81 @@ fn alfworld_eval_plays_the_same_game_by_patches_and_on_both_blackboards() {
     }
     assert!(row(&report, "patchboard-free")[1].starts_with("0 of 1"), "{report}");
 }
+
+/// A model on a blackboard: it decides questions about apples at once, and leaves the others to the vote, where nearly all
+/// are of one mind.
+fn blackboard() -> Endpoint {
+    Endpoint::serving(|request| {
+        let told = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
+        let (system, view) = (told(0), told(1));
+        let is = |role: &str| system.contains(role);
+        let waits = |words: &str| json!({"pass": words}).to_string();
+        let says = |words: &str| json!({"output": words}).to_string();
+        let reply = if is("Name the experts") {
+            json!({"Counter": "Counts."}).to_string()
+        } else if is("You choose who works next") {
+            json!({"chosen agents": ["expert_1", "cleaner", "decider"]}).to_string()
+        } else if view.contains("your answer") && is("critic") {
+            says("8")
+        } else if view.contains("your answer") {
+            says("It is 1,018.")
+        } else if is("Answer the question.") {
+            says("the final answer is boxed[8]")
+        } else if is("You are the decider") && view.contains("apples") {
+            says("Counted: the final answer is boxed[$8.00]")
+        } else if is("You are the expert") {
+            says("I have counted.")
+        } else if is("You are the cleaner") && view.contains("I have counted") {
+            json!({"clean list": [{"useless message": "I have counted.", "explanation": "Of what?"}]}).to_string()
+        } else {
+            waits("waiting for more information")
+        };
+        Act::answer(&reply, 100, 10)
+    })
+}
+
+#[test]
+fn gsm8k_eval_compares_the_blackboard_with_and_without_its_parts() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let (file, out) = (directory.path().join("questions.jsonl"), directory.path().join("out"));
+    let question = |question: &str, answer: &str| json!({"question": question, "answer": answer}).to_string();
+    let lines = [question("How many apples?", "4 + 4 = 8\n#### 8"), question("How many pears?", "#### 1,018")];
+    fs::write(&file, lines.join("\n")).expect("a file can be written");
+    let file = file.display().to_string();
+    let gsm8k =
+        |url: &str, more: &[&str]| run(env!("CARGO_BIN_EXE_gsm8k_eval"), &out, url, &[&[file.as_str()], more].concat());
+    let model = blackboard();
+    // Stopped after one question, and gone on with.
+    let first = text(&gsm8k(&model.url, &["--count", "1"]));
+    assert!(row(&first, "full")[1].starts_with("1 of 1,"), "{first}");
+    let before = model.requests().len();
+    let report = text(&gsm8k(&model.url, &[]));
+    assert_eq!(fs::read_to_string(out.join("runs.jsonl")).expect("results").lines().count(), 8);
+    for (arm, right, decided, rounds) in [
+        ("full", "2 of 2", "1 of 2", "2.50"),
+        ("no-control", "2 of 2", "1 of 2", "2.50"),
+        ("no-cleaner", "2 of 2", "1 of 2", "2.50"),
+        ("single", "1 of 2", "2 of 2", "0.00"),
+    ] {
+        let row = row(&report, arm);
+        assert!(
+            row[1].starts_with(right) && row[2].starts_with(decided) && row[3].starts_with(rounds),
+            "{arm}: {report}"
+        );
+    }
+    // Six agents were asked, without a cleaner five; the critic is of another mind.
+    assert!(
+        row(&report, "full")[4].starts_with("5 of 6,") && row(&report, "no-cleaner")[4].starts_with("4 of 5,"),
+        "{report}"
+    );
+    assert!(row(&report, "full")[5].starts_with("0 of 1,"), "{report}");
+    let tokens: Vec<f64> = ["full", "no-control", "single"]
+        .map(|arm| row(&report, arm)[7].split(' ').next().expect("a mean").parse().expect("a number"))
+        .to_vec();
+    assert!(tokens[2] < tokens[0] && tokens[0] < tokens[1], "{report}");
+    let asked = model.requests();
+    assert!(asked.len() > before);
+    assert_eq!(text(&gsm8k(&model.url, &[])), report);
+    assert_eq!(text(&gsm8k("http://127.0.0.1:1/v1", &["--report"])), report);
+    assert_eq!(model.requests().len(), asked.len(), "what is there is not run again");
+}

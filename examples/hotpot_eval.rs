@@ -20,7 +20,7 @@ use clap::Parser;
 use patchboard_examples::eval::play::{self, Played};
 use patchboard_examples::eval::report;
 use patchboard_examples::eval::results::Run;
-use patchboard_examples::eval::suite::{self, Flags, Subject, Task};
+use patchboard_examples::eval::suite::{self, Flags, Subject, Systems, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -36,6 +36,8 @@ struct Arguments {
     questions: PathBuf,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    systems: Systems,
 }
 
 #[derive(Deserialize)]
@@ -138,7 +140,7 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         questions[number - 1].measure(played)
     };
     let subject = Subject { blueprint: &blueprint, environment: None, words: Some(WORDS) };
-    let results = suite::run(&arguments.flags, &subject, &tasks, measure).await?;
+    let results = suite::run(&arguments.flags, &arguments.systems, &subject, &tasks, measure).await?;
     Ok(report(results.runs()))
 }
 

@@ -54,6 +54,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         format,
         worker: call.worker.as_str(),
         place: place(call),
+        round: round(call.shown.woken_at()),
         public,
         cleaning,
         names: shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect(),
@@ -61,6 +62,11 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         ops_max: usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX),
     };
     speech::envelope(text, &speaker)
+}
+
+/// The round whose opening woke the seat, an element of `/rounds`.
+fn round(woken_at: Option<&str>) -> Option<&str> {
+    woken_at?.strip_prefix("/rounds/").filter(|index| !index.contains('/'))
 }
 
 /// Where what is said belongs.

@@ -191,7 +191,7 @@ fn attempts(blueprint: &Blueprint, records: &[Record]) -> Vec<Attempt> {
     let attempt = |record: &Record| {
         let (by, outcome, code) = match record.body().ok()? {
             Body::Committed(body) => (body.by, "committed", None),
-            Body::NoOp(body) => (body.by, "no_op", None),
+            Body::NoOp(body) => (body.by, if body.pass.is_some() { "passed" } else { "no_op" }, None),
             Body::Expanded(body) => (body.by, "expanded", None),
             Body::Approval(body) => (body.by, "awaiting_approval", None),
             Body::Rejected(body) => (body.by, "rejected", Some(format!("{}/{}", body.stage, body.code))),

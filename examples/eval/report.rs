@@ -75,11 +75,12 @@ pub fn differences(runs: &[Run], first: &str, of: impl Fn(&Run) -> f64, decimals
     rows
 }
 
-/// What came of first attempts: by system how many failed, and at what. A reply that commits, or asks for more, did
-/// not; one that is refused, changes nothing, or is no reply at all did.
+/// What came of first attempts: by system how many failed, and at what. A reply that commits, passes, or asks for more,
+/// did not; one that is refused, changes nothing, or is no reply at all did.
 pub fn first_attempts(runs: &[Run]) -> String {
-    let failed =
-        |attempt: &&Attempt| !matches!(attempt.outcome.as_str(), "committed" | "expanded" | "awaiting_approval");
+    let failed = |attempt: &&Attempt| {
+        !matches!(attempt.outcome.as_str(), "committed" | "passed" | "expanded" | "awaiting_approval")
+    };
     let systems: Vec<(&str, Vec<&Attempt>)> = by_system(runs)
         .into_iter()
         .map(|(system, runs)| {

@@ -31,18 +31,40 @@ pub struct Flags {
     /// How many tasks, from the first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub count: usize,
-    /// What plays
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "patchboard")]
-    pub systems: Vec<System>,
     /// The model's seeds
     #[arg(long, value_name = "SEEDS", value_delimiter = ',', default_value = "1")]
     pub seeds: Vec<i64>,
+    /// The model's temperature
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f64,
     /// Seconds after which a run is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub limit: u64,
     /// Print the report of what is there, and run nothing
     #[arg(long)]
     pub report: bool,
+}
+
+/// What an evaluation is told that compares systems.
+#[derive(Args, Debug)]
+pub struct Systems {
+    /// What plays
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "patchboard")]
+    pub systems: Vec<System>,
+}
+
+/// One run of an evaluation.
+pub struct Play<'a> {
+    /// What it is of.
+    pub key: Key,
+    /// What plays it.
+    pub system: System,
+    /// By which blueprint.
+    pub origin: Origin<'a>,
+    /// What the board is asked.
+    pub request: Value,
+    /// The program of the seat `environment`, if there is one.
+    pub environment: Option<&'a Program>,
 }
 
 /// What all tasks of an evaluation are done with.
@@ -133,21 +155,17 @@ impl System {
     }
 }
 
-/// Runs what was not run yet; all results.
+/// Has every task done by every system with every seed; all results.
 ///
 /// # Errors
 /// Files, a server that does not answer, or a system that cannot do these tasks.
 pub async fn run(
     flags: &Flags,
+    systems: &Systems,
     subject: &Subject<'_>,
     tasks: &[Task],
     measure: impl Fn(&Task, &Played) -> (Vec<(&'static str, f64)>, Value),
 ) -> Result<Results, Box<dyn Error>> {
-    std::fs::create_dir_all(&flags.out)?;
-    let mut results = Results::open(&flags.out.join("runs.jsonl"))?;
-    if flags.report {
-        return Ok(results);
-    }
     let origin = |system: System| match (system, subject.words) {
         (System::Generated, Some(words)) => Ok(Origin::Generated(words)),
         (System::Generated, None) => {
@@ -155,39 +173,56 @@ pub async fn run(
         }
         _ => Ok(Origin::Fixed(subject.blueprint)),
     };
-    flags.systems.iter().try_for_each(|system| origin(*system).map(drop))?;
-    let mut keys = Vec::new();
+    let mut plays = Vec::new();
     for seed in &flags.seeds {
-        for (nth, task) in tasks.iter().enumerate() {
-            for system in &flags.systems {
+        for task in tasks {
+            for system in &systems.systems {
                 let key = Key { task: task.name.clone(), system: system.name(), seed: *seed };
-                keys.push((key, nth, *system));
+                let (origin, request) = (origin(*system)?, task.request.clone());
+                plays.push((Play { key, system: *system, origin, request, environment: subject.environment }, task));
             }
         }
     }
-    let bar = ProgressBar::new(keys.len() as u64)
+    play_all(flags, &plays, |task, played| measure(task, played)).await
+}
+
+/// Plays what was not played yet; all results. With each play comes what it is measured by.
+///
+/// # Errors
+/// Files, or a server that does not answer.
+pub async fn play_all<T>(
+    flags: &Flags,
+    plays: &[(Play<'_>, T)],
+    measure: impl Fn(&T, &Played) -> (Vec<(&'static str, f64)>, Value),
+) -> Result<Results, Box<dyn Error>> {
+    std::fs::create_dir_all(&flags.out)?;
+    let mut results = Results::open(&flags.out.join("runs.jsonl"))?;
+    if flags.report {
+        return Ok(results);
+    }
+    let bar = ProgressBar::new(plays.len() as u64)
         .with_style(ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len}, {eta} left: {msg}")?);
-    for (key, nth, system) in keys {
-        if results.has(&key) {
+    for (play, by) in plays {
+        let Play { key, system, origin, request, environment } = play;
+        if results.has(key) {
             bar.inc(1);
             continue;
         }
         bar.set_message(format!("{} by {}", key.task, key.system));
         bar.tick();
         let mut model = model(&flags.model_url, &flags.model, key.seed);
-        model.structured = system.structured();
+        (model.structured, model.temperature) = (system.structured(), flags.temperature);
         let limit = Duration::from_secs(flags.limit);
-        let player = Player { model, mode: system.mode(), environment: subject.environment.cloned(), limit };
-        let task = &tasks[nth];
-        let played = player.play(origin(system)?, task.request.clone(), &flags.out.join("boards")).await?;
+        let player = Player { model, mode: system.mode(), environment: environment.cloned(), limit };
+        let played = player.play(*origin, request.clone(), &flags.out.join("boards")).await?;
         let is_deaf = |attempt: &super::results::Attempt| attempt.code.as_deref() == Some("unreachable");
         if !played.attempts.is_empty() && played.attempts.iter().all(is_deaf) {
             return Err(format!("{} does not answer; start it and repeat the command", flags.model_url).into());
         }
-        let (measures, shown) = measure(task, &played);
+        let (measures, shown) = measure(by, &played);
         let measures = measures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let Played { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
-        let run = Run { key, board, end, cause, seconds, attempts, is_invalid, measures, shown };
+        let run = Run { key: key.clone(), board, end, cause, seconds, attempts, is_invalid, measures, shown };
         let told = format!(
             "{} by {}: {} ({}), {:.0} s, {} tokens",
             run.key.task,

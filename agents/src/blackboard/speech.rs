@@ -29,6 +29,8 @@ pub(super) struct Speaker<'a> {
     pub(super) format: Format,
     pub(super) worker: &'a str,
     pub(super) place: Place,
+    /// The round that waits for those who are chosen, by its index; none if choosing opens one.
+    pub(super) round: Option<&'a str>,
     /// Messages in the public space, by their indices in the document.
     pub(super) public: Vec<(usize, String)>,
     pub(super) cleaning: Cleaning,
@@ -159,7 +161,10 @@ impl Speaker<'_> {
                 agents.push(name);
             }
         }
-        Some(patch([add("/rounds/-", json!({"agents": agents}))]))
+        Some(patch([match self.round {
+            Some(round) => add(&format!("/rounds/{round}/agents"), json!(agents)),
+            None => add("/rounds/-", json!({"agents": agents})),
+        }]))
     }
 
     fn plan(&self, values: &[Value]) -> Option<Made> {

@@ -3,6 +3,7 @@
 mod approval;
 mod architect;
 mod archive;
+mod blackboard;
 mod check;
 #[cfg(target_os = "linux")]
 mod crash;

@@ -4,6 +4,7 @@
 
 mod access;
 mod agui;
+mod blackboard;
 mod clients;
 mod daemon;
 mod events;

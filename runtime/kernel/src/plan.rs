@@ -17,7 +17,7 @@ use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
 /// The variables of a rule's condition (SPEC section 6).
-pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch"];
+pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker"];
 /// The variables of an invariant that is evaluated once.
 pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
 /// The variables of an invariant that is evaluated for every instance of a pattern.

@@ -22,6 +22,9 @@ use crate::planted::{self, Bug};
 use crate::record::{Attempt, Invoked, Trigger};
 use crate::tree::Node;
 
+/// The variable of a condition that names whom its rule would wake.
+const WORKER: &str = "worker";
+
 /// Something that may wake rules.
 pub enum Occasion<'a> {
     /// The board began.
@@ -571,31 +574,47 @@ fn wish(
     commit: Option<(&Node, &Value)>,
     wishes: &mut Wishes,
 ) {
-    if let Some(when) = &rule.when {
-        let (before, patch) = commit.unwrap_or((state, &Value::Null));
-        let variables = Variables::from([
-            ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
-            ("state", Variable::from(state)),
-            ("event", Variable::from(event)),
-            ("value", value.clone()),
-            ("before", Variable::from(before)),
-            ("patch", Variable::from(patch)),
-        ]);
-        match when.evaluate_within(&variables, &mut wishes.allowance) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => return wishes.skip(rule, error.to_string()),
+    let whom = match &rule.chosen {
+        None => Ok(rule.workers.as_slice()),
+        Some(chosen) => {
+            let name = value.text_at(&chosen.at);
+            let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
+            // What stands there is not said: messages are no place for values.
+            let unknown =
+                || format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group);
+            found.map(std::slice::from_ref).ok_or_else(unknown)
         }
-    }
-    let Some(chosen) = &rule.chosen else {
-        return rule.workers.iter().for_each(|worker| wishes.invoke(rule, worker, trigger.clone()));
     };
-    let name = value.text_at(&chosen.at);
-    match rule.workers.iter().find(|worker| name == Some(worker.as_str())) {
-        Some(worker) => wishes.invoke(rule, worker, trigger),
-        // What stands there is not said: messages are no place for values.
-        None => wishes
-            .skip(rule, format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group)),
+    let (before, patch) = commit.unwrap_or((state, &Value::Null));
+    let mut variables = Variables::from([
+        ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
+        ("state", Variable::from(state)),
+        ("event", Variable::from(event)),
+        ("value", value.clone()),
+        ("before", Variable::from(before)),
+        ("patch", Variable::from(patch)),
+    ]);
+    // A condition comes first, unless it asks whom the rule would wake.
+    let (for_all, for_each) = match &rule.when {
+        Some(when) if when.uses(WORKER) => (None, Some(when)),
+        when => (when.as_ref(), None),
+    };
+    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(error) => return wishes.skip(rule, error.to_string()),
+    }
+    let workers = match whom {
+        Ok(workers) => workers,
+        Err(message) => return wishes.skip(rule, message),
+    };
+    for worker in workers {
+        variables.insert(WORKER, Value::from(worker.as_str()).into());
+        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
+            Ok(true) => wishes.invoke(rule, worker, trigger.clone()),
+            Ok(false) => {}
+            Err(error) => wishes.skip(rule, error.to_string()),
+        }
     }
 }
 

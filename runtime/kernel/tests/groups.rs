@@ -242,3 +242,29 @@ fn what_cannot_be_woken_is_not_compiled() {
         assert!(error.starts_with(expected) && error.is_empty() == expected.is_empty(), "{error:?}: {expected}");
     }
 }
+
+#[test]
+fn a_condition_that_asks_whom_it_would_wake_is_asked_for_each() {
+    let rules = json!([
+        {"name": "all", "trigger": {"signal": "go"}, "when": "worker in state.there", "run": {"group": "crew"}},
+        {"name": "call", "trigger": {"signal": "call"}, "when": "worker == value", "run": {"group": "crew", "at": ""}},
+        {"name": "broken", "trigger": {"signal": "go"}, "when": "state[worker]", "run": {"group": "crew"}},
+        {"name": "one", "trigger": {"signal": "go"}, "when": "worker == 'chair'", "run": "chair"},
+    ]);
+    let mut played = crew(json!({
+        "rules": rules,
+        "state": {"schema": {}, "initial": {"there": {"ada": 1, "cid": 1}, "ada": false, "bob": true, "said": []}},
+    }));
+    played.signal();
+    assert_eq!(woken(&played, "all"), ["ada", "cid"]);
+    assert_eq!(woken(&played, "broken"), ["bob"], "what cannot be evaluated for one is nothing to others");
+    assert_eq!(woken(&played, "one"), ["chair"]);
+    let told: Vec<String> = skipped(&played).into_iter().map(|(rule, _)| rule).collect();
+    assert_eq!(told, ["broken"], "said once");
+    // Whom it would wake must be known before it can be asked.
+    call(&mut played, "call", json!("nobody"));
+    call(&mut played, "call", json!("bob"));
+    assert_eq!(woken(&played, "call"), ["bob"]);
+    assert_eq!(skipped(&played)[1].1, "what the signal carries is no name of a worker of the group crew");
+    played.holds();
+}

@@ -13,6 +13,7 @@ fn speaker(format: Format) -> Speaker<'static> {
         format,
         worker: "critic",
         place: Place::Own,
+        round: None,
         public: public.into_iter().map(|(index, text)| (index, text.to_owned())).collect(),
         cleaning: Cleaning::Remove,
         names: vec!["cleaner", "critic", "decider", "expert_1", "expert_2", "planner"],
@@ -86,6 +87,10 @@ fn agents_are_chosen_by_their_names() {
     ] {
         assert_eq!(said_by(Format::Control, text), chosen(agents), "{text}");
     }
+    // A round that is open already is filled.
+    let open = Speaker { round: Some("2"), ..speaker(Format::Control) };
+    let filled = patch_of("/rounds/2/agents", json!(["planner"]));
+    assert_eq!(said_at("{\"chosen agents\": [\"Planner\"]}", &open), filled);
     for text in ["planner", "{\"agents\": 3}", "{\"chosen agents\": {\"a\": 1}}"] {
         assert_eq!(said_by(Format::Control, text), Value::Null, "{text}");
     }

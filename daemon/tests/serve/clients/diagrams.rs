@@ -59,6 +59,7 @@ fn expected(graph: &Value) -> Value {
         let label = match edge["kind"].as_str() {
             Some("asks") => "asks".to_owned(),
             Some("wakes") => wakes.join(": "),
+            Some("reads") => edge["where"].as_str().map(|condition| format!("where {condition}")).unwrap_or_default(),
             _ => ops.unwrap_or_default(),
         };
         json!([place(&edge["from"]), place(&edge["to"]), label])

@@ -1,0 +1,341 @@
+//! The shipped blackboard, its roles played from scripts in the words that roles use: rounds, rooms, the cleaner, the vote,
+//! and agents that come as files.
+
+use patchboard_kernel::source::Source;
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+const TEXT: &str = include_str!("../../../blueprints/blackboard.yaml");
+
+const PASSES: [(&str, &str); 5] = [
+    ("planner", "there is no need to decompose tasks, waiting for more information"),
+    ("critic", "no problem, waiting for more information"),
+    ("cleaner", "no useless messages, waiting for more information"),
+    ("conflict_resolver", "no conflicts, waiting for more information"),
+    ("decider", "continue, waiting for more information"),
+];
+
+/// What a role says, in these words one time after the other.
+type Says<'s> = (&'s str, &'s [&'s str]);
+
+/// A blueprint with scripts in the seats of its models: who is not named here passes.
+fn scripted(text: &str, says: &[Says<'_>]) -> Value {
+    let source = Source::read("blackboard.yaml", text).expect("it can be read");
+    let mut blueprint = source.value().clone();
+    for (name, worker) in blueprint["workers"].as_object_mut().expect("workers") {
+        if worker["agent"] != "llm" {
+            continue;
+        }
+        let own = says.iter().find(|(who, _)| who == name).map(|(_, words)| words.to_vec());
+        let pass = PASSES.iter().find(|(who, _)| who == name).map(|(_, words)| vec![*words]);
+        let words = own.or(pass).unwrap_or_else(|| match name.as_str() {
+            "generator" => vec!["Answer: {\"Counter\": \"Counts what there is.\", \"Doubter\": \"Doubts it.\"}"],
+            _ => vec!["waiting for more information"],
+        });
+        worker["agent"] = json!("script");
+        worker["script"] = words.iter().map(|words| json!({"text": words})).collect();
+    }
+    blueprint
+}
+
+/// A board that has been played.
+struct Board {
+    sandbox: Sandbox,
+    result: Value,
+    log: Vec<Value>,
+}
+
+impl Board {
+    fn played(request: &Value, says: &[Says<'_>], exit: i32) -> Self {
+        Self::of(&scripted(TEXT, says), request, exit)
+    }
+
+    fn of(blueprint: &Value, request: &Value, exit: i32) -> Self {
+        let sandbox = Sandbox::new();
+        sandbox.write("blackboard.json", blueprint.to_string());
+        let mut request = request.clone();
+        request["question"] = json!("How many are there?");
+        let request = request.to_string();
+        let arguments = ["run", "blackboard.json", "--request", &request, "--output", "json"];
+        let result = sandbox.run(&arguments).exits(exit).json();
+        let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["verify", "last"]).exits(0);
+        Self { sandbox, result, log }
+    }
+
+    fn state(&self) -> &Value {
+        &self.result["state"]
+    }
+
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.log.iter().filter(move |record| record["kind"] == kind)
+    }
+
+    /// Who was called, in order, by these rules.
+    fn called(&self, rules: &[&str]) -> Vec<&str> {
+        let scheduled: Vec<&Value> =
+            self.of_kind("scheduled").filter(|record| rules.iter().any(|rule| record["rule"] == *rule)).collect();
+        let is_of = |record: &&Value| scheduled.iter().any(|one| one["invocation"] == record["invocation"]);
+        self.of_kind("invoked").filter(is_of).map(|record| record["worker"].as_str().expect("a name")).collect()
+    }
+
+    /// What each was shown that was called: its name, and the view.
+    fn views(&self) -> Vec<(String, String)> {
+        let shown = |record: &Value| {
+            let (worker, version) = (record["worker"].as_str().expect("a name"), record["base"].to_string());
+            let view = self.sandbox.run(&["view", "last", worker, "--at", &version]).exits(0).stdout;
+            (worker.to_owned(), view)
+        };
+        self.of_kind("invoked").map(shown).collect()
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let public = self.state()["board"]["public"].as_array().expect("messages");
+        public.iter().map(|message| message["text"].as_str().expect("a text")).collect()
+    }
+}
+
+#[test]
+fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
+    let board = Board::played(
+        &json!({}),
+        &[
+            ("control", &["{\"chosen agents\": [\"expert_1\", \"Decider\", \"expert_2\"]}"]),
+            ("expert_1", &["{\"output\": \"Three and four are seven.\"}"]),
+            ("expert_2", &["nobody asks me any more"]),
+            ("decider", &["{\"output\": \"It says so: the final answer is boxed[7]\"}"]),
+        ],
+        0,
+    );
+    assert_eq!(board.state()["answer"], json!({"text": "7", "by": "decider"}));
+    assert_eq!(board.called(&["turn"]), ["expert_1", "decider"]);
+    assert_eq!(board.state()["rounds"], json!([{"agents": ["expert_1", "decider", "expert_2"]}]));
+    let experts = json!({"expert_1": {"role": "Counter", "description": "Counts what there is."},
+        "expert_2": {"role": "Doubter", "description": "Doubts it."}});
+    assert_eq!(board.state()["experts"], experts);
+    // Whoever comes later in a round is shown what came before, and nobody what another's expertise is.
+    let views = board.views();
+    let of =
+        |name: &str| views.iter().find(|(worker, _)| worker == name).map(|(_, view)| view.as_str()).expect("a call");
+    assert!(of("decider").contains("Three and four are seven.") && !of("expert_1").contains("are seven"));
+    assert!(of("expert_1").contains("Counter") && !of("expert_1").contains("Doubter"), "{}", of("expert_1"));
+    assert!(of("control").contains("Counter") && of("control").contains("planner: makes a plan"), "{}", of("control"));
+}
+
+#[test]
+fn after_four_rounds_everybody_answers_and_the_vote_chooses() {
+    let choice = "{\"chosen agents\": [\"planner\", \"critic\", \"cleaner\", \"decider\", \"expert_3\"]}";
+    let board = Board::played(
+        &json!({}),
+        &[
+            ("control", &[choice]),
+            ("expert_1", &["The answer is boxed[7.0]"]),
+            ("expert_2", &["{\"output\": \"8\"}"]),
+            ("critic", &["no problem, waiting for more information", "no problem", "no problem", "no problem", "7"]),
+        ],
+        0,
+    );
+    let answer = &board.state()["answer"];
+    let vote = |from: &str, text: &str, score: u8| json!({"from": from, "text": text, "score": score});
+    let votes = [vote("critic", "7", 1), vote("expert_1", "7.0", 1), vote("expert_2", "8", 0)];
+    assert_eq!(*answer, json!({"text": "7", "by": "vote", "votes": votes}));
+    let round = ["planner", "critic", "cleaner", "decider"];
+    assert_eq!(board.called(&["turn"]), [round; 4].concat(), "an expert that nobody has made is not called");
+    assert_eq!(
+        board.called(&["asked"]),
+        ["cleaner", "conflict_resolver", "critic", "decider", "expert_1", "expert_2", "planner"]
+    );
+    // Twenty replies were passes, the ballot's among them, and no breaker moved.
+    let passes = board.of_kind("no_op").filter(|record| record["pass"].is_string()).count();
+    assert_eq!((passes, board.of_kind("breaker").count()), (20, 0));
+}
+
+#[test]
+fn who_contradict_each_other_talk_it_over_where_nobody_else_hears_it() {
+    let conflict = "{\"conflict list\": [{\"agent\": \"expert_1\", \"message\": \"It is 7.\"}, \
+        {\"agent\": \"Expert 2\", \"message\": \"It is 8.\"}]}";
+    let board = Board::played(
+        &json!({"rounds": 2}),
+        &[
+            (
+                "control",
+                &[
+                    "{\"chosen agents\": [\"expert_1\", \"expert_2\", \"conflict_resolver\", \"critic\"]}",
+                    "{\"chosen agents\": [\"planner\", \"expert_2\", \"decider\"]}",
+                ],
+            ),
+            ("conflict_resolver", &[conflict]),
+            (
+                "expert_1",
+                &["It is 7.", "<W1> I have counted.", "<W2> You left one out.", "{\"output\": \"It is 7 indeed.\"}"],
+            ),
+            ("expert_2", &["It is 8.", "<W3> So have I.", "<W4> Then I was wrong.", "I agree with 7.", "It stays 7."]),
+            ("decider", &["the final answer is boxed[7]"]),
+        ],
+        0,
+    );
+    let rooms = board.state()["board"]["rooms"].as_object().expect("rooms");
+    let (name, room) = rooms.iter().next().expect("a room");
+    assert_eq!((rooms.len(), &room["members"]), (1, &json!(["expert_1", "expert_2"])));
+    let said: Vec<&str> =
+        room["messages"].as_array().into_iter().flatten().filter_map(|said| said["text"].as_str()).collect();
+    let expected = ["<W1> I have counted.", "<W3> So have I.", "<W2> You left one out.", "<W4> Then I was wrong."];
+    assert_eq!(said, expected);
+    assert_eq!(board.texts(), ["It is 7.", "It is 8.", "It is 7 indeed.", "I agree with 7.", "It stays 7."]);
+    let statements = board.state()["board"]["public"].as_array().into_iter().flatten();
+    let concluded: Vec<&Value> =
+        statements.filter(|message| message["kind"] == "statement").map(|message| &message["from"]).collect();
+    assert_eq!(concluded, ["expert_1", "expert_2"], "each of them tells the others");
+    // The critic was called in the same round, the planner when all was said: they see the conclusions and no more.
+    let mut insiders = 0;
+    for (worker, view) in board.views() {
+        let is_member = matches!(worker.as_str(), "expert_1" | "expert_2");
+        insiders += usize::from(is_member && view.contains("<W"));
+        assert!(is_member || (!view.contains("<W") && !view.contains(name)), "{worker} is told of it: {view}");
+        assert!(worker != "planner" || view.contains("It is 7 indeed."), "{view}");
+    }
+    assert!(insiders > 3);
+    // What somebody may not see now, it is not shown of any version.
+    for version in 0..board.result["version"].as_u64().expect("a version") {
+        let view =
+            board.sandbox.run(&["view", "last", "conflict_resolver", "--at", &version.to_string()]).exits(0).stdout;
+        assert!(!view.contains("<W") && !view.contains(name), "who opened it is no member: {view}");
+    }
+}
+
+#[test]
+fn a_cleaner_removes_marks_or_is_not_there() {
+    let clean = "{\"clean list\": [{\"useless message\": \"Hello!\", \"explanation\": \"It says nothing.\"}]}";
+    let says: &[Says<'_>] = &[
+        ("control", &["{\"chosen agents\": [\"expert_1\", \"cleaner\", \"expert_2\", \"decider\"]}"]),
+        ("expert_1", &["Hello!"]),
+        ("expert_2", &["It is 7."]),
+        ("cleaner", &[clean]),
+        ("decider", &["the final answer is boxed[7]"]),
+    ];
+    let board = Board::played(&json!({}), says, 0);
+    assert_eq!(board.texts(), ["It is 7."]);
+    let views = board.views();
+    let of = |views: &[(String, String)], name: &str| {
+        views.iter().find(|(worker, _)| worker == name).map(|(_, view)| view.clone()).expect("a call")
+    };
+    assert!(of(&views, "cleaner").contains("Hello!") && !of(&views, "expert_2").contains("Hello!"));
+    let written = board.of_kind("committed").find(|record| record["by"]["worker"] == "expert_1").expect("a commit");
+    assert_eq!(written["patch"][0]["value"]["text"], "Hello!", "the journal keeps what was removed");
+    let then = board.sandbox.run(&["state", "last", "--at", &written["version"].to_string()]).exits(0).stdout;
+    assert!(then.contains("Hello!"), "{then}");
+
+    let board = Board::played(&json!({"cleaner": "mark"}), says, 0);
+    assert_eq!(board.texts(), ["Hello!", "It is 7."]);
+    let marked = &board.state()["board"]["public"][0]["marked"];
+    assert_eq!(*marked, json!({"by": "cleaner", "why": "It says nothing."}));
+
+    let board = Board::played(&json!({"cleaner": "off"}), says, 0);
+    assert_eq!(board.texts(), ["Hello!", "It is 7."]);
+    assert_eq!(board.called(&["turn"]), ["expert_1", "expert_2", "decider"]);
+}
+
+#[test]
+fn without_a_control_unit_each_decides_for_itself() {
+    let board = Board::played(
+        &json!({"control": false}),
+        &[
+            ("expert_1", &["waiting for more information", "It is 7."]),
+            (
+                "decider",
+                &[
+                    "continue, waiting for more information",
+                    "continue, waiting for more information",
+                    "the final answer is boxed[7]",
+                ],
+            ),
+        ],
+        0,
+    );
+    assert_eq!(board.state()["answer"]["by"], "decider");
+    assert_eq!(board.called(&["select", "turn"]), [""; 0]);
+    let all = ["cleaner", "conflict_resolver", "critic", "decider", "expert_1", "expert_2", "planner"];
+    assert_eq!(board.called(&["everyone"]), [&all[..], &all[..], &all[..4]].concat());
+}
+
+#[test]
+fn a_board_that_may_not_go_on_says_so() {
+    let says: &[Says<'_>] =
+        &[("control", &["{\"chosen agents\": [\"expert_1\"]}"]), ("expert_1", &["Hm.", "Well.", "So."])];
+    let mut short = scripted(TEXT, says);
+    short["limits"]["commits"] = json!(8);
+    let board = Board::of(&short, &json!({}), 3);
+    assert_eq!((&board.result["end"], board.state().get("answer")), (&json!("stopped"), None));
+    // Nobody has an answer: nothing is made up.
+    let board = Board::played(&json!({"rounds": 1}), &[("control", &["I cannot choose"])], 4);
+    assert_eq!((&board.result["end"], board.state().get("answer")), (&json!("quiescent"), None));
+    assert_eq!(board.state()["rounds"], json!([{}]));
+}
+
+/// A new agent, as it stands in a blueprint or a fragment.
+const HISTORIAN: &str = r#"
+  historian:
+    agent: llm
+    group: agents
+    description: knows when things were
+    format: expert
+    pass: true
+    role: You are a historian. Say when it was.
+    reads: [/board/public, /rounds, /ballot, {path: /board/rooms/*, where: worker in self.members}]
+    writes:
+      - {path: /board/public/-, ops: [add], value: {properties: {from: {const: historian}}}}
+      - {path: "/board/rooms/*/messages/-", ops: [add], value: {properties: {from: {const: historian}}}}
+      - {path: /answers/-, ops: [add], value: {properties: {from: {const: historian}}}}
+"#;
+
+#[test]
+fn one_more_agent_is_one_more_entry() {
+    let conflict = "{\"conflict list\": [{\"agent\": \"historian\", \"message\": \"1066\"}, \
+        {\"agent\": \"expert_1\", \"message\": \"1067\"}]}";
+    let says: &[Says<'_>] = &[
+        ("control", &["{\"chosen agents\": [\"historian\", \"expert_1\", \"conflict_resolver\"]}"]),
+        (
+            "historian",
+            &["It was 1066.", "I have it in a book.", "In that one.", "It was 1066, by the book.", "boxed[1066]"],
+        ),
+        ("expert_1", &["It was 1067.", "Which?", "I see.", "1066, then.", "1066"]),
+        ("conflict_resolver", &[conflict, "no conflicts, waiting for more information"]),
+    ];
+    let entry = TEXT.replacen("\n  opener:\n", &format!("{HISTORIAN}\n  opener:\n"), 1);
+    assert_ne!(entry, TEXT);
+    // A fragment says the same in a file of its own.
+    let fragment = scripted(&format!("workers:{HISTORIAN}"), says);
+    let mut using = scripted(TEXT, says);
+    using["use"] = json!(["historian.yaml"]);
+    let sandbox = Sandbox::new();
+    sandbox.write("blackboard.json", using.to_string());
+    sandbox.write("historian.yaml", fragment.to_string());
+    let request = json!({"question": "When?", "rounds": 1}).to_string();
+    let used = sandbox.run(&["run", "blackboard.json", "--request", &request, "--output", "json"]).exits(0).json();
+
+    let board = Board::of(&scripted(&entry, says), &json!({"rounds": 1}), 0);
+    for state in [board.state(), &used["state"]] {
+        assert_eq!(state["answer"]["text"], "1066");
+        let votes = state["answer"]["votes"].as_array().expect("votes");
+        assert!(votes.iter().any(|vote| vote["from"] == "historian"), "{votes:?}");
+        let rooms = state["board"]["rooms"].as_object().expect("rooms");
+        assert_eq!(rooms.values().next().expect("a room")["members"], json!(["historian", "expert_1"]));
+    }
+    let control = board.views().into_iter().find(|(worker, _)| worker == "control").expect("a call").1;
+    assert!(control.contains("historian: knows when things were"), "{control}");
+}
+
+#[test]
+fn what_is_shipped_has_nothing_to_find_fault_with() {
+    let sandbox = Sandbox::new();
+    sandbox.write("blackboard.yaml", TEXT);
+    sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).exits(0);
+    // As its comment says: a model for each agent, from a set of them.
+    let crowd = TEXT.replacen("\nstate:\n", "\nmodels: {default: small, crowd: [small, large]}\nstate:\n", 1);
+    let crowd =
+        crowd.replace("    agent: llm\n    group: agents\n", "    agent: llm\n    model: crowd\n    group: agents\n");
+    sandbox.write("crowd.yaml", crowd);
+    sandbox.run(&["check", "crowd.yaml", "--deny-warnings"]).exits(0);
+}

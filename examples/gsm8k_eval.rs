@@ -1,0 +1,280 @@
+//! Puts GSM8K questions to `blueprints/blackboard.yaml`, with and without its parts, and measures what comes of them.
+//!
+//! The file has one JSON object a line: `question`, and `answer`, whose number stands behind `####` at its end. Every run is
+//! a board in the journal of OUT, so `patchboard log BOARD --data-dir OUT/boards` tells what happened in it.
+//!
+//! | measure | of one question |
+//! |---|---|
+//! | `right` | 1 if the number of the answer is the expected one |
+//! | `decided` | 1 if the decider gave the answer, not the vote |
+//! | `rounds` | rounds that were begun |
+//! | `asked` | 1 if it came to the ballot |
+//! | `answers`, `agreeing` | answers at the ballot, and the most of them that are the same |
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use patchboard_examples::eval::play::{self, Origin, Played};
+use patchboard_examples::eval::report;
+use patchboard_examples::eval::results::{Key, Run};
+use patchboard_examples::eval::suite::{self, Flags, Play, System};
+use patchboard_kernel::blueprint::Blueprint;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Evaluate the blackboard on GSM8K questions
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// Questions in the GSM8K form, one JSON object a line
+    #[arg(value_name = "FILE")]
+    questions: PathBuf,
+    /// What is compared
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "full,no-control,no-cleaner,single")]
+    arms: Vec<Arm>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// The blackboard with all of its parts, or without some.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Arm {
+    /// All of it
+    Full,
+    /// Every agent is woken in each round
+    NoControl,
+    /// Nobody cleans
+    NoCleaner,
+    /// Useless messages are marked, not removed
+    Mark,
+    /// One agent answers at once, without a blackboard
+    Single,
+}
+
+impl Arm {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn request(self, question: &str) -> Value {
+        match self {
+            Self::Full | Self::Single => json!({"question": question}),
+            Self::NoControl => json!({"question": question, "control": false}),
+            Self::NoCleaner => json!({"question": question, "cleaner": "off"}),
+            Self::Mark => json!({"question": question, "cleaner": "mark"}),
+        }
+    }
+}
+
+/// Who answers alone: in the form of a decider, which leaves room to think.
+fn single() -> Result<Blueprint, serde_json::Error> {
+    let answer =
+        json!({"type": "object", "required": ["text", "by"], "properties": {"text": {"type": "string"}, "by": true}});
+    serde_json::from_value(json!({
+        "blueprint": 1, "name": "single", "description": "Answers a question.",
+        "request": {"type": "object", "required": ["question"], "properties": {"question": {"type": "string"}}},
+        "state": {"schema": {"type": "object", "properties": {"request": true, "answer": answer}}, "initial": {}},
+        "workers": {"answerer": {
+            "agent": "llm", "format": "decider", "pass": true,
+            "role": "Answer the question. Work step by step and in few words, then give the final answer.",
+            "reads": ["/request/question"], "writes": [{"path": "/answer", "ops": ["add"]}],
+            "view": {"budget": 12000}, "limits": {"attempts": 3, "timeout": "10m", "reply_tokens": 400},
+        }},
+        "rules": [{"name": "begin", "trigger": "start", "run": "answerer"}],
+        "done": {"when": "has(state.answer)"},
+        "limits": {"commits": 10, "tokens": 100_000, "wall": "1h"},
+    }))
+}
+
+#[derive(Deserialize)]
+struct Question {
+    question: String,
+    answer: String,
+}
+
+impl Question {
+    fn expected(&self) -> &str {
+        self.answer.rsplit("####").next().unwrap_or_default().trim()
+    }
+
+    fn measure(&self, played: &Played) -> (Vec<(&'static str, f64)>, Value) {
+        let state = played.state.root().to_value();
+        let given = state["answer"]["text"].as_str();
+        let is_right = number(self.expected()).is_some_and(|expected| given.and_then(number) == Some(expected));
+        let mut alike = BTreeMap::<String, usize>::new();
+        let answers = state["answers"].as_array().map_or(&[][..], Vec::as_slice);
+        for answer in answers.iter().filter_map(|answer| answer["text"].as_str()) {
+            *alike.entry(normalised(answer)).or_default() += 1;
+        }
+        let flag = |is: bool| f64::from(u8::from(is));
+        let measures = vec![
+            ("right", flag(is_right)),
+            ("decided", flag(state["answer"]["by"] == "decider")),
+            ("rounds", state["rounds"].as_array().map_or(0, Vec::len) as f64),
+            ("asked", flag(state.get("ballot").is_some())),
+            ("answers", answers.len() as f64),
+            ("agreeing", alike.into_values().max().unwrap_or_default() as f64),
+        ];
+        (measures, json!({"expected": self.expected(), "given": given, "by": state["answer"]["by"]}))
+    }
+}
+
+/// The last number of a text. Commas between digits count for nothing, as do zeros at the end of a fraction.
+fn number(text: &str) -> Option<f64> {
+    let text: Vec<char> = text.chars().collect();
+    let digit = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(char::is_ascii_digit);
+    let mut numbers = vec![String::new()];
+    for (at, c) in text.iter().enumerate() {
+        let (before, after) = (digit(at.checked_sub(1)), digit(Some(at + 1)));
+        let current = numbers.last_mut()?;
+        match c {
+            '0'..='9' => current.push(*c),
+            ',' if before && after => {}
+            '.' if after && !current.contains('.') => current.push('.'),
+            _ => {
+                let is_sign = *c == '-' && (after || text.get(at + 1) == Some(&'$')) && !before;
+                let is_currency = *c == '$' && current == "-";
+                if !is_currency {
+                    numbers.push(if is_sign { "-".to_owned() } else { String::new() });
+                }
+            }
+        }
+    }
+    numbers.iter().rev().find_map(|number| number.parse().ok())
+}
+
+/// An answer as it is compared with others: its number, or its words.
+fn normalised(text: &str) -> String {
+    match number(text) {
+        Some(number) => number.to_string(),
+        None => text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    suite::conclude(evaluate(&Arguments::parse()).await)
+}
+
+async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let (file, flags) = (&arguments.questions, &arguments.flags);
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(flags.count);
+    let questions: Vec<Question> = lines
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let blackboard = play::blueprint(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints/blackboard.yaml"))?;
+    let single = single()?;
+    let mut plays = Vec::new();
+    for seed in &flags.seeds {
+        for (question, nth) in questions.iter().zip(1..) {
+            for arm in &arguments.arms {
+                let key = Key { task: format!("{nth:03}"), system: arm.name(), seed: *seed };
+                let origin = Origin::Fixed(if *arm == Arm::Single { &single } else { &blackboard });
+                let request = arm.request(&question.question);
+                plays.push((Play { key, system: System::Patchboard, origin, request, environment: None }, question));
+            }
+        }
+    }
+    let results = suite::play_all(flags, &plays, |question, played| question.measure(played)).await?;
+    Ok(report(results.runs()))
+}
+
+fn report(runs: &[Run]) -> String {
+    let rows: Vec<Vec<String>> = report::by_system(runs)
+        .into_iter()
+        .map(|(arm, runs)| {
+            let sum = |name: &str| report::sum(&runs, name);
+            let is_full =
+                |run: &&&Run| run.measure("answers") > 1.0 && run.measure("agreeing") == run.measure("answers");
+            vec![
+                arm.to_owned(),
+                report::share(sum("right"), runs.len()),
+                report::share(sum("decided"), runs.len()),
+                report::mean_of(&runs, |run| run.measure("rounds"), 2),
+                report::share(sum("agreeing"), sum("answers")),
+                report::share(runs.iter().filter(is_full).count(), sum("asked")),
+                report::mean_of(&runs, |run| run.attempts.len() as f64, 1),
+                report::mean_of(&runs, |run| run.tokens() as f64, 0),
+                report::mean_of(&runs, |run| run.seconds, 0),
+            ]
+        })
+        .collect();
+    let heading = [
+        "arm",
+        "right",
+        "by the decider",
+        "rounds",
+        "answers that agree",
+        "ballots of one mind",
+        "calls",
+        "tokens",
+        "seconds",
+    ];
+    let questions: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            let shown = |name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
+            vec![
+                run.key.task.clone(),
+                run.key.system.clone(),
+                shown("expected"),
+                shown("given"),
+                shown("by"),
+                format!("{} ({})", run.end, run.cause),
+                run.measure("rounds").to_string(),
+                format!("{} of {}", run.measure("agreeing"), run.measure("answers")),
+                run.tokens().to_string(),
+            ]
+        })
+        .collect();
+    let single = ["question", "arm", "expected", "given", "by", "end", "rounds", "answers that agree", "tokens"];
+    let tokens = report::differences(runs, &Arm::Full.name(), |run| run.tokens() as f64, 0);
+    format!(
+        "{}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of full:\n\n{}\n{}",
+        report::table(&heading, &rows),
+        report::first_attempts(runs),
+        report::table(&["arm", "pairs", "difference"], &tokens),
+        report::table(&single, &questions)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_answer_is_found_however_it_is_written() {
+        for (text, expected) in [
+            ("18", Some(18.0)),
+            ("$1,234.50", Some(1234.5)),
+            ("\\$70,000", Some(70000.0)),
+            ("9 * 2 = 18 dollars.", Some(18.0)),
+            ("-7", Some(-7.0)),
+            ("-$7.00", Some(-7.0)),
+            ("10-3", Some(3.0)),
+            ("1, 2", Some(2.0)),
+            (".5", Some(0.5)),
+            ("12. ", Some(12.0)),
+            ("50%", Some(50.0)),
+            ("nothing", None),
+            ("", None),
+            ("-", None),
+        ] {
+            assert_eq!(number(text), expected, "{text}");
+        }
+        assert_eq!(normalised("18.00 eggs"), normalised("18"));
+        assert_eq!(normalised(" No  Idea"), "no idea");
+    }
+
+    #[test]
+    fn who_answers_alone_has_a_sound_blueprint() {
+        let text = json!(single().expect("a blueprint")).to_string();
+        let source = patchboard_kernel::source::Source::read("single.json", &text).expect("JSON");
+        let report = patchboard_kernel::lint::check(&source);
+        assert!(report.blueprint.is_some() && report.findings.is_empty(), "{:?}", report.findings);
+    }
+}

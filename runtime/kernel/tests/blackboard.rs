@@ -1,0 +1,402 @@
+//! The shipped blackboard, its seats filled by hand: who is woken when, what ends it, and that rooms are private whatever is
+//! said in them and by whomever they are opened.
+
+mod played;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::board::Outcome;
+use patchboard_kernel::form::Form;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::{Body, Cause, End, Kind, Scheduled};
+use patchboard_kernel::source::Source;
+use played::Played;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const GROUP: [&str; 8] =
+    ["cleaner", "conflict_resolver", "critic", "decider", "expert_1", "expert_2", "expert_3", "planner"];
+
+fn members() -> Value {
+    let text = include_str!("../../../blueprints/blackboard.yaml");
+    Source::read("blackboard.yaml", text).expect("it can be read").value().clone()
+}
+
+fn board(request: Value) -> Played {
+    board_of(request, members())
+}
+
+fn board_of(mut request: Value, members: Value) -> Played {
+    request["question"] = "How many are there?".into();
+    Played::asked(request, members)
+}
+
+fn message(from: &str, text: &str) -> Value {
+    json!([{"op": "add", "path": "/board/public/-", "value": {"from": from, "kind": "statement", "text": text}}])
+}
+
+fn pass() -> Value {
+    json!({"pass": "waiting for more information"})
+}
+
+/// What those say who are no agents of the group: two experts, everybody in each round, and the first answer.
+fn of_the_cycle(worker: &str, played: &Played) -> Option<Value> {
+    let state = played.board.state().root().to_value();
+    let expert = |number: u32| {
+        let value = json!({"role": "one who counts", "description": "Counts."});
+        json!({"op": "add", "path": format!("/experts/expert_{number}"), "value": value})
+    };
+    let rounds = state["rounds"].as_array().map_or(0, Vec::len);
+    Some(match worker {
+        "generator" => json!([expert(1), expert(2)]),
+        "opener" => json!([{"op": "add", "path": "/rounds/-", "value": {}}]),
+        "control" => json!([{"op": "add", "path": format!("/rounds/{}/agents", rounds - 1), "value": GROUP}]),
+        "teller" => json!([{"op": "add", "path": "/ballot", "value": {}}]),
+        "vote" => match state["answers"][0]["text"].as_str() {
+            Some(text) => json!([{"op": "add", "path": "/answer", "value": {"text": text, "by": "vote"}}]),
+            None => pass(),
+        },
+        _ => return None,
+    })
+}
+
+/// Whom the newest call of somebody is made for, and what woke it.
+fn next(played: &Played) -> Option<(String, Scheduled)> {
+    let (invocation, _, worker) = played.calls.first()?;
+    let scheduled = |body| match body {
+        Body::Scheduled(scheduled) if scheduled.invocation == *invocation => Some(scheduled),
+        _ => None,
+    };
+    Some((worker.clone(), played.bodies().find_map(scheduled).expect("it was scheduled")))
+}
+
+fn rule(scheduled: &Scheduled) -> &str {
+    scheduled.rule.as_ref().expect("a rule").as_str()
+}
+
+/// Plays to the end: what agents say is asked of `say`, by their name and the rule that woke them.
+fn play(played: &mut Played, mut say: impl FnMut(&str, &Scheduled, &Played) -> Value) -> (End, Cause) {
+    while let Some((worker, scheduled)) = next(played) {
+        let reply = of_the_cycle(&worker, played).unwrap_or_else(|| say(&worker, &scheduled, played));
+        played.answer(reply, None);
+    }
+    played.holds();
+    ended(played)
+}
+
+fn ended(played: &Played) -> (End, Cause) {
+    let end = |body| if let Body::Ended(ended) = body { Some((ended.end, ended.cause)) } else { None };
+    played.bodies().filter_map(end).last().expect("it ended")
+}
+
+/// Whom a rule woke, in order.
+fn woken(played: &Played, by: &str) -> Vec<String> {
+    let by_rule = |body| match body {
+        Body::Scheduled(scheduled) if rule(&scheduled) == by => Some(scheduled.worker.to_string()),
+        _ => None,
+    };
+    played.bodies().filter_map(by_rule).collect()
+}
+
+fn answers(worker: &str, scheduled: &Scheduled) -> Option<Value> {
+    let answer = json!([{"op": "add", "path": "/answers/-", "value": {"from": worker, "text": "7"}}]);
+    (rule(scheduled) == "asked").then_some(answer)
+}
+
+/// The group without the expert that nobody has made.
+fn there() -> Vec<&'static str> {
+    GROUP.into_iter().filter(|name| *name != "expert_3").collect()
+}
+
+#[test]
+fn after_the_last_round_everybody_who_is_there_is_asked_and_the_vote_ends_it() {
+    for rounds in [1, 2, 4] {
+        let request = if rounds == 4 { json!({}) } else { json!({"rounds": rounds}) };
+        let mut played = board(request);
+        let end = play(&mut played, |worker, scheduled, _| answers(worker, scheduled).unwrap_or_else(pass));
+        assert_eq!(end, (End::Done, Cause::Done));
+        assert_eq!(woken(&played, "next").len(), rounds);
+        assert_eq!(woken(&played, "select").len(), rounds);
+        let turns: Vec<&str> = (0..rounds).flat_map(|_| there()).collect();
+        assert_eq!(woken(&played, "turn"), turns, "in the order in which they were chosen, without who is not there");
+        assert_eq!(woken(&played, "asked"), there());
+        assert_eq!(woken(&played, "count"), ["vote"]);
+        // Waiting is nothing that a breaker counts.
+        assert_eq!(played.count(Kind::Breaker), 0);
+    }
+}
+
+#[test]
+fn without_control_everybody_is_woken_and_a_cleaner_that_is_off_never_is() {
+    let mut played = board(json!({"control": false, "rounds": 2, "cleaner": "off"}));
+    play(&mut played, |worker, scheduled, _| answers(worker, scheduled).unwrap_or_else(pass));
+    let without: Vec<&str> = there().into_iter().filter(|name| *name != "cleaner").collect();
+    assert_eq!(woken(&played, "everyone"), [without.clone(), without.clone()].concat());
+    assert_eq!(woken(&played, "asked"), without);
+    assert_eq!((woken(&played, "select").len(), woken(&played, "turn").len()), (0, 0));
+}
+
+#[test]
+fn each_is_shown_what_those_before_it_have_written() {
+    let mut played = board(json!({"rounds": 1}));
+    play(&mut played, |worker, scheduled, _| {
+        answers(worker, scheduled).unwrap_or_else(|| message(worker, &format!("word of {worker}")))
+    });
+    let views: Vec<_> = played.prompts.iter().filter(|(worker, ..)| GROUP.contains(&worker.as_str())).collect();
+    let there = there();
+    for (nth, (worker, prompt, _)) in views.iter().take(there.len()).enumerate() {
+        assert_eq!(worker, there[nth]);
+        for (other, name) in there.iter().enumerate() {
+            let is_shown = prompt.user.contains(&format!("word of {name}"));
+            assert_eq!(is_shown, other < nth, "{worker} of {name}: {}", prompt.user);
+        }
+    }
+    // At the ballot nobody is shown what others have answered; the vote is.
+    for (worker, prompt, _) in &views[there.len()..] {
+        assert!(!prompt.user.contains("/answers"), "{worker}: {}", prompt.user);
+        assert!(there.iter().all(|name| prompt.user.contains(&format!("word of {name}"))), "{worker}");
+    }
+}
+
+#[test]
+fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
+    // Nobody can be understood, the control unit least of all.
+    let mut played = board(json!({"rounds": 3}));
+    while let Some((worker, scheduled)) = next(&played) {
+        let is_mute = matches!(worker.as_str(), "control" | "generator") || rule(&scheduled) == "asked";
+        let reply = of_the_cycle(&worker, &played).filter(|_| !is_mute);
+        match reply {
+            Some(reply) => played.answer(reply, None),
+            None => played.says("I do not know"),
+        };
+    }
+    played.holds();
+    assert_eq!(woken(&played, "next").len(), 3, "each failure costs a round and no more");
+    assert_eq!(woken(&played, "turn").len(), 0);
+    let constant: Vec<&str> = GROUP.into_iter().filter(|name| !name.starts_with("expert_")).collect();
+    assert_eq!(woken(&played, "asked"), constant, "no expert was made");
+    assert_eq!(played.board.state().root().to_value().get("answer"), None);
+    let (end, _) = ended(&played);
+    assert!(matches!(end, End::Quiescent | End::Stopped), "{end:?}");
+}
+
+#[test]
+fn a_board_whose_tokens_are_used_up_is_stopped() {
+    let mut members = members();
+    members["limits"]["tokens"] = json!(20_000);
+    let mut played = board_of(json!({}), members);
+    while let Some((worker, scheduled)) = next(&played) {
+        let reply = of_the_cycle(&worker, &played);
+        let reply = reply.or_else(|| answers(&worker, &scheduled)).unwrap_or_else(|| message(&worker, "well"));
+        let usage = Usage { prompt: 900, completion: 100, ..Usage::default() };
+        played.answer(reply, Some(usage));
+    }
+    played.holds();
+    assert_eq!(ended(&played), (End::Stopped, Cause::Exhausted));
+    assert!(played.count(Kind::Budget) > 0);
+    assert_eq!(woken(&played, "next").len(), 4, "the rounds pass, and nobody is called any more");
+}
+
+#[test]
+fn each_agent_can_have_a_model_of_its_own() {
+    let drawn = |seed: u64| {
+        let mut members = members();
+        members["models"] = json!({"default": "small", "crowd": ["small", "large"]});
+        members["seed"] = json!(seed);
+        GROUP.iter().for_each(|worker| members["workers"][worker]["model"] = "crowd".into());
+        let played = board_of(json!({}), members);
+        let Some(Body::Created(created)) = played.bodies().next() else { panic!("the first creates") };
+        created.drawn
+    };
+    let all = drawn(1);
+    assert_eq!(all.keys().map(|worker| worker.as_str()).collect::<Vec<_>>(), GROUP);
+    assert_eq!(all.values().collect::<BTreeSet<_>>().len(), 2, "{all:?}");
+    assert_eq!(all, drawn(1));
+    assert_ne!(all, drawn(2));
+}
+
+#[test]
+fn nobody_speaks_for_another_and_only_members_in_a_room() {
+    let mut played = board(json!({"cleaner": "mark"}));
+    for (worker, reply) in [
+        ("critic", message("planner", "It is 9.")),
+        ("cleaner", json!([{"op": "add", "path": "/answers/-", "value": {"from": "critic", "text": "9"}}])),
+        ("critic", json!([{"op": "add", "path": "/answer", "value": {"text": "9", "by": "vote"}}])),
+        ("decider", json!([{"op": "add", "path": "/answer", "value": {"text": "9", "by": "vote"}}])),
+        ("critic", json!([{"op": "remove", "path": "/board/public/0"}])),
+    ] {
+        let refused = played.rejection(worker, reply.clone());
+        assert_eq!(refused.stage.to_string(), "authorization", "{reply}: {refused:?}");
+    }
+    let room = json!([{"op": "add", "path": "/board/rooms/r", "value": {"members": ["critic", "planner"], "about": [],
+        "agenda": [], "messages": []}}]);
+    assert!(matches!(played.direct("conflict_resolver", &room.to_string()), Outcome::Committed { .. }));
+    let said = |from: &str| json!([{"op": "add", "path": "/board/rooms/r/messages/-", "value": {"from": from, "text": "psst"}}]);
+    assert_eq!(played.rejection("decider", said("decider")).stage.to_string(), "invariant");
+    assert!(matches!(played.direct("critic", &said("critic").to_string()), Outcome::Committed { .. }));
+    // Where messages are marked, they stay.
+    assert!(matches!(played.direct("planner", &message("planner", "so").to_string()), Outcome::Committed { .. }));
+    let removed = json!([{"op": "remove", "path": "/board/public/0"}]);
+    assert_eq!(played.rejection("cleaner", removed).stage.to_string(), "invariant");
+}
+
+/// What agents do when they are called.
+#[derive(Clone, Debug)]
+enum Act {
+    Speak,
+    Pass,
+    /// Of the resolver: a room of these; of others: an attempt to.
+    Open(Vec<&'static str>),
+    /// A look at a room, by its number.
+    Test(usize),
+    Copy(usize),
+    Intrude(usize),
+    Expand(usize),
+}
+
+/// None is part of another word.
+const ROOMS: [&str; 6] = ["quelm", "vostak", "yrriph", "zundov", "brakht", "fnorp"];
+
+impl Act {
+    fn reply(&self, worker: &str, rooms: &BTreeMap<&'static str, Vec<&'static str>>) -> Value {
+        let free = ROOMS.iter().find(|name| !rooms.contains_key(*name));
+        let place = |number: &usize| format!("/board/rooms/{}/messages", ROOMS[*number]);
+        let said = json!({"from": worker, "text": "I come in"});
+        match (self, free) {
+            (Self::Open(members), Some(name)) if members.len() > 1 => {
+                let about: Vec<Value> =
+                    members.iter().map(|from| json!({"from": from, "text": secret(name, 0)})).collect();
+                let turns = |act: &'static str| members.iter().map(move |who| json!({"who": who, "act": act}));
+                let agenda: Vec<Value> = turns("discuss").chain(turns("conclude")).collect();
+                let room = json!({"members": members, "about": about, "agenda": agenda, "messages": []});
+                json!([{"op": "add", "path": format!("/board/rooms/{name}"), "value": room}])
+            }
+            (Self::Test(room), _) => {
+                json!([{"op": "test", "path": format!("{}/0/from", place(room)), "value": "critic"}])
+            }
+            (Self::Copy(room), _) => {
+                json!([{"op": "copy", "from": format!("{}/0", place(room)), "path": "/answers/-"}])
+            }
+            (Self::Intrude(room), _) => json!([{"op": "add", "path": format!("{}/-", place(room)), "value": said}]),
+            (Self::Expand(room), _) => json!({"patch": [], "expand": [place(room)]}),
+            (Self::Pass | Self::Open(_), _) => pass(),
+            (Self::Speak, _) => message(worker, "something that all may know"),
+        }
+    }
+}
+
+/// What is said in a room and nowhere else.
+fn secret(room: &str, number: usize) -> String {
+    format!("<{}> {number}", room.to_uppercase())
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let members = prop::sample::subsequence(&GROUP[..], 2..=4);
+    let room = 0..ROOMS.len();
+    let act = prop_oneof![
+        2 => Just(Act::Speak),
+        1 => Just(Act::Pass),
+        4 => members.prop_map(Act::Open),
+        1 => room.clone().prop_map(Act::Test),
+        1 => room.clone().prop_map(Act::Copy),
+        1 => room.clone().prop_map(Act::Intrude),
+        1 => room.prop_map(Act::Expand),
+    ];
+    prop::collection::vec(act, 1..24)
+}
+
+/// Nothing in a text tells of a room that the worker is no member of; `own` are those that it has named itself.
+fn is_silent(
+    worker: &str,
+    text: &str,
+    rooms: &BTreeMap<&'static str, Vec<&'static str>>,
+    own: &BTreeSet<(String, &'static str)>,
+) -> usize {
+    let closed = rooms.iter().filter(|(_, members)| !members.contains(&worker));
+    let told = |(room, _): &(&&'static str, _)| !own.contains(&(worker.to_owned(), **room)) && text.contains(**room);
+    for room in closed.clone() {
+        assert!(
+            !text.contains(&format!("<{}>", room.0.to_uppercase())),
+            "{worker} is told what is in {}: {text}",
+            room.0
+        );
+        assert!(!told(&room), "{worker} is told that there is {}: {text}", room.0);
+    }
+    closed.count()
+}
+
+/// What an entry of an agenda is for.
+fn act_at(played: &Played, path: &str) -> String {
+    let state = played.board.state().root().to_value();
+    state.pointer(&format!("{path}/act")).and_then(Value::as_str).expect("an act").to_owned()
+}
+
+#[test]
+fn rooms_of_random_members_are_told_to_nobody_else() {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let counted = std::cell::RefCell::new((0, 0, BTreeMap::<String, usize>::new()));
+    let situations = (acts(), prop::sample::select(&[600_u32, 2000, 24_000][..]), prop::bool::ANY);
+    let outcome = runner.run(&situations, |(acts, budget, has_control)| {
+        let mut members = members();
+        for worker in GROUP {
+            members["workers"][worker]["view"]["budget"] = budget.into();
+        }
+        let mut played = board_of(json!({"control": has_control, "rounds": 2}), members);
+        let (mut rooms, mut own) = (BTreeMap::new(), BTreeSet::new());
+        let mut acts = acts.iter().cycle();
+        let (mut steps, mut secrets, mut hidden, mut shown) = (0, 0, 0, 0);
+        while let Some((worker, scheduled)) = next(&played) {
+            for (agent, prompt, given) in std::mem::take(&mut played.prompts) {
+                let form = Form::of(&given).expect("a form").schema.to_string();
+                let places = given.basis().reads.iter().chain(&given.basis().members);
+                let places = places.map(ToString::to_string).collect::<Vec<_>>().join("\n");
+                for text in [&prompt.system, &prompt.user, &form, &places] {
+                    hidden += is_silent(&agent, text, &rooms, &own);
+                }
+                shown += rooms.keys().filter(|room| prompt.user.contains(&secret(room, 0))).count();
+            }
+            let path = json!(scheduled.trigger)["path"].as_str().unwrap_or_default().to_owned();
+            let reply = match (of_the_cycle(&worker, &played), rule(&scheduled)) {
+                (Some(reply), _) => reply,
+                (None, "asked") => answers(&worker, &scheduled).expect("an answer"),
+                // Members talk in the room, and conclude in words that all may know.
+                (None, "room") if act_at(&played, &path) == "discuss" => {
+                    secrets += 1;
+                    let room = path.split('/').nth(3).expect("a room");
+                    let said = json!({"from": worker, "text": secret(room, secrets)});
+                    json!([{"op": "add", "path": format!("/board/rooms/{room}/messages/-"), "value": said}])
+                }
+                (None, "room") => message(&worker, "we have talked"),
+                (None, _) => acts.next().expect("one more").reply(&worker, &rooms),
+            };
+            let text = reply.to_string();
+            own.extend(ROOMS.iter().filter(|room| text.contains(**room)).map(|room| (worker.clone(), *room)));
+            let outcome = played.answer(reply.clone(), None);
+            if let Outcome::Rejected { rejection, .. } | Outcome::Refused(rejection) = &outcome {
+                let told = json!(rejection).to_string();
+                hidden += is_silent(&worker, &told, &rooms, &own);
+                *counted.borrow_mut().2.entry(rejection.code.to_string()).or_default() += 1;
+            }
+            if let (Outcome::Committed { .. }, Some(room)) = (&outcome, reply[0]["value"]["members"].as_array()) {
+                let name = ROOMS.iter().find(|name| text.contains(**name)).expect("its name");
+                let of = |name: &Value| GROUP.into_iter().find(|agent| name == agent).expect("an agent");
+                rooms.insert(*name, room.iter().map(of).collect());
+            }
+            steps += 1;
+            let others = ["control", "generator", "vote", "opener", "teller"];
+            for worker in GROUP.into_iter().chain(others).filter(|_| steps % 5 == 0) {
+                let view = played.board.preview(&worker.into()).expect("a worker");
+                hidden += is_silent(worker, &view.text, &rooms, &own);
+            }
+        }
+        played.holds();
+        let mut all = counted.borrow_mut();
+        (all.0, all.1) = (all.0 + shown, all.1 + hidden);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let (shown, hidden, refused) = counted.into_inner();
+    assert!(shown > 10 && hidden > 300, "{shown} shown, {hidden} hidden");
+    assert!(refused.contains_key("path_not_granted"), "{refused:?}");
+}
