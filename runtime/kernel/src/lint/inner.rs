@@ -5,15 +5,24 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::paths::declares;
-use super::{Check, suggest};
+use super::{Check, Diagnostic, suggest};
 use crate::blueprint::{AgentKind, Blueprint, GrantOp, InnerBoard};
 use crate::id::WorkerName;
 use crate::pattern::Pattern;
 use crate::schema::Schema;
-use crate::source::child;
+use crate::source::{Source, child};
 
 /// How deep boards may be inside boards.
-pub(super) const DEPTH_MAX: usize = 3;
+pub(crate) const DEPTH_MAX: usize = 3;
+
+/// How many boards one blueprint may have inside it, those inside of these included.
+pub(crate) const BOARDS_MAX: usize = 64;
+
+/// That a blueprint has more of them, at the first that is too many.
+pub(crate) fn too_many(source: &Source, at: &str) -> Diagnostic {
+    let message = format!("more than {BOARDS_MAX} boards inside of one");
+    Diagnostic::at(source, "bad_board", at, message, "Put what some of them do into one.")
+}
 
 impl Check<'_> {
     /// The seats of `board` agents, and the blueprints of their boards. What is wrong within these is found by a check of

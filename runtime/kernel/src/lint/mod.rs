@@ -123,11 +123,11 @@ pub struct Report {
 
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
 pub fn check(source: &Source) -> Report {
-    check_within(source, 0)
+    check_within(source, 0, &mut { inner::BOARDS_MAX })
 }
 
-/// The same for the blueprint of a board inside so many others.
-fn check_within(source: &Source, depth: usize) -> Report {
+/// The same for the blueprint of a board inside so many others, where there may be so many more.
+fn check_within(source: &Source, depth: usize, left: &mut usize) -> Report {
     let mut findings = Vec::new();
     form::check(source, &mut findings);
     if depth == 0 {
@@ -137,7 +137,12 @@ fn check_within(source: &Source, depth: usize) -> Report {
     // Beyond the limit there is a finding about the nesting itself.
     if depth <= inner::DEPTH_MAX {
         for (at, inside) in source.within("/boards") {
-            let report = check_within(&inside, depth + 1);
+            let Some(fewer) = left.checked_sub(1) else {
+                findings.push(inner::too_many(source, &at));
+                break;
+            };
+            *left = fewer;
+            let report = check_within(&inside, depth + 1, left);
             findings.extend(report.findings.into_iter().map(|finding| finding.below(&at)));
             opaque.extend(report.opaque);
         }

@@ -7,6 +7,7 @@
 //! loader as it is written, so that all are relative to the same place, and a fragment named twice is included once.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -162,7 +163,7 @@ fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
     };
     into.files.push(File {
         name: fragment.name().to_owned(),
-        text: fragment.files.first().map_or_else(String::new, |file| file.text.clone()),
+        text: fragment.files.first().map_or_else(Arc::default, |file| Arc::clone(&file.text)),
     });
     for (key, value) in members {
         match key.as_str() {

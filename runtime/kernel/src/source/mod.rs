@@ -18,6 +18,7 @@ mod tests;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -59,7 +60,8 @@ pub struct Source {
 #[derive(Clone, Debug)]
 struct File {
     name: String,
-    text: String,
+    /// Shared by all sources that are parts of one.
+    text: Arc<str>,
 }
 
 /// Where a value stands.
@@ -89,12 +91,12 @@ impl Source {
             finding.position = refusal.position;
             finding
         })?;
-        Ok(Self { files: vec![File { name: name.to_owned(), text: text.to_owned() }], value, places })
+        Ok(Self { files: vec![File { name: name.to_owned(), text: text.into() }], value, places })
     }
 
     /// A source without text, for a blueprint that was made or stored as a value; findings then have no position.
     pub fn from_value(name: &str, value: Value) -> Self {
-        let files = vec![File { name: name.to_owned(), text: String::new() }];
+        let files = vec![File { name: name.to_owned(), text: Arc::default() }];
         Self { files, value, places: BTreeMap::new() }
     }
 
