@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
+use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Problem, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
@@ -192,8 +193,13 @@ impl SeatArguments {
         try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
     }
 
-    /// Fills the seats of a blueprint, or says everything that is missing.
-    pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
+    /// Fills the seats of a blueprint, or says everything that is missing. What departments know is in the data directory.
+    pub(crate) fn seat(
+        &self,
+        blueprint: &Blueprint,
+        data_dir: &Path,
+        config: Option<&Path>,
+    ) -> Result<Seating, Failure> {
         let models = &self.agents.models;
         if let Some(path) = &self.agents.cassette {
             let seats = models.seats_with(config, Inline::Refused, &self.workspace)?;
@@ -211,6 +217,7 @@ impl SeatArguments {
             });
         }
         let seats = models.seats_with(config, self.agents.inline(), &self.workspace)?;
+        let seats = seats.with_storage(Storage::at(data_dir));
         let problems = seats.check(blueprint);
         if !problems.is_empty() {
             return Err(not_configured(&problems));

@@ -1,0 +1,219 @@
+//! The roles as agents: what a seat is shown goes in, a patch comes out.
+
+use jsonptr::{Pointer, PointerBuf};
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::department::Department;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::shown::NotWhole;
+use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::found::{Outcome, Pending, Resolved, Status, Values};
+use super::turns::{Before, Turn, perceived};
+use super::{confirm, crud, resolve, resume};
+use crate::builtin::Means;
+use crate::failure;
+
+/// What the `with` of a role within a department says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Within {
+    department: Department,
+}
+
+/// What the `with` of `begin` says: where messages, the turn and results are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Places {
+    messages: String,
+    turn: String,
+    results: String,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let [messages, turn, results] = ["/messages", "/turn", "/results"].map(str::to_owned);
+        Self { messages, turn, results }
+    }
+}
+
+/// What the `with` of `perceive` says: where messages go.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Inbox {
+    into: String,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self { into: "/messages/-".to_owned() }
+    }
+}
+
+/// The `with` of a seat.
+fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
+    let with = Value::Object(seat.with.clone().unwrap_or_default());
+    serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
+}
+
+fn department(seat: &Worker) -> Result<Department, String> {
+    let department = with::<Within>(seat)?.department;
+    match department.problems().into_iter().next() {
+        None => Ok(department),
+        Some(problem) => Err(format!("its `with` cannot be used: /department{}: {}", problem.pointer, problem.message)),
+    }
+}
+
+fn places(seat: &Worker) -> Result<Places, String> {
+    let places: Places = with(seat)?;
+    for place in [&places.messages, &places.turn, &places.results] {
+        is_place(place)?;
+    }
+    Ok(places)
+}
+
+fn into(seat: &Worker) -> Result<String, String> {
+    let Inbox { into } = with(seat)?;
+    is_place(&into)?;
+    Ok(into)
+}
+
+fn is_place(text: &str) -> Result<(), String> {
+    let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
+    if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
+}
+
+/// What is wrong with the seat of a role within a department, if anything is.
+pub(crate) fn problem_within(seat: &Worker) -> Option<String> {
+    department(seat).err()
+}
+
+/// What is wrong with the seat of `begin`, if anything is.
+pub(crate) fn problem_of_begin(seat: &Worker) -> Option<String> {
+    places(seat).err()
+}
+
+/// What is wrong with the seat of `perceive`, if anything is.
+pub(crate) fn problem_of_perceive(seat: &Worker) -> Option<String> {
+    into(seat).err()
+}
+
+fn not_configured(why: impl Into<String>) -> Failure {
+    failure(FailureCode::NotConfigured, why)
+}
+
+/// The value at a place, as far as the seat is shown it; none if nothing is there.
+fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Failure> {
+    let place = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
+    match call.shown.value_at(&place) {
+        Ok(value) => Ok(value.map(patchboard_kernel::tree::Node::to_value)),
+        Err(NotWhole) => Err(not_configured(format!(
+            "the seat is not shown all of {place}: its `reads` lack it, or its view.budget is too small"
+        ))),
+    }
+}
+
+/// The same as what it has to be.
+fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Failure> {
+    let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
+    value_at(call, place)?.map(read).transpose()
+}
+
+/// The same where nothing can be done without.
+fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Failure> {
+    read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))
+}
+
+/// A patch that puts a value somewhere.
+fn put(place: &str, value: &impl Serialize) -> Answer {
+    let patch = json!({"patch": [{"op": "add", "path": place, "value": value}]});
+    Ok(Reply { text: patch.to_string(), usage: None, written: None })
+}
+
+/// Nothing to do; a seat that may not pass cannot say so.
+fn pass(call: &Call, why: &str) -> Answer {
+    if !call.seat().pass {
+        return Err(failure(FailureCode::Refused, format!("{why}, and the seat may not pass")));
+    }
+    Ok(Reply { text: json!({"pass": why}).to_string(), usage: None, written: None })
+}
+
+/// `builtin:resolve`.
+pub(crate) fn resolve(call: &Call, means: &Means) -> Answer {
+    let department = department(call.seat()).map_err(not_configured)?;
+    let action: String = needed(call, "/classified/action")?;
+    let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
+    let rows = means.storage.rows(&department)?;
+    put("/resolved", &resolve::resolve(&department, &action, &slots, &rows))
+}
+
+/// `builtin:resume`.
+pub(crate) fn resume(call: &Call, means: &Means) -> Answer {
+    let department = department(call.seat()).map_err(not_configured)?;
+    let text: String = needed(call, "/request/text")?;
+    let pending: Pending = needed(call, "/request/pending")?;
+    put("/resumed", &resume::resume(&department, &pending, &text, means.clock.now()))
+}
+
+/// What was found, whoever found it.
+fn found(call: &Call) -> Result<Option<Resolved>, Failure> {
+    match read(call, "/resumed")? {
+        Some(resumed) => Ok(Some(resumed)),
+        None => read(call, "/resolved"),
+    }
+}
+
+/// `builtin:crud`.
+pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
+    let department = department(call.seat()).map_err(not_configured)?;
+    let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
+    let key = format!("{}:{}", call.board, call.invocation);
+    // Slots are in it as well, and the patch around it.
+    let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
+    put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)
+}
+
+/// `builtin:confirm`.
+pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
+    let department = department(call.seat()).map_err(not_configured)?;
+    if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
+        return put("/result", &confirm::done(&department, &outcome));
+    }
+    match found(call)? {
+        Some(found) if found.status != Status::Found => {
+            put("/result", &confirm::not_done(&department, &found, means.clock.now()))
+        }
+        Some(_) => pass(call, "what was found is still to be done"),
+        None => pass(call, "there is nothing to tell"),
+    }
+}
+
+/// `builtin:perceive`.
+pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
+    let into = into(call.seat()).map_err(not_configured)?;
+    match perceived(call.shown.signal()) {
+        Ok(message) => put(&into, &message),
+        Err(why) => pass(call, &why),
+    }
+}
+
+/// `builtin:begin`.
+pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
+    let places = places(call.seat()).map_err(not_configured)?;
+    let turn: Option<Turn> = read(call, &places.turn)?;
+    let next = turn.as_ref().map_or(0, |turn| turn.n);
+    let Some(text) = read::<String>(call, &format!("{}/{next}/text", places.messages))? else {
+        return pass(call, "there is no other message");
+    };
+    let root = call.shown.basis().state.root();
+    let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
+    let results = results.map_or(0, |results| results.len() as u64);
+    let last = match results.checked_sub(1) {
+        Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
+        None => None,
+    };
+    let before = Before { turn: turn.as_ref(), results, last: last.as_ref(), now: means.clock.now() };
+    put(&places.turn, &Turn::next(&text, before))
+}
