@@ -137,10 +137,12 @@ impl AgentArguments {
         self.cassette.is_some()
     }
 
-    /// Who answers one worker of a blueprint, without tools; a recording goes on behind what these records hold of it.
+    /// Who answers one worker of a blueprint, without tools and with a copy of what departments keep; a recording goes on
+    /// behind what these records hold of it.
     pub(crate) fn one(
         &self,
         blueprint: &Blueprint,
+        data_dir: &Path,
         worker: &WorkerName,
         before: &[Record],
         config: Option<&Path>,
@@ -150,7 +152,7 @@ impl AgentArguments {
             answered(&player, before);
             return Ok(Arc::new(player));
         }
-        let seats = self.models.seats(config, self.inline())?;
+        let seats = self.models.seats(config, self.inline())?.with_storage(Storage::copy_of(data_dir));
         let problems = seats.check(blueprint);
         let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
         if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }

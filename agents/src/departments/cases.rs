@@ -119,4 +119,4 @@ impl Case<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::departments) mod tests;

@@ -247,7 +247,7 @@ impl Change<'_> {
                 .filter_map(|name| Some(format!("{} {}", name.replace('_', " "), said(values.get(name)?))))
                 .collect();
             let entity = &self.department.storage.entity;
-            return Err(Stopped::Wrong(format!("There is an {entity} with {} already.", what.join(", "))));
+            return Err(Stopped::Wrong(format!("One {entity} with {} is there already.", what.join(", "))));
         }
         Ok(())
     }

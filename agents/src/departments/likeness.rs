@@ -132,24 +132,18 @@ impl Bar {
         Self { likeness: thousandths(thresholds.likeness), gap: thousandths(thresholds.gap) }
     }
 
-    /// The indices of those that are not clearly worse than the best, in their order.
-    pub(super) fn contenders(self, scores: &[u32]) -> Vec<usize> {
-        let Some(best) = scores.iter().max() else { return Vec::new() };
+    /// Whether a score is not clearly less than the best.
+    pub(super) fn is_close(self, score: u32, best: u32) -> bool {
         // No gap at all still lets the same be the same.
-        let is_close = |score: &u32| score == best || best - score < self.gap;
-        (0..scores.len()).filter(|&index| is_close(&scores[index])).collect()
+        score >= best || best - score < self.gap
     }
 }
 
-/// Which of these texts is meant by another: those that are like it, without those that are clearly less.
+/// Which of these texts is meant by another: none if none is like it, several if it is not clear.
 pub(super) fn meant(text: &str, of: &[String], bar: Bar) -> Vec<usize> {
     let scores: Vec<u32> = of.iter().map(|one| likeness(text, one)).collect();
-    let best = scores.iter().max().copied().unwrap_or(0);
-    if best < bar.likeness {
-        return Vec::new();
-    }
-    let close = bar.contenders(&scores);
-    close.into_iter().filter(|&index| scores[index] >= bar.likeness || scores.len() == 1).collect()
+    let best = scores.iter().max().copied().filter(|best| *best >= bar.likeness);
+    best.map_or(Vec::new(), |best| (0..scores.len()).filter(|&index| bar.is_close(scores[index], best)).collect())
 }
 
 /// The choices that words name, by their indices: one if it is clear which, several if it is among these, none if the words
@@ -159,23 +153,27 @@ pub(super) fn named(text: &str, choices: &[Choice], bar: Bar) -> Vec<usize> {
     text.truncate(WORDS_MAX);
     let read: Vec<Named> = choices.iter().map(|choice| Named::of(&text, choice, bar)).collect();
     let is_more = |one: &Named, other: &Named| one.words.len() < other.words.len() && one.words.is_subset(&other.words);
-    let is_left = |one: &&Named| !one.words.is_empty() && !read.iter().any(|other| is_more(one, other));
-    let left: Vec<usize> = (0..read.len()).filter(|&index| is_left(&&read[index])).collect();
-    let scores: Vec<u32> = left.iter().map(|&index| read[index].score).collect();
-    let close = bar.contenders(&scores).into_iter().map(|index| left[index]).collect::<Vec<_>>();
+    let is_left = |index: &usize| !read.iter().any(|other| is_more(&read[*index], other));
+    let left: Vec<usize> = (0..read.len()).filter(is_left).collect();
+    let best = left.iter().filter(|&&index| read[index].is_named).map(|&index| read[index].score).max();
+    let Some(best) = best else { return Vec::new() };
+    // One that is not named for sure still keeps the best from being clear.
+    let close: Vec<usize> = left.into_iter().filter(|&index| bar.is_close(read[index].score, best)).collect();
     if close.len() == choices.len() && choices.len() > 1 { Vec::new() } else { close }
 }
 
 /// What of an answer names a choice.
 struct Named {
     score: u32,
-    /// Which words of the answer.
+    /// Which words of the answer are like it.
     words: BTreeSet<usize>,
+    is_named: bool,
 }
 
 impl Named {
     fn of(text: &[String], choice: &Choice, bar: Bar) -> Self {
-        let mut named = Self { score: 0, words: BTreeSet::new() };
+        let mut named = Self { score: 0, words: BTreeSet::new(), is_named: false };
+        let close = bar.likeness.saturating_sub(bar.gap);
         for value in choice.values.values() {
             let value = words(&said(value));
             let width = value.len().min(text.len());
@@ -185,7 +183,8 @@ impl Named {
             let windows = text.windows(width).enumerate().map(|(at, window)| (of_words(window, &value), at));
             // The earliest of the best.
             let best = windows.max_by_key(|(likeness, at)| (*likeness, usize::MAX - at));
-            if let Some((likeness, at)) = best.filter(|(likeness, _)| *likeness >= bar.likeness) {
+            if let Some((likeness, at)) = best.filter(|(likeness, _)| *likeness >= close) {
+                named.is_named |= likeness >= bar.likeness;
                 named.score += likeness;
                 named.words.extend(at..at + width);
             }

@@ -35,8 +35,10 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
     }
     let search = Search { department, action_name, action, given: &given, bar: Bar::of(&department.resolve) };
     let candidates = search.candidates(rows);
-    let scores: Vec<u32> = candidates.iter().map(|candidate| candidate.score).collect();
-    let close: Vec<&Candidate> = search.bar.contenders(&scores).into_iter().map(|index| &candidates[index]).collect();
+    let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
+    // One that is not like enough still keeps the best from being clear.
+    let is_close = |candidate: &&Candidate| best.is_some_and(|best| search.bar.is_close(candidate.score, best));
+    let close: Vec<&Candidate> = candidates.iter().filter(is_close).collect();
     match close.as_slice() {
         [] => search.nothing(rows),
         [one] => {
@@ -63,6 +65,8 @@ struct Candidate<'a> {
     values: Values,
     row: &'a Row,
     score: u32,
+    /// Whether everything that was said is like it.
+    is_like: bool,
 }
 
 impl<'a> Search<'a> {
@@ -72,7 +76,7 @@ impl<'a> Search<'a> {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let is_selection = self.action.does == Does::Select;
         for row in rows {
-            let Some(score) = self.score(row) else { continue };
+            let (score, is_like) = self.score(row);
             let values = if is_selection { self.found_by(row) } else { row.values.clone() };
             let same = Value::Object(values.clone()).to_string();
             match known.get(&same) {
@@ -81,7 +85,7 @@ impl<'a> Search<'a> {
                 Some(_) => {}
                 None => {
                     known.insert(same, found.len());
-                    found.push(Candidate { ids: vec![row.id], values, row, score });
+                    found.push(Candidate { ids: vec![row.id], values, row, score, is_like });
                 }
             }
         }
@@ -94,18 +98,16 @@ impl<'a> Search<'a> {
         self.action.finds.iter().filter_map(has).collect()
     }
 
-    /// How like a row is to what was said of it; none if something said is not like it.
-    fn score(&self, row: &Row) -> Option<u32> {
-        let mut score = SAME;
+    /// How like a row is to what was said of it, and whether each thing said is like enough.
+    fn score(&self, row: &Row) -> (u32, bool) {
+        let (mut score, mut is_like) = (SAME, true);
         for name in &self.action.finds {
             let Some(given) = self.given.get(name) else { continue };
             let likeness = self.likeness(name, given, row);
-            if likeness < self.bar.likeness {
-                return None;
-            }
+            is_like &= likeness >= self.bar.likeness;
             score = score * likeness / SAME;
         }
-        Some(score)
+        (score, is_like)
     }
 
     fn likeness(&self, name: &str, given: &Value, row: &Row) -> u32 {
@@ -174,17 +176,19 @@ impl<'a> Search<'a> {
     fn nearest(&self, rows: &[Row]) -> Vec<Choice> {
         let mut near: Vec<(u32, Choice)> = Vec::new();
         for row in rows {
-            let (mut sum, mut count, mut fits) = (0, 0, true);
+            let (mut sum, mut count, mut fits, mut is_declared_only) = (0, 0, true, true);
             for name in &self.action.finds {
                 let Some(given) = self.given.get(name) else { continue };
                 let likeness = self.likeness(name, given, row);
                 let is_declared = self.department.storage.fields.get(name).is_some_and(|field| !field.only.is_empty());
                 fits &= is_declared || likeness >= NEAREST_MIN;
+                is_declared_only &= is_declared;
                 (sum, count) = (sum + likeness, count + 1);
             }
             let score = sum / u32::max(count, 1);
             let values = self.found_by(row);
-            if fits && score >= NEAREST_MIN && !near.iter().any(|(_, known)| known.values == values) {
+            fits &= !is_declared_only || score >= NEAREST_MIN;
+            if fits && !near.iter().any(|(_, known)| known.values == values) {
                 near.push((score, Choice { ids: vec![row.id], values, likeness: Some(share(score)), action: None }));
             }
         }

@@ -104,61 +104,93 @@ fn not_configured(why: impl Into<String>) -> Failure {
     failure(FailureCode::NotConfigured, why)
 }
 
+/// Why a role has no patch.
+enum Stop {
+    /// It has to be shown more first.
+    Unseen(String),
+    /// There is nothing to do.
+    Pass(String),
+    Failed(Failure),
+}
+
+impl<F: Into<Failure>> From<F> for Stop {
+    fn from(why: F) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+/// A value and the place it is put at, as an answer.
+fn told(call: &Call, work: impl FnOnce() -> Result<(String, Value), Stop>) -> Answer {
+    let reply = match work() {
+        Ok((place, value)) => json!({"patch": [{"op": "add", "path": place, "value": value}]}),
+        Err(Stop::Unseen(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
+        Err(Stop::Unseen(place)) => {
+            let why = "its `reads` lack it, or its view.budget is too small";
+            return Err(not_configured(format!("the seat is not shown all of {place}: {why}")));
+        }
+        Err(Stop::Pass(why)) if call.seat().pass => json!({"pass": why}),
+        Err(Stop::Pass(why)) => {
+            return Err(failure(FailureCode::Refused, format!("{why}, and the seat may not pass")));
+        }
+        Err(Stop::Failed(why)) => return Err(why),
+    };
+    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+}
+
+/// A value at a place.
+fn put(place: &str, value: &impl Serialize) -> Result<(String, Value), Stop> {
+    let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
+    Ok((place.to_owned(), value))
+}
+
 /// The value at a place, as far as the seat is shown it; none if nothing is there.
-fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Failure> {
-    let place = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
-    match call.shown.value_at(&place) {
+fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
+    let pointer = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
+    match call.shown.value_at(&pointer) {
         Ok(value) => Ok(value.map(patchboard_kernel::tree::Node::to_value)),
-        Err(NotWhole) => Err(not_configured(format!(
-            "the seat is not shown all of {place}: its `reads` lack it, or its view.budget is too small"
-        ))),
+        Err(NotWhole) => Err(Stop::Unseen(place.to_owned())),
     }
 }
 
 /// The same as what it has to be.
-fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Failure> {
+fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
     let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
-    value_at(call, place)?.map(read).transpose()
+    Ok(value_at(call, place)?.map(read).transpose()?)
 }
 
 /// The same where nothing can be done without.
-fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Failure> {
-    read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))
+fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Stop> {
+    Ok(read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))?)
 }
 
-/// A patch that puts a value somewhere.
-fn put(place: &str, value: &impl Serialize) -> Answer {
-    let patch = json!({"patch": [{"op": "add", "path": place, "value": value}]});
-    Ok(Reply { text: patch.to_string(), usage: None, written: None })
-}
-
-/// Nothing to do; a seat that may not pass cannot say so.
-fn pass(call: &Call, why: &str) -> Answer {
-    if !call.seat().pass {
-        return Err(failure(FailureCode::Refused, format!("{why}, and the seat may not pass")));
-    }
-    Ok(Reply { text: json!({"pass": why}).to_string(), usage: None, written: None })
+/// The department of a seat.
+fn own(call: &Call) -> Result<Department, Stop> {
+    Ok(department(call.seat()).map_err(not_configured)?)
 }
 
 /// `builtin:resolve`.
 pub(crate) fn resolve(call: &Call, means: &Means) -> Answer {
-    let department = department(call.seat()).map_err(not_configured)?;
-    let action: String = needed(call, "/classified/action")?;
-    let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
-    let rows = means.storage.rows(&department)?;
-    put("/resolved", &resolve::resolve(&department, &action, &slots, &rows))
+    told(call, || {
+        let department = own(call)?;
+        let action: String = needed(call, "/classified/action")?;
+        let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
+        let rows = means.storage.rows(&department)?;
+        put("/resolved", &resolve::resolve(&department, &action, &slots, &rows))
+    })
 }
 
 /// `builtin:resume`.
 pub(crate) fn resume(call: &Call, means: &Means) -> Answer {
-    let department = department(call.seat()).map_err(not_configured)?;
-    let text: String = needed(call, "/request/text")?;
-    let pending: Pending = needed(call, "/request/pending")?;
-    put("/resumed", &resume::resume(&department, &pending, &text, means.clock.now()))
+    told(call, || {
+        let department = own(call)?;
+        let text: String = needed(call, "/request/text")?;
+        let pending: Pending = needed(call, "/request/pending")?;
+        put("/resumed", &resume::resume(&department, &pending, &text, means.clock.now()))
+    })
 }
 
 /// What was found, whoever found it.
-fn found(call: &Call) -> Result<Option<Resolved>, Failure> {
+fn found(call: &Call) -> Result<Option<Resolved>, Stop> {
     match read(call, "/resumed")? {
         Some(resumed) => Ok(Some(resumed)),
         None => read(call, "/resolved"),
@@ -167,53 +199,58 @@ fn found(call: &Call) -> Result<Option<Resolved>, Failure> {
 
 /// `builtin:crud`.
 pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
-    let department = department(call.seat()).map_err(not_configured)?;
-    let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
-    let key = format!("{}:{}", call.board, call.invocation);
-    // Slots are in it as well, and the patch around it.
-    let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
-    put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)
+    told(call, || {
+        let department = own(call)?;
+        let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
+        let key = format!("{}:{}", call.board, call.invocation);
+        // Slots are in it as well, and the patch around it.
+        let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
+        put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)
+    })
 }
 
 /// `builtin:confirm`.
 pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
-    let department = department(call.seat()).map_err(not_configured)?;
-    if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
-        return put("/result", &confirm::done(&department, &outcome));
-    }
-    match found(call)? {
-        Some(found) if found.status != Status::Found => {
-            put("/result", &confirm::not_done(&department, &found, means.clock.now()))
+    told(call, || {
+        let department = own(call)?;
+        if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
+            return put("/result", &confirm::done(&department, &outcome));
         }
-        Some(_) => pass(call, "what was found is still to be done"),
-        None => pass(call, "there is nothing to tell"),
-    }
+        match found(call)? {
+            Some(found) if found.status != Status::Found => {
+                put("/result", &confirm::not_done(&department, &found, means.clock.now()))
+            }
+            Some(_) => Err(Stop::Pass("what was found is still to be done".to_owned())),
+            None => Err(Stop::Pass("there is nothing to tell".to_owned())),
+        }
+    })
 }
 
 /// `builtin:perceive`.
 pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
-    let into = into(call.seat()).map_err(not_configured)?;
-    match perceived(call.shown.signal()) {
-        Ok(message) => put(&into, &message),
-        Err(why) => pass(call, &why),
-    }
+    told(call, || {
+        let into = into(call.seat()).map_err(not_configured)?;
+        put(&into, &perceived(call.shown.signal()).map_err(Stop::Pass)?)
+    })
 }
 
 /// `builtin:begin`.
 pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
-    let places = places(call.seat()).map_err(not_configured)?;
-    let turn: Option<Turn> = read(call, &places.turn)?;
-    let next = turn.as_ref().map_or(0, |turn| turn.n);
-    let Some(text) = read::<String>(call, &format!("{}/{next}/text", places.messages))? else {
-        return pass(call, "there is no other message");
-    };
-    let root = call.shown.basis().state.root();
-    let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
-    let results = results.map_or(0, |results| results.len() as u64);
-    let last = match results.checked_sub(1) {
-        Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
-        None => None,
-    };
-    let before = Before { turn: turn.as_ref(), results, last: last.as_ref(), now: means.clock.now() };
-    put(&places.turn, &Turn::next(&text, before))
+    told(call, || {
+        let places = places(call.seat()).map_err(not_configured)?;
+        let turn: Option<Turn> = read(call, &places.turn)?;
+        let next = turn.as_ref().map_or(0, |turn| turn.n);
+        let Some(text) = read::<String>(call, &format!("{}/{next}/text", places.messages))? else {
+            return Err(Stop::Pass("there is no other message".to_owned()));
+        };
+        let root = call.shown.basis().state.root();
+        let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
+        let results = results.map_or(0, |results| results.len() as u64);
+        let last = match results.checked_sub(1) {
+            Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
+            None => None,
+        };
+        let before = Before { turn: turn.as_ref(), results, last: last.as_ref(), now: means.clock.now() };
+        put(&places.turn, &Turn::next(&text, before))
+    })
 }

@@ -6,15 +6,16 @@
 //! got before. What the statements say is in `sql`; what is written when is in [`super::crud`].
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::department::{Department, FieldType};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_runtime::agent::Failure;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, types};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::found::{Row, Values};
 use crate::failure;
@@ -40,7 +41,7 @@ const USER_VERSION: i64 = 1;
 /// What departments keep. Its file is made when it is first needed.
 pub struct Storage {
     place: Place,
-    connection: Mutex<Option<Connection>>,
+    open: Mutex<Option<Open>>,
 }
 
 enum Place {
@@ -48,6 +49,15 @@ enum Place {
     Nowhere,
     Memory,
     Directory(PathBuf),
+    /// A copy of what is there in this directory, as long as it is looked at.
+    Copy(PathBuf),
+}
+
+/// An open file.
+struct Open {
+    connection: Connection,
+    /// The directory of a copy, which goes with it.
+    _copy: Option<TempDir>,
 }
 
 /// Why rows cannot be read or written.
@@ -77,17 +87,22 @@ impl From<Fault> for Failure {
 impl Storage {
     /// None: whatever needs rows says that there is no place for them.
     pub const fn nowhere() -> Self {
-        Self { place: Place::Nowhere, connection: Mutex::new(None) }
+        Self { place: Place::Nowhere, open: Mutex::new(None) }
     }
 
     /// In memory, for as long as this lives.
     pub const fn in_memory() -> Self {
-        Self { place: Place::Memory, connection: Mutex::new(None) }
+        Self { place: Place::Memory, open: Mutex::new(None) }
     }
 
     /// In the file [`FILE`] of a data directory.
     pub fn at(data_dir: &Path) -> Self {
-        Self { place: Place::Directory(data_dir.to_owned()), connection: Mutex::new(None) }
+        Self { place: Place::Directory(data_dir.to_owned()), open: Mutex::new(None) }
+    }
+
+    /// The same on a copy, made when it is first needed: whatever is done, the file stays as it is.
+    pub fn copy_of(data_dir: &Path) -> Self {
+        Self { place: Place::Copy(data_dir.to_owned()), open: Mutex::new(None) }
     }
 
     /// All current rows of a department, in the order in which they were made.
@@ -122,51 +137,64 @@ impl Storage {
         work: impl FnOnce(&mut Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         // A statement that was broken off is rolled back; nothing half done is left behind by a panic.
-        let mut slot: MutexGuard<'_, Option<Connection>> =
-            self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = match &mut *slot {
-            Some(connection) => connection,
-            empty => empty.insert(self.open()?),
+        let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Open { connection, .. } = match &mut *slot {
+            Some(open) => open,
+            empty => empty.insert(self.opened()?),
         };
         fit(connection, department)?;
         work(connection)
     }
 
-    fn open(&self) -> Result<Connection, Fault> {
-        let mut connection = match &self.place {
+    fn opened(&self) -> Result<Open, Fault> {
+        match &self.place {
             Place::Nowhere => {
                 let why = "departments keep their rows in the data directory, and there is none here";
-                return Err(Fault::NotConfigured(why.to_owned()));
+                Err(Fault::NotConfigured(why.to_owned()))
             }
-            Place::Memory => Connection::open_in_memory()?,
+            Place::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
             Place::Directory(dir) => {
                 std::fs::create_dir_all(dir)?;
-                Connection::open(dir.join(FILE))?
+                Ok(Open { connection: set_up(Connection::open(dir.join(FILE))?)?, _copy: None })
             }
-        };
-        connection.busy_timeout(PATIENCE)?;
-        let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
-        let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
-        if id != 0 && id != APPLICATION_ID {
-            return Err(Fault::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
+            Place::Copy(dir) => {
+                let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
+                let to = copy.path().join(FILE);
+                if file.is_file() {
+                    let original = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+                    original.busy_timeout(PATIENCE)?;
+                    original.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
+                }
+                Ok(Open { connection: set_up(Connection::open(to)?)?, _copy: Some(copy) })
+            }
         }
-        if version > USER_VERSION {
-            let why = format!("{FILE} was written by a newer version of this program: format {version}");
-            return Err(Fault::NotConfigured(why));
-        }
-        // In write-ahead mode readers and a writer do not wait for each other. In memory there is no such mode.
-        let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "trusted_schema", false)?;
-        if version < USER_VERSION {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            transaction.execute_batch(sql::TABLES)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", USER_VERSION)?;
-            transaction.commit()?;
-        }
-        Ok(connection)
     }
+}
+
+/// A file of ours, made into one if it is new.
+fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
+    connection.busy_timeout(PATIENCE)?;
+    let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
+    let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
+    if id != 0 && id != APPLICATION_ID {
+        return Err(Fault::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
+    }
+    if version > USER_VERSION {
+        let why = format!("{FILE} was written by a newer version of this program: format {version}");
+        return Err(Fault::NotConfigured(why));
+    }
+    // In write-ahead mode readers and a writer do not wait for each other. In memory there is no such mode.
+    let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    if version < USER_VERSION {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(sql::TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", USER_VERSION)?;
+        transaction.commit()?;
+    }
+    Ok(connection)
 }
 
 /// Makes the table of a department, or adds the columns that are new.

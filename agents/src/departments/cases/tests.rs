@@ -144,7 +144,7 @@ fn what_cannot_be_done_is_an_error_and_nothing_is_different() {
     let rows = [row("household", "Bananas")];
     check(
         json!({"rows": rows, "classified": {"action": "add", "slots": {"list": "household", "item": "bananas"}}, "then": rows,
-        "expect": {"status": "error", "text": "There is an entry with list household, item bananas already."}}),
+        "expect": {"status": "error", "text": "One entry with list household, item bananas is there already."}}),
     );
     check(json!({"classified": {"action": "burn"}, "expect": {"status": "refusal", "finding": "unknown_action",
         "text": "The department notes knows no burn; it knows add, move, remove and show."}}));
