@@ -1,7 +1,7 @@
 //! `builtin:confirm`: what came of a request, as a result with one sentence. No other role of a department makes sentences.
 
 use patchboard_kernel::department::sentence::{self, Part};
-use patchboard_kernel::department::{Department, Promised};
+use patchboard_kernel::department::{Action, Department, Promised};
 use patchboard_kernel::id::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -86,8 +86,8 @@ pub fn done(department: &Department, outcome: &Outcome) -> Told {
             Told::new(department, Ending::Error, &why)
         }
         Done::Done => {
-            let template = department.actions.get(&outcome.action).map_or("Done.", |action| action.confirm.as_str());
-            let told = Told::new(department, Ending::Done, &sentence_of(template, outcome));
+            let sentence = department.actions.get(&outcome.action).map(|action| sentence_of(action, outcome));
+            let told = Told::new(department, Ending::Done, sentence.as_deref().unwrap_or("Done."));
             Told { data: data(department, outcome), ..told }
         }
     }
@@ -102,8 +102,11 @@ pub fn not_done(department: &Department, resolved: &Resolved, now: Timestamp) ->
     }
 }
 
-/// The sentence of a template.
-fn sentence_of(template: &str, outcome: &Outcome) -> String {
+/// The sentence of an action.
+fn sentence_of(action: &Action, outcome: &Outcome) -> String {
+    let template = action.confirm.as_str();
+    // What no row was found by goes by what it became.
+    let is_only_set = |name: &str| action.sets.iter().any(|set| set == name) && action.slot_set(name) == name;
     let first = outcome.rows.first();
     let before = first.and_then(|row| row.before.as_ref());
     let values = first.and_then(|row| row.values());
@@ -112,6 +115,7 @@ fn sentence_of(template: &str, outcome: &Outcome) -> String {
         let found = match name.strip_prefix(patchboard_kernel::department::SLOT_OF_NEW) {
             Some(field) => of(values, field),
             // What was found goes by what it was.
+            None if is_only_set(name) => of(values, name),
             None => of(before, name).or_else(|| of(values, name)),
         };
         found.or_else(|| of(Some(&outcome.slots), name)).unwrap_or_else(|| "nothing".to_owned())
@@ -187,7 +191,7 @@ fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
 
 fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     let why = none.why.unwrap_or(Why::NotFound);
-    let (entity, action) = (&department.storage.entity, crate::one_line(&none.action, 80));
+    let entity = &department.storage.entity;
     let text = match why {
         Why::NotFound => {
             let what = described(&looked_for(department, none));
@@ -208,7 +212,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
         }
         Why::UnknownAction => {
             let known: Vec<String> = department.actions.keys().cloned().collect();
-            format!("The department {} knows no {action}; it knows {}.", department.name, listed(&known, "and"))
+            format!("That is nothing the department {} does; it does {}.", department.name, listed(&known, "and"))
         }
         Why::Expired => "The question was asked too long ago, so nothing was done.".to_owned(),
         Why::Declined => "Nothing was done, as the user does not want it.".to_owned(),

@@ -23,19 +23,20 @@ struct Within {
     department: Department,
 }
 
-/// What the `with` of `begin` says: where messages, the turn and results are.
+/// What the `with` of `begin` says: where messages, the turn and results are, and the arrays that are those of one turn.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Places {
     messages: String,
     turn: String,
     results: String,
+    empties: Vec<String>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         let [messages, turn, results] = ["/messages", "/turn", "/results"].map(str::to_owned);
-        Self { messages, turn, results }
+        Self { messages, turn, results, empties: ["/decisions", "/results"].map(str::to_owned).to_vec() }
     }
 }
 
@@ -68,7 +69,7 @@ fn department(seat: &Worker) -> Result<Department, String> {
 
 fn places(seat: &Worker) -> Result<Places, String> {
     let places: Places = with(seat)?;
-    for place in [&places.messages, &places.turn, &places.results] {
+    for place in [&places.messages, &places.turn, &places.results].into_iter().chain(&places.empties) {
         is_place(place)?;
     }
     Ok(places)
@@ -119,10 +120,10 @@ impl<F: Into<Failure>> From<F> for Stop {
     }
 }
 
-/// A value and the place it is put at, as an answer.
-fn told(call: &Call, work: impl FnOnce() -> Result<(String, Value), Stop>) -> Answer {
+/// The operations of a patch, or why there are none, as an answer.
+fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>) -> Answer {
     let reply = match work() {
-        Ok((place, value)) => json!({"patch": [{"op": "add", "path": place, "value": value}]}),
+        Ok(patch) => json!({"patch": patch}),
         Err(Stop::Unseen(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
         Err(Stop::Unseen(place)) => {
             let why = "its `reads` lack it, or its view.budget is too small";
@@ -137,10 +138,10 @@ fn told(call: &Call, work: impl FnOnce() -> Result<(String, Value), Stop>) -> An
     Ok(Reply { text: reply.to_string(), usage: None, written: None })
 }
 
-/// A value at a place.
-fn put(place: &str, value: &impl Serialize) -> Result<(String, Value), Stop> {
+/// A patch that puts a value at a place.
+fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Stop> {
     let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
-    Ok((place.to_owned(), value))
+    Ok(vec![json!({"op": "add", "path": place, "value": value})])
 }
 
 /// The value at a place, as far as the seat is shown it; none if nothing is there.
@@ -226,31 +227,36 @@ pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
     })
 }
 
-/// `builtin:perceive`.
+/// `builtin:perceive`. What no signal says is in the request.
 pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
     told(call, || {
         let into = into(call.seat()).map_err(not_configured)?;
-        put(&into, &perceived(call.shown.signal()).map_err(Stop::Pass)?)
+        let said = match call.shown.signal() {
+            Some(signal) => Some(signal.clone()),
+            None => value_at(call, "/request")?,
+        };
+        put(&into, &perceived(said.as_ref()).map_err(Stop::Pass)?)
     })
 }
 
-/// `builtin:begin`.
+/// `builtin:begin`. What it takes up is no message any more, and what belonged to the turn before is gone.
 pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let places = places(call.seat()).map_err(not_configured)?;
         let turn: Option<Turn> = read(call, &places.turn)?;
-        let next = turn.as_ref().map_or(0, |turn| turn.n);
-        let Some(text) = read::<String>(call, &format!("{}/{next}/text", places.messages))? else {
-            return Err(Stop::Pass("there is no other message".to_owned()));
+        let Some(text) = read::<String>(call, &format!("{}/0/text", places.messages))? else {
+            return Err(Stop::Pass("there is no message".to_owned()));
         };
         let root = call.shown.basis().state.root();
         let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
-        let results = results.map_or(0, |results| results.len() as u64);
-        let last = match results.checked_sub(1) {
+        let last = match results.and_then(|results| results.len().checked_sub(1)) {
             Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
             None => None,
         };
-        let before = Before { turn: turn.as_ref(), results, last: last.as_ref(), now: means.clock.now() };
-        put(&places.turn, &Turn::next(&text, before))
+        let before = Before { turn: turn.as_ref(), last: last.as_ref(), now: means.clock.now() };
+        let mut patch = put(&places.turn, &Turn::next(&text, before))?;
+        patch.push(json!({"op": "remove", "path": format!("{}/0", places.messages)}));
+        patch.extend(places.empties.iter().map(|place| json!({"op": "replace", "path": place, "value": []})));
+        Ok(patch)
     })
 }

@@ -37,9 +37,7 @@ pub fn perceived(signal: Option<&Value>) -> Result<Value, String> {
 pub struct Before<'a> {
     /// The turn that was.
     pub turn: Option<&'a Turn>,
-    /// How many results there are.
-    pub results: u64,
-    /// The last of them.
+    /// The last of its results.
     pub last: Option<&'a Value>,
     /// The time.
     pub now: Timestamp,
@@ -52,9 +50,6 @@ pub struct Turn {
     pub n: u64,
     /// What it says.
     pub text: String,
-    /// How many results there were when the turn began.
-    #[serde(default)]
-    pub results: u64,
     /// The question it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
@@ -67,10 +62,8 @@ impl Turn {
     /// The turn of the next message, which says this.
     pub fn next(text: &str, before: Before<'_>) -> Self {
         let n = before.turn.map_or(1, |turn| turn.n + 1);
-        let turn = Self { n, text: text.to_owned(), results: before.results, pending: None, expired: None };
-        // Whatever was asked earlier has been passed over.
-        let is_fresh = before.results > before.turn.map_or(0, |turn| turn.results);
-        let Some(last) = before.last.filter(|_| is_fresh) else { return turn };
+        let turn = Self { n, text: text.to_owned(), pending: None, expired: None };
+        let Some(last) = before.last else { return turn };
         let pending = last.get("pending").cloned().and_then(|pending| serde_json::from_value::<Pending>(pending).ok());
         let Some(pending) = pending else { return turn };
         let is_offer = last.get("status") == Some(&json!(Ending::Refusal));

@@ -147,7 +147,7 @@ fn what_cannot_be_done_is_an_error_and_nothing_is_different() {
         "expect": {"status": "error", "text": "One entry with list household, item bananas is there already."}}),
     );
     check(json!({"classified": {"action": "burn"}, "expect": {"status": "refusal", "finding": "unknown_action",
-        "text": "The department notes knows no burn; it knows add, move, remove and show."}}));
+        "text": "That is nothing the department notes does; it does add, move, remove and show."}}));
 }
 
 #[test]

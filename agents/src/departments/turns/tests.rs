@@ -18,8 +18,8 @@ fn what_was_said_is_taken_down() {
 
 /// The turn of "office" after a result, at this second.
 fn after(result: &Value, seconds: i64, text: &str) -> Turn {
-    let turn = Turn { n: 4, text: "x".into(), results: 1, pending: None, expired: None };
-    Turn::next(text, Before { turn: Some(&turn), results: 2, last: Some(result), now: Timestamp(seconds * 1000) })
+    let turn = Turn { n: 4, text: "x".into(), pending: None, expired: None };
+    Turn::next(text, Before { turn: Some(&turn), last: Some(result), now: Timestamp(seconds * 1000) })
 }
 
 fn result(status: &str) -> Value {
@@ -30,15 +30,15 @@ fn result(status: &str) -> Value {
 
 #[test]
 fn the_first_turn_is_the_first_message() {
-    let first = Turn::next("a", Before { turn: None, results: 0, last: None, now: Timestamp(0) });
-    assert_eq!(first, Turn { n: 1, text: "a".into(), results: 0, pending: None, expired: None });
+    let first = Turn::next("a", Before { turn: None, last: None, now: Timestamp(0) });
+    assert_eq!(first, Turn { n: 1, text: "a".into(), pending: None, expired: None });
 }
 
 #[test]
 fn a_question_that_waits_is_answered_by_whatever_comes() {
     for text in ["office", "something else"] {
         let turn = after(&result("clarification"), 299, text);
-        assert_eq!((turn.n, turn.text.as_str(), turn.results), (5, text, 2));
+        assert_eq!((turn.n, turn.text.as_str()), (5, text));
         assert_eq!(turn.pending.expect("an answer").department, "notes");
     }
     let late = after(&result("clarification"), 300, "office");
@@ -54,12 +54,4 @@ fn an_offer_is_answered_only_by_an_answer() {
     let other = after(&result("refusal"), 0, "What is on it?");
     assert_eq!((other.pending, other.expired), (None, None));
     assert_eq!(after(&result("refusal"), 300, "Yes").expired, None, "nobody asked");
-}
-
-#[test]
-fn a_question_of_an_earlier_turn_is_over() {
-    let turn = Turn { n: 4, text: "x".into(), results: 2, pending: None, expired: None };
-    let last = result("clarification");
-    let before = Before { turn: Some(&turn), results: 2, last: Some(&last), now: Timestamp(0) };
-    assert_eq!(Turn::next("office", before).pending, None);
 }
