@@ -7,6 +7,8 @@
 //! * [`architect`]: a request becomes a blueprint, before there is a board.
 //! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
 //! * [`blackboard`]: the roles of a blackboard, whose words become patches.
+//! * `builtin`: the coordination roles of this project.
+//! * [`departments`]: the roles of a department that need no model, and its rows.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
 //! * [`inner`]: boards inside boards.
 //! * [`lease`]: calls that processes outside lease and answer.
@@ -25,9 +27,11 @@ use patchboard_runtime::agent::Failure;
 
 pub mod architect;
 pub mod blackboard;
+mod builtin;
 pub mod cassette;
 pub mod command;
 pub mod config;
+pub mod departments;
 pub mod inner;
 pub mod lease;
 pub mod llm;

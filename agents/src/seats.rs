@@ -17,9 +17,10 @@ use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
 use secrecy::SecretString;
 use tracing::Instrument as _;
 
-use crate::blackboard::vote;
+use crate::builtin::{self, Means};
 use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_models};
+use crate::departments::storage::Storage;
 use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::llm::probe::{Probed, probe};
@@ -40,6 +41,7 @@ pub struct Seats {
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
     toolbox: Arc<dyn Toolbox>,
+    means: Arc<Means>,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -87,13 +89,30 @@ impl Seats {
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
         let desk = Desk::new(Arc::clone(&workspaces), config.commands.clone());
-        Self { config, inline, keys, chats, any_chat, runner, leases: None, toolbox: Arc::new(desk), workspaces }
+        Self {
+            config,
+            inline,
+            keys,
+            chats,
+            any_chat,
+            runner,
+            leases: None,
+            toolbox: Arc::new(desk),
+            workspaces,
+            means: Arc::new(Means::with(Storage::nowhere())),
+        }
     }
 
     /// The same where processes outside can lease the calls of `remote` seats.
     #[must_use]
     pub fn with_leases(self, leases: Leases) -> Self {
         Self { leases: Some(leases), ..self }
+    }
+
+    /// The same where departments keep what they know; without, they say that there is no place for it.
+    #[must_use]
+    pub fn with_storage(self, storage: Storage) -> Self {
+        Self { means: Arc::new(Means::with(storage)), ..self }
     }
 
     /// What seats have tools from that do something with files.
@@ -153,8 +172,10 @@ impl Seats {
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
             // Its board's seats are checked for themselves.
             AgentKind::Board => None,
-            AgentKind::Builtin(name) if name == VOTE => vote::problem(seat),
-            AgentKind::Builtin(_) => Some(unavailable(&seat.agent)),
+            AgentKind::Builtin(name) => match builtin::named(name) {
+                Some(builtin) => (builtin.problem)(seat),
+                None => Some(unavailable(&seat.agent)),
+            },
         };
         Vec::from_iter(problem)
     }
@@ -270,8 +291,11 @@ impl Seats {
                 Some(leases) => Box::pin(leases.call(call)),
                 None => not_configured(NOBODY_LEASES.to_owned()),
             },
-            AgentKind::Builtin(name) if name == VOTE => Box::pin(std::future::ready(vote::answer(call))),
-            kind @ (AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) => not_configured(unavailable(kind)),
+            kind @ AgentKind::Builtin(name) => match builtin::named(name) {
+                Some(builtin) => Box::pin(builtin.call(call, &self.means)),
+                None => not_configured(unavailable(kind)),
+            },
+            kind @ (AgentKind::Human | AgentKind::Board) => not_configured(unavailable(kind)),
         }
     }
 }
@@ -298,16 +322,14 @@ const fn uses_tools(kind: &AgentKind) -> bool {
     matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
 
-/// The agent that chooses among answers.
-const VOTE: &str = "vote";
-
 /// Why a remote seat is empty.
 const NOBODY_LEASES: &str =
     "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 
 fn unavailable(kind: &AgentKind) -> String {
+    let builtins = AgentKind::BUILTINS.map(|name| format!("builtin:{name}")).join(", ");
     format!(
-        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote, board and builtin:{VOTE}, and ask a \
-         human to agree"
+        "this version cannot fill a seat of kind {kind}; it can fill llm, command, script, remote, board, {builtins}, and ask \
+         a human to agree"
     )
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
+use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Problem, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
@@ -136,10 +137,12 @@ impl AgentArguments {
         self.cassette.is_some()
     }
 
-    /// Who answers one worker of a blueprint, without tools; a recording goes on behind what these records hold of it.
+    /// Who answers one worker of a blueprint, without tools and with a copy of what departments keep; a recording goes on
+    /// behind what these records hold of it.
     pub(crate) fn one(
         &self,
         blueprint: &Blueprint,
+        data_dir: &Path,
         worker: &WorkerName,
         before: &[Record],
         config: Option<&Path>,
@@ -149,7 +152,7 @@ impl AgentArguments {
             answered(&player, before);
             return Ok(Arc::new(player));
         }
-        let seats = self.models.seats(config, self.inline())?;
+        let seats = self.models.seats(config, self.inline())?.with_storage(Storage::copy_of(data_dir));
         let problems = seats.check(blueprint);
         let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
         if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }
@@ -192,8 +195,13 @@ impl SeatArguments {
         try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
     }
 
-    /// Fills the seats of a blueprint, or says everything that is missing.
-    pub(crate) fn seat(&self, blueprint: &Blueprint, config: Option<&Path>) -> Result<Seating, Failure> {
+    /// Fills the seats of a blueprint, or says everything that is missing. What departments know is in the data directory.
+    pub(crate) fn seat(
+        &self,
+        blueprint: &Blueprint,
+        data_dir: &Path,
+        config: Option<&Path>,
+    ) -> Result<Seating, Failure> {
         let models = &self.agents.models;
         if let Some(path) = &self.agents.cassette {
             let seats = models.seats_with(config, Inline::Refused, &self.workspace)?;
@@ -211,6 +219,7 @@ impl SeatArguments {
             });
         }
         let seats = models.seats_with(config, self.agents.inline(), &self.workspace)?;
+        let seats = seats.with_storage(Storage::at(data_dir));
         let problems = seats.check(blueprint);
         if !problems.is_empty() {
             return Err(not_configured(&problems));

@@ -10,7 +10,7 @@ use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_agents::seats::{Inline, Seats};
-use patchboard_kernel::blueprint::{AgentKind, Blueprint, Format};
+use patchboard_kernel::blueprint::{Blueprint, Format};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::Basis;
@@ -252,17 +252,6 @@ fn a_vote_counts_what_its_seat_is_shown() {
         let failure = answer(fields(wrong.clone()), &["/answers"]).expect_err("it cannot be used");
         assert_eq!(failure.code, FailureCode::NotConfigured, "{wrong}");
         assert!(vote::problem(&seat(fields(wrong))).is_some());
-    }
-}
-
-#[tokio::test]
-async fn every_role_that_the_kernel_knows_can_be_seated() {
-    for name in AgentKind::BUILTINS {
-        let call = asked(json!({"agent": format!("builtin:{name}"), "pass": true}), &json!({}), &[], None);
-        assert!(
-            seats().check(&call.shown.plan().blueprint).iter().all(|problem| !problem.to_string().contains("worker w"))
-        );
-        assert!(seats().call(&call).await.is_ok(), "{name}");
     }
 }
 

@@ -16,6 +16,7 @@ mod live;
 mod llm;
 mod programs;
 mod reading;
+mod roles;
 mod seats;
 mod session;
 mod storm;

@@ -181,7 +181,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
     output.note(&question_text(seq, &question, recovered.state()));
-    let seating = asked.seats.seat(&blueprint, config)?;
+    let seating = asked.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records);
     let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;

@@ -153,7 +153,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let request = design.input.clone().unwrap_or(Value::Null);
     let designed = design.designed();
-    let seating = match arguments.seats.seat(&design.blueprint, config) {
+    let seating = match arguments.seats.seat(&design.blueprint, data_dir, config) {
         Ok(seating) => seating,
         Err(failure) => {
             if arguments.draft.out.is_none() {
@@ -199,7 +199,7 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;
     }
-    let seating = arguments.seats.seat(&blueprint, config)?;
+    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     start(arguments, data_dir, &seating, blueprint, request, None, output).await
 }
 

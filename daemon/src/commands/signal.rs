@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let name = short(&arguments.name, 40);
         output.complaint(&format!("warning: no rule waits for {name}; names that rules wait for: {names}"));
     }
-    let seating = arguments.seats.seat(&blueprint, config)?;
+    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records);
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, TakeUp::Plainly).await?;
     let sent = async {

@@ -98,7 +98,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         Some(path) => Ok(blackboard::made(&call, Reply { text: read_reply(path)?, usage: None, written: None })),
         None => {
             let before = &records[..moment.outcome.unwrap_or(at)];
-            ask(&arguments.agents, moment.board.blueprint(), &call, before, config).await?
+            ask(&arguments.agents, moment.board.blueprint(), &call, before, data_dir, config).await?
         }
     };
     let result = Stepped::of(&moment, &records[at], answer);
@@ -259,6 +259,7 @@ async fn ask(
     blueprint: &Blueprint,
     call: &Call,
     before: &[Record],
+    data_dir: &Path,
     config: Option<&Path>,
 ) -> Result<agent::Answer, Failure> {
     let (seat, worker) = (call.seat(), &call.worker);
@@ -277,7 +278,7 @@ async fn ask(
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
         return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
     }
-    let agent = agents.one(blueprint, worker, before, config)?;
+    let agent = agents.one(blueprint, data_dir, worker, before, config)?;
     let answered = tokio::select! {
         answered = tokio::time::timeout(call.timeout, agent.call(call)) => answered,
         _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
+use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
@@ -103,7 +104,7 @@ impl Daemon {
         limits: LimitSettings,
     ) -> Result<Self, Failure> {
         let leases = Leases::default();
-        let seats = Arc::new(seats.with_leases(leases.clone()));
+        let seats = Arc::new(seats.with_leases(leases.clone()).with_storage(Storage::at(data_dir)));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = only_one(data_dir)?;
         let metrics = Arc::new(Metrics::new());

@@ -11,7 +11,7 @@ use crate::blueprint::{FailedBoard, InnerBoard};
 use crate::digest::{Digest, sha256};
 use crate::id::BoardId;
 use crate::record::Parent;
-use crate::shown::Shown;
+use crate::shown::{NotWhole, Shown};
 use crate::tree::Node;
 
 /// The id of the `nth` board, from 0, that works on this request for an invocation: a further one is made only after one
@@ -49,11 +49,9 @@ pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> 
     for (member, from) in &inner.input {
         let wrong = |why: &str| BorderError { message: format!("input {member}: {why} {from}") };
         let place = PointerBuf::parse(from.as_str()).map_err(|_| wrong("no JSON Pointer:"))?;
-        // A place that is not there is nobody's to see, so nothing is told by leaving it out.
-        let Some(value) = shown.basis().state.get(&place) else { continue };
-        if !shown.values().any(|(whole, _)| place.starts_with(whole)) {
-            return Err(wrong("the view has no room for all of"));
-        }
+        let value = shown.value_at(&place).map_err(|NotWhole| wrong("the view has no room for all of"))?;
+        // Nothing is told by leaving out what is not there.
+        let Some(value) = value else { continue };
         request.insert(member.clone(), value.to_value());
     }
     Ok(Value::Object(request))

@@ -19,6 +19,7 @@
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
 //! * [`redaction`]: what is to be erased of the records, and what stands there then.
+//! * [`department`]: what a department says of itself.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -30,6 +31,7 @@ pub mod canonical;
 pub mod contract;
 pub mod cron;
 pub mod denials;
+pub mod department;
 pub mod digest;
 pub mod event;
 mod excerpt;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jsonptr::Pointer;
+use serde_json::Value;
 
 use crate::freshness::Basis;
 use crate::id::WorkerName;
@@ -22,7 +23,12 @@ pub struct Shown {
     may_expand: bool,
     may_clarify: bool,
     woken_at: Option<String>,
+    signal: Option<Value>,
 }
+
+/// A value that is there was not shown whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotWhole;
 
 impl Shown {
     /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
@@ -35,6 +41,7 @@ impl Shown {
             may_expand,
             may_clarify: false,
             woken_at: None,
+            signal: None,
         })
     }
 
@@ -53,6 +60,17 @@ impl Shown {
     /// The place of the event that woke it, if one did. Its agent is told of it only where the seat may read it.
     pub fn woken_at(&self) -> Option<&str> {
         self.woken_at.as_deref()
+    }
+
+    /// The same for a worker that a signal with this value has woken.
+    #[must_use]
+    pub fn with_signal(self, signal: Option<Value>) -> Self {
+        Self { signal, ..self }
+    }
+
+    /// What the signal carried that woke it, if one did.
+    pub const fn signal(&self) -> Option<&Value> {
+        self.signal.as_ref()
     }
 
     /// Whether it may ask a person something.
@@ -80,6 +98,16 @@ impl Shown {
         self.may_expand
     }
 
+    /// The value at a place; none if none is there, as a place that is not there is nobody's to see.
+    ///
+    /// # Errors
+    /// It is there, but was not shown, or not wholly.
+    pub fn value_at(&self, place: &Pointer) -> Result<Option<&Node>, NotWhole> {
+        let Some(value) = self.basis.state.get(place) else { return Ok(None) };
+        let is_whole = self.values().any(|(whole, _)| place.starts_with(whole));
+        if is_whole { Ok(Some(value)) } else { Err(NotWhole) }
+    }
+
     /// The places whose whole values were shown, with these; none lies below another.
     pub fn values(&self) -> impl Iterator<Item = (&Pointer, &Node)> {
         let reads = self.basis.reads.iter();
@@ -99,6 +127,7 @@ impl PartialEq for Shown {
             && self.may_expand == other.may_expand
             && self.may_clarify == other.may_clarify
             && self.woken_at == other.woken_at
+            && self.signal == other.signal
             && self.basis == other.basis
             && Arc::ptr_eq(&self.plan, &other.plan)
     }

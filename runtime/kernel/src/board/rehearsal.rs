@@ -110,6 +110,7 @@ impl Board {
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
         let shown = shown.with_place(queued.and_then(|queued| queued.trigger.place()));
+        let shown = shown.with_signal(queued.and_then(|queued| queued.value.clone()));
         Some(Rehearsal {
             worker: worker.clone(),
             hash: view.hash(),

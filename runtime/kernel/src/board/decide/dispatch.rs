@@ -266,7 +266,9 @@ impl Draft<'_> {
         let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
-        let shown = shown.map(|shown| shown.with_question(may_clarify).with_place(queued.trigger.place()));
+        let shown = shown.map(|shown| {
+            shown.with_question(may_clarify).with_place(queued.trigger.place()).with_signal(queued.value.clone())
+        });
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
             attempt,

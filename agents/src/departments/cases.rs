@@ -1,0 +1,122 @@
+//! A department's own tests: rows and something that is meant go in, named members of the result are compared.
+//!
+//! The real roles run, on a file in memory; only what a model would have understood is given.
+
+use patchboard_kernel::department::{Department, Test};
+use patchboard_kernel::id::Timestamp;
+use serde_json::{Map, Value};
+
+use super::confirm::{self, Told};
+use super::crud::carry_out;
+use super::found::{Resolved, Status, Values};
+use super::resolve::resolve;
+use super::resume::resume;
+use super::storage::{Fault, Storage};
+
+/// Bytes of an outcome's rows.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// What was expected, and is not so.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Miss {
+    /// A member of the result, `rows`, or `rows/N` of those that were there before.
+    pub at: String,
+    /// What was expected.
+    pub expected: Value,
+    /// What there is.
+    pub found: Value,
+}
+
+/// Runs a test; what is not as it expects, if anything is.
+///
+/// # Errors
+/// See [`Fault`].
+pub fn run(department: &Department, test: &Test) -> Result<Vec<Miss>, Fault> {
+    let storage = Storage::in_memory();
+    let case = Case { department, storage: &storage };
+    if let Some(miss) = case.prepare(&test.rows)? {
+        return Ok(vec![miss]);
+    }
+    let told = case.play(test)?;
+    let result = serde_json::to_value(&told).unwrap_or_default();
+    let mut misses = Vec::new();
+    for (member, expected) in &test.expect {
+        let found = result.get(member).cloned().unwrap_or_default();
+        if found != *expected {
+            misses.push(Miss { at: member.clone(), expected: expected.clone(), found });
+        }
+    }
+    if let Some(then) = &test.then {
+        let sorted = |mut rows: Vec<Values>| {
+            rows.sort_by_key(|row| Value::Object(row.clone()).to_string());
+            rows
+        };
+        let expected = sorted(then.clone());
+        let found = sorted(storage.rows(department)?.into_iter().map(|row| row.values).collect());
+        if found != expected {
+            let list = |rows: Vec<Values>| rows.into_iter().map(Value::Object).collect();
+            misses.push(Miss { at: "rows".to_owned(), expected: list(expected), found: list(found) });
+        }
+    }
+    Ok(misses)
+}
+
+struct Case<'a> {
+    department: &'a Department,
+    storage: &'a Storage,
+}
+
+impl Case<'_> {
+    /// Puts the rows there, which have to be rows that could be there.
+    fn prepare(&self, rows: &[Map<String, Value>]) -> Result<Option<Miss>, Fault> {
+        // An action of the test's own, as a department need not have one that makes whole rows.
+        let mut department = self.department.clone();
+        for (index, row) in rows.iter().enumerate() {
+            let sets = row.keys().cloned().collect();
+            let action = patchboard_kernel::department::Action {
+                does: patchboard_kernel::department::Does::Insert,
+                description: String::new(),
+                finds: Vec::new(),
+                sets,
+                confirm: String::new(),
+            };
+            department.actions.insert("row".to_owned(), action);
+            let found = Resolved::new(Status::Found, "row", row.clone());
+            let now = Timestamp(i64::try_from(index).unwrap_or(0));
+            let made = carry_out(self.storage, &department, &format!("row:{index}"), &found, now, BYTES_MAX)?;
+            if let Some(why) = made.message {
+                let at = format!("rows/{index}");
+                return Ok(Some(Miss { at, expected: Value::Object(row.clone()), found: why.into() }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What comes of it, all questions answered that the test has answers to.
+    fn play(&self, test: &Test) -> Result<Told, Fault> {
+        let mut now = Timestamp(1_000_000);
+        let rows = self.storage.rows(self.department)?;
+        let mut resolved = resolve(self.department, &test.classified.action, &test.classified.slots, &rows);
+        let mut answers = test.answers.iter();
+        loop {
+            let told = if resolved.status == Status::Found {
+                let key = format!("case:{}", now.0);
+                confirm::done(
+                    self.department,
+                    &carry_out(self.storage, self.department, &key, &resolved, now, BYTES_MAX)?,
+                )
+            } else {
+                confirm::not_done(self.department, &resolved, now)
+            };
+            let Some((pending, answer)) = told.pending.as_ref().and_then(|pending| Some((pending, answers.next()?)))
+            else {
+                return Ok(told);
+            };
+            now = now.plus_ms(1000);
+            resolved = resume(self.department, pending, answer, now);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(in crate::departments) mod tests;

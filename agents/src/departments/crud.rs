@@ -1,0 +1,294 @@
+//! `builtin:crud`: does what was found, and nothing else. It never sees the user's words.
+//!
+//! Four phases: recognise (the action and what it is about), validate (every value, and that the row is still what was
+//! found), execute, verify (read again within the transaction what was written). What a user can cause is an outcome with
+//! the status `error`, and then nothing is different. A call is carried out once: its outcome is kept by its key, in the
+//! same transaction.
+
+use patchboard_kernel::department::{Action, Department, Does};
+use patchboard_kernel::id::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter, types};
+use serde_json::Value;
+
+use super::found::{Changed, Done, Outcome, Resolved, Row, Status, Values};
+use super::likeness::said;
+use super::likeness::words;
+use super::storage::{Fault, ROWS_MAX, Storage, bound, current, current_row, sql};
+use super::values::quoted;
+
+/// Rows that an outcome has.
+const SHOWN_MAX: usize = 100;
+
+/// Does what was found. `key`: the name of the call; `bytes_max`: what the outcome's rows may take, written down.
+///
+/// # Errors
+/// See [`Fault`]; then nothing is different.
+pub fn carry_out(
+    storage: &Storage,
+    department: &Department,
+    key: &str,
+    resolved: &Resolved,
+    now: Timestamp,
+    bytes_max: usize,
+) -> Result<Outcome, Fault> {
+    let recognised = match recognise(department, resolved) {
+        Ok(recognised) => recognised,
+        Err(why) => return Ok(error(resolved, why)),
+    };
+    storage.using(department, |connection| {
+        if recognised.action.does == Does::Select {
+            return select(connection, department, resolved, bytes_max);
+        }
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let known: Option<(String, String)> =
+            transaction.query_row(sql::OUTCOME, [key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        if let Some((of, outcome)) = known {
+            let outcome = serde_json::from_str(&outcome).ok().filter(|_| of == department.name);
+            return outcome.ok_or_else(|| Fault::NotConfigured(format!("the outcome of {key} cannot be read")));
+        }
+        let savepoint = transaction.savepoint()?;
+        let change = Change { connection: &savepoint, department, recognised: &recognised, key, now };
+        let outcome = match change.make() {
+            Ok(changed) => {
+                savepoint.commit()?;
+                let rows = vec![changed];
+                Outcome { rows, count: 1, verified: true, ..error(resolved, String::new()) }.into_done()
+            }
+            Err(Stopped::Wrong(why)) => {
+                drop(savepoint);
+                error(resolved, why)
+            }
+            Err(Stopped::Fault(fault)) => return Err(fault),
+        };
+        put_outcome(&transaction, department, key, now, &outcome)?;
+        transaction.commit()?;
+        Ok(outcome)
+    })
+}
+
+impl Outcome {
+    fn into_done(self) -> Self {
+        Self { status: Done::Done, message: None, ..self }
+    }
+}
+
+fn put_outcome(
+    transaction: &Transaction<'_>,
+    department: &Department,
+    key: &str,
+    now: Timestamp,
+    outcome: &Outcome,
+) -> Result<(), Fault> {
+    let text = serde_json::to_string(outcome).map_err(|why| Fault::NotConfigured(why.to_string()))?;
+    transaction.execute(sql::PUT_OUTCOME, (key, &department.name, now.0, text))?;
+    Ok(())
+}
+
+/// What is wrong, so that nothing was done.
+fn error(resolved: &Resolved, why: String) -> Outcome {
+    Outcome {
+        status: Done::Error,
+        action: resolved.action.clone(),
+        slots: resolved.slots.clone(),
+        rows: Vec::new(),
+        count: 0,
+        verified: false,
+        message: Some(why),
+    }
+}
+
+/// What is to be done.
+struct Recognised<'a> {
+    action: &'a Action,
+    /// What is written, by field.
+    sets: Values,
+    /// The row, and what it has to have; none for a new one.
+    row: Option<(i64, Values)>,
+}
+
+/// The first phase, and of the second what needs no rows.
+fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Recognised<'a>, String> {
+    let action = department.actions.get(&resolved.action);
+    let action = action.ok_or_else(|| format!("There is no action {}.", quoted(&resolved.action)))?;
+    if resolved.status != Status::Found {
+        return Err("It is not clear what is meant.".to_owned());
+    }
+    let given = |slot: &str| resolved.slots.get(slot).filter(|value| !value.is_null()).cloned();
+    let is_value =
+        |name: &String, value: Value| match department.storage.fields.get(name).map(|field| field.problem(&value)) {
+            Some(None) => Ok((name.clone(), value)),
+            Some(Some(why)) => Err(format!("{}: {} {why}.", name.replace('_', " "), quoted(&said(&value)))),
+            None => Err(format!("There is no {}.", quoted(name))),
+        };
+    let mut sets = Values::new();
+    for name in &action.sets {
+        match given(&action.slot_set(name)) {
+            Some(value) => sets.extend([is_value(name, value)?]),
+            None if action.does == Does::Insert => return Err(format!("It has no {}.", name.replace('_', " "))),
+            None => {}
+        }
+    }
+    if action.does == Does::Update && sets.is_empty() {
+        return Err("Nothing is to be different.".to_owned());
+    }
+    let row = match (action.does, resolved.ids.as_slice()) {
+        (Does::Insert, []) | (Does::Select, _) => None,
+        (Does::Update | Does::Delete, [id]) => {
+            let finds = action.finds.iter().filter_map(|name| Some((name.clone(), given(name)?)));
+            Some((*id, finds.collect()))
+        }
+        (Does::Insert, _) => return Err("What is new is no row yet.".to_owned()),
+        (Does::Update | Does::Delete, _) => return Err("It is not one row that is meant.".to_owned()),
+    };
+    Ok(Recognised { action, sets, row })
+}
+
+/// Tells what there is of what was found, at most so much.
+fn select(
+    connection: &Connection,
+    department: &Department,
+    resolved: &Resolved,
+    bytes_max: usize,
+) -> Result<Outcome, Fault> {
+    let (mut rows, mut count, mut bytes) = (Vec::new(), 0, 0);
+    for id in &resolved.ids {
+        let Some(row) = current_row(connection, department, *id)? else { continue };
+        count += 1;
+        bytes += Value::Object(row.values.clone()).to_string().len() + 32;
+        if rows.len() < SHOWN_MAX && bytes <= bytes_max {
+            rows.push(Changed { id: row.id, before: None, after: Some(row.values) });
+        }
+    }
+    Ok(Outcome { rows, count, verified: true, ..error(resolved, String::new()) }.into_done())
+}
+
+/// Why a change was not made.
+enum Stopped {
+    /// By what a user can cause.
+    Wrong(String),
+    Fault(Fault),
+}
+
+impl<E: Into<Fault>> From<E> for Stopped {
+    fn from(fault: E) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+struct Change<'a> {
+    connection: &'a Connection,
+    department: &'a Department,
+    recognised: &'a Recognised<'a>,
+    key: &'a str,
+    now: Timestamp,
+}
+
+impl Change<'_> {
+    /// The phases that need the rows. What they have done is undone by the caller if they stop.
+    fn make(&self) -> Result<Changed, Stopped> {
+        match &self.recognised.row {
+            None => self.insert(),
+            Some((id, expected)) => {
+                let before = current_row(self.connection, self.department, *id)?;
+                let is_as_found = |row: &Row| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
+                let Some(before) = before.filter(is_as_found) else {
+                    let entity = &self.department.storage.entity;
+                    return Err(Stopped::Wrong(format!("The {entity} is not what it was any more; nothing was done.")));
+                };
+                match self.recognised.action.does {
+                    Does::Delete => self.delete(before),
+                    Does::Insert | Does::Select | Does::Update => self.update(before),
+                }
+            }
+        }
+    }
+
+    fn insert(&self) -> Result<Changed, Stopped> {
+        let rows = current(self.connection, self.department)?;
+        if rows.len() >= ROWS_MAX {
+            let entity = &self.department.storage.entity;
+            return Err(Stopped::Wrong(format!("There is no room: one {entity} has to go for another to come.")));
+        }
+        let after = self.recognised.sets.clone();
+        self.is_only_one(&rows, None, &after)?;
+        let id = self.connection.query_row(&sql::next_id(self.department), (), |row| row.get(0))?;
+        self.begin(id, 1, self.now.0, false, &after)?;
+        self.verify(id, Some((&after, 1)))?;
+        Ok(Changed { id, before: None, after: Some(after) })
+    }
+
+    fn update(&self, before: Row) -> Result<Changed, Stopped> {
+        let mut after = before.values.clone();
+        after.extend(self.recognised.sets.clone());
+        let rows = current(self.connection, self.department)?;
+        self.is_only_one(&rows, Some(before.id), &after)?;
+        let now = self.end(before.id)?;
+        self.begin(before.id, before.version + 1, now, false, &after)?;
+        self.verify(before.id, Some((&after, before.version + 1)))?;
+        Ok(Changed { id: before.id, before: Some(before.values), after: Some(after) })
+    }
+
+    fn delete(&self, before: Row) -> Result<Changed, Stopped> {
+        let now = self.end(before.id)?;
+        self.begin(before.id, before.version + 1, now, true, &before.values)?;
+        self.verify(before.id, None)?;
+        Ok(Changed { id: before.id, before: Some(before.values), after: None })
+    }
+
+    /// No other row is the same in what makes a row this one.
+    fn is_only_one(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), Stopped> {
+        let identity = &self.department.storage.identity;
+        let has = |values: &Values, name: &String| values.get(name).map(|value| words(&said(value)));
+        let is_same = |row: &Row| identity.iter().all(|name| has(&row.values, name) == has(values, name));
+        let is_there = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
+        if is_there {
+            let what: Vec<String> = identity
+                .iter()
+                .filter_map(|name| Some(format!("{} {}", name.replace('_', " "), said(values.get(name)?))))
+                .collect();
+            let entity = &self.department.storage.entity;
+            return Err(Stopped::Wrong(format!("One {entity} with {} is there already.", what.join(", "))));
+        }
+        Ok(())
+    }
+
+    /// Ends what a row is, and says when. Time goes on, also where the clock does not.
+    fn end(&self, id: i64) -> Result<i64, Stopped> {
+        let (valid, recorded): (i64, i64) =
+            self.connection.query_row(&sql::since(self.department), [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let now = self.now.0.max(valid.saturating_add(1)).max(recorded.saturating_add(1));
+        self.connection.execute(&sql::supersede(self.department), (id, now))?;
+        self.connection.execute(&sql::close(self.department), (id, now))?;
+        Ok(now)
+    }
+
+    fn begin(&self, id: i64, version: i64, now: i64, is_deleted: bool, values: &Values) -> Result<(), Stopped> {
+        let fixed = [
+            types::Value::Integer(id),
+            types::Value::Integer(version),
+            types::Value::Integer(now),
+            types::Value::Integer(is_deleted.into()),
+            types::Value::Text(self.key.to_owned()),
+        ];
+        let fields = self.department.storage.fields.keys().map(|name| bound(values.get(name)));
+        self.connection.execute(&sql::begin(self.department), params_from_iter(fixed.into_iter().chain(fields)))?;
+        Ok(())
+    }
+
+    /// The last phase: what is there now is what was to be.
+    fn verify(&self, id: i64, expected: Option<(&Values, i64)>) -> Result<(), Stopped> {
+        let found = current_row(self.connection, self.department, id)?;
+        let is_right = match (&found, expected) {
+            (None, None) => true,
+            (Some(row), Some((values, version))) => row.values == *values && row.version == version,
+            _ => false,
+        };
+        if is_right {
+            return Ok(());
+        }
+        Err(Stopped::Wrong("What was written is not what was to be written; it was undone.".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

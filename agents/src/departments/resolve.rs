@@ -1,0 +1,260 @@
+//! `builtin:resolve`: which row is meant, or what is to be asked. It does not interpret and never guesses.
+//!
+//! Every row gets the likeness of what was said of it, the product over all slots that find it. The best is meant if it is
+//! clearly better than the next; otherwise the user is asked for the first field in which those that may be meant are
+//! different.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::department::{Action, Department, Does, SLOT_OF_NEW};
+use serde_json::Value;
+
+use super::found::{Choice, Resolved, Row, Status, Values, Why};
+use super::likeness::{Bar, SAME, share};
+use super::values::{Said, likeness_of, said_of};
+
+/// Choices that are put to a user.
+const OPTIONS_MAX: usize = 12;
+/// What is offered instead of what is not there.
+const NEAREST_MAX: usize = 3;
+/// The least likeness of what is offered instead.
+const NEAREST_MIN: u32 = 500;
+/// Rows of one selection.
+const IDS_MAX: usize = 500;
+
+/// Which of these rows an action means, where these slots are known.
+pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows: &[Row]) -> Resolved {
+    let Some(action) = department.actions.get(action_name) else {
+        return Resolved::none(action_name, slots.clone(), Why::UnknownAction);
+    };
+    let known = |slot: &String| slots.get(slot).filter(|value| !value.is_null()).cloned();
+    let given: Values =
+        action.slots().into_iter().filter_map(|(slot, _)| Some((slot.clone(), known(&slot)?))).collect();
+    if action.does == Does::Insert {
+        return settle(department, action_name, Resolved::new(Status::Found, action_name, given));
+    }
+    let search = Search { department, action_name, action, given: &given, bar: Bar::of(&department.resolve) };
+    let candidates = search.candidates(rows);
+    let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
+    // One that is not like enough still keeps the best from being clear.
+    let is_close = |candidate: &&Candidate| best.is_some_and(|best| search.bar.is_close(candidate.score, best));
+    let close: Vec<&Candidate> = candidates.iter().filter(is_close).collect();
+    match close.as_slice() {
+        [] => search.nothing(rows),
+        [one] => {
+            let mut found = Resolved::new(Status::Found, action_name, search.with_found(one));
+            found.ids = one.ids.clone();
+            settle(department, action_name, found)
+        }
+        several => search.open(several),
+    }
+}
+
+struct Search<'a> {
+    department: &'a Department,
+    action_name: &'a str,
+    action: &'a Action,
+    given: &'a Values,
+    bar: Bar,
+}
+
+/// Rows that may be meant: one, or for a selection all that are the same in what finds them.
+struct Candidate<'a> {
+    ids: Vec<i64>,
+    /// Those of a row, or what the rows have in common.
+    values: Values,
+    row: &'a Row,
+    score: u32,
+    /// Whether everything that was said is like it.
+    is_like: bool,
+}
+
+impl<'a> Search<'a> {
+    /// All that are like what was said, each once.
+    fn candidates(&self, rows: &'a [Row]) -> Vec<Candidate<'a>> {
+        let mut found: Vec<Candidate<'a>> = Vec::new();
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let is_selection = self.action.does == Does::Select;
+        for row in rows {
+            let (score, is_like) = self.score(row);
+            let values = if is_selection { self.found_by(row) } else { row.values.clone() };
+            let same = Value::Object(values.clone()).to_string();
+            match known.get(&same) {
+                Some(&at) if is_selection && found[at].ids.len() < IDS_MAX => found[at].ids.push(row.id),
+                // Nobody could tell it from the first.
+                Some(_) => {}
+                None => {
+                    known.insert(same, found.len());
+                    found.push(Candidate { ids: vec![row.id], values, row, score, is_like });
+                }
+            }
+        }
+        found
+    }
+
+    /// What a row has of what finds it.
+    fn found_by(&self, row: &Row) -> Values {
+        let has = |field: &String| Some((field.clone(), row.values.get(field)?.clone()));
+        self.action.finds.iter().filter_map(has).collect()
+    }
+
+    /// How like a row is to what was said of it, and whether each thing said is like enough.
+    fn score(&self, row: &Row) -> (u32, bool) {
+        let (mut score, mut is_like) = (SAME, true);
+        for name in &self.action.finds {
+            let Some(given) = self.given.get(name) else { continue };
+            let likeness = self.likeness(name, given, row);
+            is_like &= likeness >= self.bar.likeness;
+            score = score * likeness / SAME;
+        }
+        (score, is_like)
+    }
+
+    fn likeness(&self, name: &str, given: &Value, row: &Row) -> u32 {
+        let field = self.department.storage.fields.get(name);
+        field.map_or(0, |field| likeness_of(field, given, row.values.get(name)))
+    }
+
+    /// What is known, with what found the row as the row has it.
+    fn with_found(&self, candidate: &Candidate<'_>) -> Values {
+        let mut slots = self.given.clone();
+        slots.extend(self.found_by(candidate.row));
+        slots
+    }
+
+    /// Asks which of several is meant.
+    fn open(&self, several: &[&Candidate<'_>]) -> Resolved {
+        let has = |field: &str| several.iter().map(|one| one.values.get(field)).collect::<Vec<_>>();
+        let differ = |field: &str| has(field).windows(2).any(|two| two[0] != two[1]);
+        let mut slots = self.given.clone();
+        // What all have is known, as they have it.
+        for field in self.action.finds.iter().filter(|field| !differ(field)) {
+            slots.extend(has(field)[0].map(|value| (field.clone(), value.clone())));
+        }
+        let choice = |one: &&Candidate<'_>| Choice {
+            ids: one.ids.clone(),
+            values: one.values.iter().filter(|(field, _)| differ(field)).map(|(f, v)| (f.clone(), v.clone())).collect(),
+            likeness: Some(share(one.score)),
+            action: None,
+        };
+        let mut order: Vec<&&Candidate<'_>> = several.iter().collect();
+        order.sort_by_key(|one| std::cmp::Reverse(one.score));
+        let options: Vec<Choice> = order.into_iter().take(OPTIONS_MAX).map(choice).collect();
+        let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
+        let field = asked_field(self.department, self.action, &options);
+        let open = Resolved { options, more, ..Resolved::new(Status::Open, self.action_name, slots) };
+        open.asking(self.department, &field, &field)
+    }
+
+    /// Nothing is like it.
+    fn nothing(&self, rows: &[Row]) -> Resolved {
+        if self.action.does == Does::Select
+            && let Some(slots) = self.empty()
+        {
+            return Resolved::new(Status::Found, self.action_name, slots);
+        }
+        let mut none = Resolved::none(self.action_name, self.given.clone(), Why::NotFound);
+        none.nearest = self.nearest(rows);
+        if none.nearest.is_empty() && self.action.does == Does::Update {
+            none.nearest.extend(self.insert());
+        }
+        none
+    }
+
+    /// What a selection of nothing is about: all that finds is known for sure, as its values are declared.
+    fn empty(&self) -> Option<Values> {
+        let mut slots = self.given.clone();
+        for name in &self.action.finds {
+            let field = self.department.storage.fields.get(name).filter(|field| !field.only.is_empty())?;
+            let Said::Value(value) = said_of(field, self.given.get(name)?, self.bar) else { return None };
+            slots.insert(name.clone(), value);
+        }
+        Some(slots)
+    }
+
+    /// What is there and most like it. Of a field with few declared values another may be meant; the rest is to be alike.
+    fn nearest(&self, rows: &[Row]) -> Vec<Choice> {
+        let mut near: Vec<(u32, Choice)> = Vec::new();
+        for row in rows {
+            let (mut sum, mut count, mut fits, mut is_declared_only) = (0, 0, true, true);
+            for name in &self.action.finds {
+                let Some(given) = self.given.get(name) else { continue };
+                let likeness = self.likeness(name, given, row);
+                let is_declared = self.department.storage.fields.get(name).is_some_and(|field| !field.only.is_empty());
+                fits &= is_declared || likeness >= NEAREST_MIN;
+                is_declared_only &= is_declared;
+                (sum, count) = (sum + likeness, count + 1);
+            }
+            let score = sum / u32::max(count, 1);
+            let values = self.found_by(row);
+            fits &= !is_declared_only || score >= NEAREST_MIN;
+            if fits && !near.iter().any(|(_, known)| known.values == values) {
+                near.push((score, Choice { ids: vec![row.id], values, likeness: Some(share(score)), action: None }));
+            }
+        }
+        near.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        near.into_iter().take(NEAREST_MAX).map(|(_, choice)| choice).collect()
+    }
+
+    /// Making what cannot be changed because it is not there, if the vocabulary has that.
+    fn insert(&self) -> Option<Choice> {
+        let becomes = |field: &String| {
+            let new = self.given.get(&format!("{SLOT_OF_NEW}{field}"));
+            Some((field.clone(), new.or_else(|| self.given.get(field))?.clone()))
+        };
+        let inserts = self.department.actions.iter().filter(|(_, action)| action.does == Does::Insert);
+        let mut complete = inserts.filter_map(|(name, action)| {
+            let values: Option<Values> = action.sets.iter().map(becomes).collect();
+            Some(Choice { action: Some(name.clone()), values: values?, ..Choice::default() })
+        });
+        complete.next()
+    }
+}
+
+/// The field that is asked for: the first in which these are different, those first by which the action finds.
+pub(super) fn asked_field(department: &Department, action: &Action, options: &[Choice]) -> String {
+    let differ = |field: &&String| options.windows(2).any(|two| two[0].values.get(*field) != two[1].values.get(*field));
+    let have_it = |field: &&String| options.iter().all(|option| option.values.contains_key(*field));
+    let others = department.storage.fields.keys().filter(|field| !action.finds.contains(field));
+    let fields: Vec<&String> = action.finds.iter().chain(others).filter(differ).collect();
+    let first = fields.iter().copied().find(have_it).or_else(|| fields.first().copied());
+    first.cloned().unwrap_or_default()
+}
+
+/// Goes on where it is known which row is meant: what is to be written has to be known too, and asks for the first that is
+/// not.
+pub(super) fn settle(department: &Department, action_name: &str, found: Resolved) -> Resolved {
+    let Some(action) = department.actions.get(action_name) else {
+        return Resolved::none(action_name, found.slots, Why::UnknownAction);
+    };
+    let bar = Bar::of(&department.resolve);
+    let mut found = Resolved { status: Status::Found, action: action_name.to_owned(), ..found };
+    let sets: Vec<(String, &String)> = action.sets.iter().map(|field| (action.slot_set(field), field)).collect();
+    let is_given = |slot: &String, slots: &Values| slots.get(slot).is_some_and(|value| !value.is_null());
+    let none_given = !sets.iter().any(|(slot, _)| is_given(slot, &found.slots));
+    for (slot, name) in sets {
+        let Some(field) = department.storage.fields.get(name) else { continue };
+        let (among, because) = match found.slots.get(&slot).filter(|value| !value.is_null()) {
+            // What is changed may be one of several things.
+            None if action.does == Does::Update && !none_given => continue,
+            None => (field.only.clone(), None),
+            Some(given) => match said_of(field, given, bar) {
+                Said::Value(value) => {
+                    found.slots.insert(slot, value);
+                    continue;
+                }
+                Said::Among(values) => (values, None),
+                Said::Wrong(why) => (field.only.clone(), Some(why)),
+            },
+        };
+        found.slots.remove(&slot);
+        let option = |value: Value| Choice { values: Values::from_iter([(slot.clone(), value)]), ..Choice::default() };
+        found.options = among.into_iter().map(option).collect();
+        found.because = because;
+        return found.asking(department, &slot, name);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

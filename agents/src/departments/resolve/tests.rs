@@ -1,0 +1,138 @@
+//! What is clear is found, what is not is asked, and nothing is ever guessed.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::cases::tests::notes;
+use super::*;
+use crate::departments::likeness::likeness;
+
+fn values(values: Value) -> Values {
+    values.as_object().cloned().expect("values")
+}
+
+fn rows(of: &[(&str, &str)]) -> Vec<Row> {
+    let row = |(index, (list, item)): (usize, &(&str, &str))| Row {
+        id: i64::try_from(index).expect("small") + 1,
+        version: 1,
+        values: values(json!({"list": list, "item": item})),
+    };
+    of.iter().enumerate().map(row).collect()
+}
+
+fn found(action: &str, slots: Value, of: &[(&str, &str)]) -> Resolved {
+    resolve(&notes(), action, &values(slots), &rows(of))
+}
+
+#[test]
+fn what_is_clear_is_found_as_it_is_called_there() {
+    let there = [("household", "Bananas"), ("office", "oat milk"), ("office", "milk")];
+    let resolved = found("remove", json!({"item": "banana"}), &there);
+    assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![1]));
+    assert_eq!(resolved.slots, values(json!({"list": "household", "item": "Bananas"})));
+    assert_eq!(found("remove", json!({"item": "milk"}), &there).ids, [3], "what is the same wins");
+    assert_eq!(found("remove", json!({"item": "milk", "list": null}), &there).ids, [3], "null is not known");
+    let shown = found("show", json!({"list": "offise"}), &there);
+    assert_eq!((shown.status, shown.ids), (Status::Found, vec![2, 3]));
+}
+
+#[test]
+fn what_is_not_clear_is_asked_for_by_the_first_field_that_differs() {
+    let there = [("household", "milk"), ("office", "milk"), ("office", "soy milk"), ("office", "oat milk")];
+    let resolved = found("remove", json!({"item": "milk"}), &there);
+    assert_eq!((resolved.status, resolved.ask.as_deref()), (Status::Open, Some("which list")));
+    assert_eq!(resolved.slots, values(json!({"item": "milk"})));
+    let options: Vec<Values> = resolved.options.into_iter().map(|option| option.values).collect();
+    assert_eq!(options, [values(json!({"list": "household"})), values(json!({"list": "office"}))]);
+    let resolved = found("remove", json!({"item": "mlk", "list": "office"}), &there[2..]);
+    assert_eq!(resolved.status, Status::None, "not alike enough");
+    let resolved = found("remove", json!({"list": "office"}), &there[2..]);
+    assert_eq!((resolved.status, resolved.field.as_deref()), (Status::Open, Some("item")));
+    assert_eq!(found("show", json!({}), &there).field.as_deref(), Some("list"));
+    let many: Vec<(&str, String)> = (0..40).map(|number| ("office", format!("thing number {number}"))).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(list, item)| (*list, item.as_str())).collect();
+    let resolved = found("remove", json!({"item": "thing number"}), &many);
+    assert_eq!((resolved.options.len(), resolved.more), (12, 28));
+}
+
+#[test]
+fn two_that_nobody_could_tell_apart_are_one() {
+    let resolved = found("remove", json!({"item": "milk"}), &[("office", "milk"), ("office", "milk")]);
+    assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![1]));
+}
+
+#[test]
+fn what_an_insert_lacks_is_asked_for() {
+    let add = |slots: Value| found("add", slots, &[]);
+    assert_eq!(add(json!({"list": "office", "item": " tea "})).slots, values(json!({"list": "office", "item": "tea"})));
+    assert_eq!(
+        add(json!({"list": "garage", "item": "tea"})).because.as_deref(),
+        Some("\"garage\" is none of household, office")
+    );
+    let open = add(json!({"list": "office", "item": ["tea"]}));
+    assert_eq!((open.status, open.field.as_deref(), open.options.len()), (Status::Open, Some("item"), 0));
+    assert_eq!(open.slots, values(json!({"list": "office"})), "what is no value is not kept");
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is_near() {
+    let there = [("household", "banana bread"), ("office", "coffee"), ("office", "tea")];
+    let none = found("remove", json!({"item": "coffees", "list": "garage"}), &there);
+    assert_eq!((none.status, none.why), (Status::None, Some(Why::NotFound)));
+    assert_eq!(none.nearest[0].values, values(json!({"list": "office", "item": "coffee"})));
+    assert_eq!(found("remove", json!({"item": "hammer"}), &there).nearest, []);
+    assert_eq!(found("burn", json!({}), &there).why, Some(Why::UnknownAction));
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[ab]{1,3}( [abc]{2,4})?"
+}
+
+proptest! {
+    /// The gap is kept: what is found is like what was said, and everything else is clearly less.
+    #[test]
+    fn it_never_guesses(
+        there in proptest::collection::vec((prop_oneof![Just("household"), Just("office")], word()), 0..8),
+        item in word(),
+        list in proptest::option::of(prop_oneof![Just("household"), Just("offic"), Just("hous")]),
+        action in prop_oneof![Just("remove"), Just("move")],
+    ) {
+        let there: Vec<(&str, &str)> = there.iter().map(|(list, item)| (*list, item.as_str())).collect();
+        let rows = rows(&there);
+        let mut slots = values(json!({"item": item, "number": 1}));
+        slots.extend(list.map(|list| ("list".to_owned(), list.into())));
+        let resolved = resolve(&notes(), action, &slots, &rows);
+        let likes = |row: &Row| {
+            let like = |field: &str| match slots.get(field) {
+                Some(said) => likeness(said.as_str().expect("a text"), row.values[field].as_str().expect("a text")),
+                None => SAME,
+            };
+            (like("item"), like("list"))
+        };
+        let score = |row: &Row| likes(row).0 * likes(row).1 / SAME;
+        let is_like = |row: &Row| likes(row).0 >= 750 && likes(row).1 >= 750;
+        match resolved.status {
+            Status::Found => {
+                let [id] = resolved.ids.as_slice() else { panic!("one row: {resolved:?}") };
+                let one = rows.iter().find(|row| row.id == *id).expect("it is there");
+                prop_assert!(is_like(one));
+                for other in rows.iter().filter(|row| row.values != one.values) {
+                    // A product that is rounded down twice may be off by one.
+                    prop_assert!(score(other) + 100 <= score(one) + 1, "{one:?} {other:?}");
+                }
+            }
+            Status::Open => {
+                let best = rows.iter().filter(|row| is_like(row)).map(score).max().expect("one is like it");
+                let close = |row: &Row| best < score(row) + 101;
+                prop_assert!(resolved.options.len() >= 2);
+                for option in &resolved.options {
+                    let row = rows.iter().find(|row| row.id == option.ids[0]).expect("it is there");
+                    prop_assert!(close(row), "{row:?}");
+                }
+                let differ = |field: &str| resolved.options.iter().any(|option| option.values.get(field) != resolved.options[0].values.get(field));
+                prop_assert!(differ(resolved.field.as_deref().expect("a field")));
+            }
+            Status::None => prop_assert!(!rows.iter().any(is_like), "{rows:?}"),
+        }
+    }
+}

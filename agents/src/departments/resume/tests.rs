@@ -1,0 +1,75 @@
+//! An answer goes on where the question was asked, with what was known.
+
+use serde_json::json;
+
+use super::super::cases::tests::notes;
+use super::*;
+
+/// A question for one of two lists, asked at second 0.
+fn pending(asked: u32) -> Pending {
+    let option = |id: i64, list: &str, item: &str| json!({"ids": [id], "values": {"list": list, "item": item}});
+    let pending = json!({
+        "department": "notes", "action": "move", "slots": {"item": "mlk", "number": 3, "new_list": "office"},
+        "options": [option(1, "household", "milk"), option(2, "household", "oat milk"), option(3, "office", "milk")],
+        "ask": "which list", "field": "list", "asked": asked, "expires_at": 300_000,
+    });
+    serde_json::from_value(pending).expect("a question")
+}
+
+fn answered(pending: &Pending, text: &str) -> Resolved {
+    resume(&notes(), pending, text, Timestamp(299_999))
+}
+
+#[test]
+fn an_answer_that_names_one_is_taken() {
+    let found = answered(&pending(1), "the oat milk of the household");
+    assert_eq!((found.status, found.ids), (Status::Found, vec![2]));
+    let slots = json!({"list": "household", "item": "oat milk", "number": 3, "new_list": "office"});
+    assert_eq!(Value::Object(found.slots), slots);
+}
+
+#[test]
+fn an_answer_that_names_some_is_followed_by_the_next_question() {
+    let open = answered(&pending(3), "household");
+    assert_eq!((open.status, open.field.as_deref(), open.asked), (Status::Open, Some("item"), 0));
+    assert_eq!(open.options.iter().map(|option| option.ids[0]).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn an_answer_that_names_none_is_asked_again_at_most_three_times() {
+    for asked in 1..ASKED_MAX {
+        let open = answered(&pending(asked), "what do you mean");
+        assert_eq!((open.status, open.asked, open.options), (Status::Open, asked, pending(1).options));
+    }
+    assert_eq!(answered(&pending(ASKED_MAX), "what do you mean").why, Some(Why::GaveUp));
+    assert_eq!(answered(&pending(1), "yes").status, Status::Open, "to which of three");
+    assert_eq!(answered(&pending(1), "no, leave it").why, Some(Why::Declined));
+}
+
+#[test]
+fn a_question_waits_for_so_long_and_no_longer() {
+    let late = resume(&notes(), &pending(1), "office", Timestamp(300_000));
+    assert_eq!((late.status, late.why), (Status::None, Some(Why::Expired)));
+}
+
+#[test]
+fn what_comes_back_from_outside_may_be_anything() {
+    let of = |change: &dyn Fn(&mut Pending)| {
+        let mut pending = pending(1);
+        change(&mut pending);
+        answered(&pending, "office")
+    };
+    assert_eq!(of(&|pending| pending.action = "burn".to_owned()).why, Some(Why::UnknownAction));
+    assert_eq!(of(&|pending| pending.options[2].action = Some("burn".to_owned())).why, Some(Why::UnknownAction));
+    let nothing = of(&|pending| (pending.options, pending.field) = (Vec::new(), Some("size".to_owned())));
+    assert_eq!(nothing.why, Some(Why::GaveUp));
+}
+
+#[test]
+fn an_offer_is_answered_by_a_yes_a_no_or_a_name() {
+    for (text, expected) in
+        [("Yes!", true), ("no", true), ("the oat milk", true), ("Put butter on my list", false), ("", false)]
+    {
+        assert_eq!(is_answer(&pending(1), text), expected, "{text}");
+    }
+}

@@ -1,0 +1,262 @@
+//! The roles as agents: what a seat is shown goes in, a patch comes out.
+
+use jsonptr::{Pointer, PointerBuf};
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::department::Department;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::shown::NotWhole;
+use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::found::{Outcome, Pending, Resolved, Status, Values};
+use super::turns::{Before, Turn, perceived};
+use super::{confirm, crud, resolve, resume};
+use crate::builtin::Means;
+use crate::failure;
+
+/// What the `with` of a role within a department says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Within {
+    department: Department,
+}
+
+/// What the `with` of `begin` says: where messages, the turn and results are, and the arrays that are those of one turn.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Places {
+    messages: String,
+    turn: String,
+    results: String,
+    empties: Vec<String>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let [messages, turn, results] = ["/messages", "/turn", "/results"].map(str::to_owned);
+        Self { messages, turn, results, empties: ["/decisions", "/results"].map(str::to_owned).to_vec() }
+    }
+}
+
+/// What the `with` of `perceive` says: where messages go.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Inbox {
+    into: String,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self { into: "/messages/-".to_owned() }
+    }
+}
+
+/// The `with` of a seat.
+fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
+    let with = Value::Object(seat.with.clone().unwrap_or_default());
+    serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
+}
+
+fn department(seat: &Worker) -> Result<Department, String> {
+    let department = with::<Within>(seat)?.department;
+    match department.problems().into_iter().next() {
+        None => Ok(department),
+        Some(problem) => Err(format!("its `with` cannot be used: /department{}: {}", problem.pointer, problem.message)),
+    }
+}
+
+fn places(seat: &Worker) -> Result<Places, String> {
+    let places: Places = with(seat)?;
+    for place in [&places.messages, &places.turn, &places.results].into_iter().chain(&places.empties) {
+        is_place(place)?;
+    }
+    Ok(places)
+}
+
+fn into(seat: &Worker) -> Result<String, String> {
+    let Inbox { into } = with(seat)?;
+    is_place(&into)?;
+    Ok(into)
+}
+
+fn is_place(text: &str) -> Result<(), String> {
+    let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
+    if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
+}
+
+/// What is wrong with the seat of a role within a department, if anything is.
+pub(crate) fn problem_within(seat: &Worker) -> Option<String> {
+    department(seat).err()
+}
+
+/// What is wrong with the seat of `begin`, if anything is.
+pub(crate) fn problem_of_begin(seat: &Worker) -> Option<String> {
+    places(seat).err()
+}
+
+/// What is wrong with the seat of `perceive`, if anything is.
+pub(crate) fn problem_of_perceive(seat: &Worker) -> Option<String> {
+    into(seat).err()
+}
+
+fn not_configured(why: impl Into<String>) -> Failure {
+    failure(FailureCode::NotConfigured, why)
+}
+
+/// Why a role has no patch.
+enum Stop {
+    /// It has to be shown more first.
+    Unseen(String),
+    /// There is nothing to do.
+    Pass(String),
+    Failed(Failure),
+}
+
+impl<F: Into<Failure>> From<F> for Stop {
+    fn from(why: F) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+/// The operations of a patch, or why there are none, as an answer.
+fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>) -> Answer {
+    let reply = match work() {
+        Ok(patch) => json!({"patch": patch}),
+        Err(Stop::Unseen(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
+        Err(Stop::Unseen(place)) => {
+            let why = "its `reads` lack it, or its view.budget is too small";
+            return Err(not_configured(format!("the seat is not shown all of {place}: {why}")));
+        }
+        Err(Stop::Pass(why)) if call.seat().pass => json!({"pass": why}),
+        Err(Stop::Pass(why)) => {
+            return Err(failure(FailureCode::Refused, format!("{why}, and the seat may not pass")));
+        }
+        Err(Stop::Failed(why)) => return Err(why),
+    };
+    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+}
+
+/// A patch that puts a value at a place.
+fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Stop> {
+    let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
+    Ok(vec![json!({"op": "add", "path": place, "value": value})])
+}
+
+/// The value at a place, as far as the seat is shown it; none if nothing is there.
+fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
+    let pointer = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
+    match call.shown.value_at(&pointer) {
+        Ok(value) => Ok(value.map(patchboard_kernel::tree::Node::to_value)),
+        Err(NotWhole) => Err(Stop::Unseen(place.to_owned())),
+    }
+}
+
+/// The same as what it has to be.
+fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
+    let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
+    Ok(value_at(call, place)?.map(read).transpose()?)
+}
+
+/// The same where nothing can be done without.
+fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Stop> {
+    Ok(read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))?)
+}
+
+/// The department of a seat.
+fn own(call: &Call) -> Result<Department, Stop> {
+    Ok(department(call.seat()).map_err(not_configured)?)
+}
+
+/// `builtin:resolve`.
+pub(crate) fn resolve(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let department = own(call)?;
+        let action: String = needed(call, "/classified/action")?;
+        let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
+        let rows = means.storage.rows(&department)?;
+        put("/resolved", &resolve::resolve(&department, &action, &slots, &rows))
+    })
+}
+
+/// `builtin:resume`.
+pub(crate) fn resume(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let department = own(call)?;
+        let text: String = needed(call, "/request/text")?;
+        let pending: Pending = needed(call, "/request/pending")?;
+        put("/resumed", &resume::resume(&department, &pending, &text, means.clock.now()))
+    })
+}
+
+/// What was found, whoever found it.
+fn found(call: &Call) -> Result<Option<Resolved>, Stop> {
+    match read(call, "/resumed")? {
+        Some(resumed) => Ok(Some(resumed)),
+        None => read(call, "/resolved"),
+    }
+}
+
+/// `builtin:crud`.
+pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let department = own(call)?;
+        let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
+        let key = format!("{}:{}", call.board, call.invocation);
+        // Slots are in it as well, and the patch around it.
+        let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
+        put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)
+    })
+}
+
+/// `builtin:confirm`.
+pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let department = own(call)?;
+        if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
+            return put("/result", &confirm::done(&department, &outcome));
+        }
+        match found(call)? {
+            Some(found) if found.status != Status::Found => {
+                put("/result", &confirm::not_done(&department, &found, means.clock.now()))
+            }
+            Some(_) => Err(Stop::Pass("what was found is still to be done".to_owned())),
+            None => Err(Stop::Pass("there is nothing to tell".to_owned())),
+        }
+    })
+}
+
+/// `builtin:perceive`. What no signal says is in the request.
+pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
+    told(call, || {
+        let into = into(call.seat()).map_err(not_configured)?;
+        let said = match call.shown.signal() {
+            Some(signal) => Some(signal.clone()),
+            None => value_at(call, "/request")?,
+        };
+        put(&into, &perceived(said.as_ref()).map_err(Stop::Pass)?)
+    })
+}
+
+/// `builtin:begin`. What it takes up is no message any more, and what belonged to the turn before is gone.
+pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let places = places(call.seat()).map_err(not_configured)?;
+        let turn: Option<Turn> = read(call, &places.turn)?;
+        let Some(text) = read::<String>(call, &format!("{}/0/text", places.messages))? else {
+            return Err(Stop::Pass("there is no message".to_owned()));
+        };
+        let root = call.shown.basis().state.root();
+        let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
+        let last = match results.and_then(|results| results.len().checked_sub(1)) {
+            Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
+            None => None,
+        };
+        let before = Before { turn: turn.as_ref(), last: last.as_ref(), now: means.clock.now() };
+        let mut patch = put(&places.turn, &Turn::next(&text, before))?;
+        patch.push(json!({"op": "remove", "path": format!("{}/0", places.messages)}));
+        patch.extend(places.empties.iter().map(|place| json!({"op": "replace", "path": place, "value": []})));
+        Ok(patch)
+    })
+}

@@ -1,0 +1,138 @@
+//! Files: made, found again, changed, and shared.
+
+use serde_json::json;
+
+use super::super::cases::tests::notes;
+use super::super::crud::carry_out;
+use super::super::found::{Done, Resolved, Status};
+use super::*;
+
+fn add(storage: &Storage, department: &Department, key: &str, item: &str) -> Result<Done, Fault> {
+    let slots = json!({"list": "office", "item": item}).as_object().cloned().expect("slots");
+    let found = Resolved::new(Status::Found, "add", slots);
+    carry_out(storage, department, key, &found, Timestamp(5), 1000).map(|outcome| outcome.status)
+}
+
+fn items(storage: &Storage, department: &Department) -> Vec<Value> {
+    storage.rows(department).expect("rows").into_iter().map(|mut row| row.values.remove("item").expect("one")).collect()
+}
+
+/// The notes department with a change in its JSON.
+fn changed(change: impl FnOnce(&mut Value)) -> Department {
+    let mut department = serde_json::to_value(notes()).expect("JSON");
+    change(&mut department);
+    serde_json::from_value(department).expect("a department")
+}
+
+#[test]
+fn rows_are_there_when_the_file_is_opened_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    add(&Storage::at(&data), &notes(), "b:1", "tea").expect("it is written");
+    let storage = Storage::at(&data);
+    assert_eq!(items(&storage, &notes()), [json!("tea")]);
+    let copy = Storage::copy_of(&data);
+    add(&copy, &notes(), "b:2", "milk").expect("it is written");
+    assert_eq!(items(&copy, &notes()), [json!("tea"), json!("milk")]);
+    assert_eq!(items(&storage, &notes()), [json!("tea")], "a copy is a copy");
+    assert_eq!(items(&Storage::copy_of(&dir.path().join("nothing")), &notes()), [] as [Value; 0]);
+    assert!(!dir.path().join("nothing").exists());
+    let fault = Storage::nowhere().rows(&notes()).expect_err("there is no place");
+    assert_eq!(Failure::from(fault).code, FailureCode::NotConfigured);
+}
+
+#[test]
+fn new_fields_are_added_and_others_are_told_of() {
+    let storage = Storage::in_memory();
+    add(&storage, &notes(), "b:1", "tea").expect("it is written");
+    let wider = changed(|of| {
+        of["storage"]["fields"]["price"] = json!({"type": "number"});
+        of["storage"]["fields"]["bought"] = json!({"type": "boolean"});
+        of["actions"]["add"]["sets"] = json!(["list", "item", "price", "bought"]);
+    });
+    assert_eq!(items(&storage, &wider), [json!("tea")]);
+    let values = json!({"list": "office", "item": "oil", "price": 2.5, "bought": true});
+    let found = Resolved::new(Status::Found, "add", values.as_object().cloned().expect("slots"));
+    let outcome = carry_out(&storage, &wider, "b:2", &found, Timestamp(6), 1000).expect("no fault");
+    assert_eq!((outcome.status, outcome.verified), (Done::Done, true));
+    assert_eq!(Value::Object(storage.rows(&wider).expect("rows").remove(1).values), values);
+    for (other, said) in [
+        (notes(), "has no field bought"),
+        (changed(|of| of["storage"]["fields"]["item"] = json!({"type": "integer"})), "has no field bought"),
+    ] {
+        let fault = storage.rows(&other).expect_err("rows have what it has not");
+        assert!(matches!(&fault, Fault::NotConfigured(why) if why.contains(said)), "{fault}");
+    }
+    let retyped = changed(|of| {
+        of["storage"]["fields"]["price"] = json!({"type": "string"});
+        of["storage"]["fields"]["bought"] = json!({"type": "boolean"});
+    });
+    let fault = storage.rows(&retyped).expect_err("of another type");
+    assert!(fault.to_string().contains("price is of type string, and in its rows it is number"), "{fault}");
+    assert_eq!(items(&storage, &wider).len(), 2, "nothing is lost by that");
+}
+
+#[test]
+fn names_stand_in_quotes_whatever_they_are() {
+    let storage = Storage::in_memory();
+    add(&storage, &notes(), "b:1", "tea").expect("it is written");
+    // A manifest with such names is refused before; this is the second wall.
+    let evil = "x\" TEXT); DROP TABLE department_notes; CREATE TABLE \"y";
+    let department = changed(|of| {
+        of["name"] = json!(format!("notes\"; {evil}"));
+        of["storage"]["fields"] =
+            json!({"item": {"type": "string"}, (evil): {"type": "string"}, "select": {"type": "string"}});
+        of["storage"]["identity"] = json!([evil]);
+        of["actions"] = json!({"add": {"does": "insert", "sets": ["item", evil, "select"], "confirm": "x"}});
+    });
+    assert!(!department.problems().is_empty());
+    let slots = json!({"item": "a", (evil): "b", "select": "c"}).as_object().cloned().expect("slots");
+    let found = Resolved::new(Status::Found, "add", slots.clone());
+    let outcome = carry_out(&storage, &department, "b:2", &found, Timestamp(5), 1000).expect("no fault");
+    assert_eq!(outcome.status, Done::Done, "{outcome:?}");
+    assert_eq!(storage.rows(&department).expect("rows")[0].values, slots);
+    assert_eq!(items(&storage, &notes()), [json!("tea")]);
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(FILE);
+    for (pragma, said) in [("application_id = 7", "no file of departments"), ("user_version = 99", "newer version")] {
+        let _ = std::fs::remove_file(&path);
+        let foreign = Connection::open(&path).expect("a file");
+        foreign.execute_batch(&format!("PRAGMA {pragma}; CREATE TABLE t (x)")).expect("a table");
+        drop(foreign);
+        let before = std::fs::read(&path).expect("bytes");
+        let fault = Storage::at(dir.path()).rows(&notes()).expect_err("it is not ours");
+        assert!(matches!(&fault, Fault::NotConfigured(why) if why.contains(said)), "{fault}");
+        assert_eq!(std::fs::read(&path).expect("bytes"), before);
+    }
+    std::fs::write(&path, "no database at all, but long enough to be looked at as one".repeat(20)).expect("written");
+    assert!(matches!(Storage::at(dir.path()).rows(&notes()), Err(Fault::Sql(_))));
+}
+
+#[test]
+fn several_that_write_at_once_all_write_and_each_row_is_there_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Two connections, as two processes have, and two threads on each; every call is made twice.
+    let storages = [Storage::at(dir.path()), Storage::at(dir.path())];
+    std::thread::scope(|scope| {
+        for (index, storage) in storages.iter().chain(&storages).enumerate() {
+            scope.spawn(move || {
+                for number in 0..25 {
+                    // Both threads of a pair make the same calls.
+                    let item = format!("item {} {number}", index / 2);
+                    let key = format!("b:{}:{number}", index / 2);
+                    assert_eq!(add(storage, &notes(), &key, &item).expect("it is written"), Done::Done);
+                    // All want this one, and one of them gets it.
+                    let wanted = add(storage, &notes(), &format!("w:{index}:{number}"), &format!("wanted {number}"));
+                    assert!(wanted.is_ok(), "{wanted:?}");
+                }
+            });
+        }
+    });
+    let found = items(&storages[0], &notes());
+    let different: std::collections::BTreeSet<String> = found.iter().map(Value::to_string).collect();
+    assert_eq!((found.len(), different.len()), (75, 75));
+}

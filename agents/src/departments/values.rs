@@ -1,0 +1,85 @@
+//! What somebody said, as a value for a field.
+
+use patchboard_kernel::department::{Field, FieldType};
+use serde_json::Value;
+
+use super::likeness::{Bar, SAME, likeness, meant, said};
+
+/// What is said of a field.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Said {
+    /// It has this value.
+    Value(Value),
+    /// It may be one of these.
+    Among(Vec<Value>),
+    /// No value for it, and why.
+    Wrong(String),
+}
+
+/// A value of a field for what somebody said.
+pub(super) fn said_of(field: &Field, given: &Value, bar: Bar) -> Said {
+    if !field.only.is_empty() {
+        let all: Vec<String> = field.only.iter().map(said).collect();
+        let given = said(given);
+        return match meant(&given, &all, bar).as_slice() {
+            [] => Said::Wrong(format!("{} is none of {}", quoted(&given), all.join(", "))),
+            [one] => Said::Value(field.only[*one].clone()),
+            several => Said::Among(several.iter().map(|&index| field.only[index].clone()).collect()),
+        };
+    }
+    let value = typed(field.kind, given).unwrap_or_else(|| given.clone());
+    match field.problem(&value) {
+        Some(why) => Said::Wrong(format!("{} {why}", quoted(&said(given)))),
+        None => Said::Value(value),
+    }
+}
+
+/// The value that something is in this type; none if it is none.
+fn typed(kind: FieldType, given: &Value) -> Option<Value> {
+    let text = given.as_str().map(str::trim);
+    match kind {
+        FieldType::String => match given {
+            Value::String(_) => text.filter(|text| !text.is_empty()).map(Value::from),
+            Value::Number(number) => Some(number.to_string().into()),
+            _ => None,
+        },
+        FieldType::Integer => match text {
+            Some(text) => text.parse::<i64>().ok(),
+            None => given.as_i64().or_else(|| whole(given.as_f64()?)),
+        }
+        .map(Value::from),
+        FieldType::Number => {
+            let number = text.map_or_else(|| given.as_f64(), |text| text.parse::<f64>().ok());
+            // What is not finite is no JSON.
+            number.filter(|number| number.is_finite()).map(Value::from)
+        }
+        FieldType::Boolean => match text.map(str::to_lowercase).as_deref() {
+            Some("yes" | "true") => Some(true),
+            Some("no" | "false") => Some(false),
+            Some(_) => None,
+            None => given.as_bool(),
+        }
+        .map(Value::from),
+    }
+}
+
+/// A number without a fraction, which a model may write as `3.0`.
+fn whole(number: f64) -> Option<i64> {
+    let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough")]
+    is_whole.then_some(number as i64)
+}
+
+/// How like what a row has is to what was said of it.
+pub(super) fn likeness_of(field: &Field, given: &Value, has: Option<&Value>) -> u32 {
+    let Some(has) = has else { return 0 };
+    if field.kind == FieldType::String {
+        return likeness(&said(given), &said(has));
+    }
+    if typed(field.kind, given).as_ref() == Some(has) { SAME } else { 0 }
+}
+
+/// Words of somebody else within a sentence, at most so many that it stays one.
+pub(super) fn quoted(words: &str) -> String {
+    format!("\"{}\"", crate::one_line(words, 80))
+}
