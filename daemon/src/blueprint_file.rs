@@ -1,7 +1,7 @@
 //! Reads a blueprint from disk with its fragments, and shows what the lint found in it.
 //!
-//! A blueprint is not trusted with the machine (SPEC section 11): its fragments are files below its own directory, and
-//! nothing else is opened for it.
+//! A blueprint is not trusted with the machine (SPEC section 11): its fragments and departments are files below its own
+//! directory, and nothing else is opened for it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,10 +9,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Diagnostic, OpaquePlace, Report, Severity};
+use patchboard_kernel::lint::{self, Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
 use patchboard_kernel::source::{self, Source};
 use serde_json::Value;
 
+use crate::department_tests;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -23,6 +24,9 @@ const UNREADABLE: &str = "blueprint_unreadable";
 /// What to do about it.
 const UNREADABLE_HELP: &str = "name a blueprint file, in YAML or JSON";
 
+/// The most entries of a directory that is looked through for folders.
+const ENTRIES_MAX: usize = 1000;
+
 /// A blueprint as read.
 pub(crate) struct Reading {
     /// The file, as the user named it.
@@ -31,6 +35,8 @@ pub(crate) struct Reading {
     texts: BTreeMap<String, String>,
     /// What the lint made of it.
     pub(crate) report: Report,
+    /// How many tests of departments were run.
+    pub(crate) tests: usize,
 }
 
 /// Reads and checks a blueprint.
@@ -59,8 +65,8 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
                 message: format!("{name} cannot be read: {why}"),
                 help: UNREADABLE_HELP.to_owned(),
             };
-            let report = refused(finding);
-            Reading { name, texts: BTreeMap::new(), report }
+            let report = refused(vec![finding]);
+            Reading { name, texts: BTreeMap::new(), report, tests: 0 }
         }
     }
 }
@@ -69,22 +75,50 @@ fn read_text(path: &Path, name: String, text: String) -> Reading {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut texts = BTreeMap::from([(String::new(), text.clone())]);
     let report = match Source::read(&name, &text) {
-        Err(finding) => refused(finding),
+        Err(finding) => refused(vec![finding]),
         Ok(source) => {
-            let resolved = source::resolve(source, &mut |fragment| {
-                let text = text_of(&fragment_path(directory, fragment)?)?;
-                texts.insert(fragment.to_owned(), text.clone());
-                Ok(text)
-            });
+            let resolved = source::resolve(source, &mut Below { directory, texts: &mut texts });
             resolved.map_or_else(refused, |source| lint::check(&source))
         }
     };
-    Reading { name, texts, report }
+    Reading { name, texts, report, tests: 0 }
+}
+
+/// The files below a blueprint's directory, whose texts are kept.
+struct Below<'a> {
+    directory: &'a Path,
+    texts: &'a mut BTreeMap<String, String>,
+}
+
+impl source::Files for Below<'_> {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        let text = text_of(&fragment_path(self.directory, name)?)?;
+        self.texts.insert(name.to_owned(), text.clone());
+        Ok(text)
+    }
+
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let path = fragment_path(self.directory, name)?;
+        let mut folders = Vec::new();
+        for (number, entry) in std::fs::read_dir(path).map_err(|error| error.to_string())?.enumerate() {
+            if number >= ENTRIES_MAX {
+                return Err(format!("it has more than {ENTRIES_MAX} entries"));
+            }
+            let entry = entry.map_err(|error| error.to_string())?;
+            // A link to a folder is one, if it leads to one below the directory: its manifest is opened like any file.
+            let is_folder = entry.path().is_dir();
+            let name = entry.file_name().into_string().map_err(|_| "a folder's name is not UTF-8".to_owned())?;
+            if is_folder && !name.starts_with('.') {
+                folders.push(name);
+            }
+        }
+        Ok(folders)
+    }
 }
 
 /// What is reported of a file that holds no blueprint.
-fn refused(finding: Diagnostic) -> Report {
-    Report { blueprint: None, findings: vec![finding], opaque: Vec::new() }
+fn refused(findings: Vec<Diagnostic>) -> Report {
+    Report { blueprint: None, findings, opaque: Vec::new() }
 }
 
 /// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
@@ -112,6 +146,19 @@ pub(crate) fn accepted(path: &Path, output: Output) -> Result<Blueprint, Failure
 }
 
 impl Reading {
+    /// The same with the tests of its departments, where nothing else is wrong with it.
+    pub(crate) fn tested(mut self) -> Self {
+        if self.report.blueprint.is_some() {
+            for (name, text) in &self.texts {
+                let (tests, findings) = department_tests::run(name, text);
+                self.tests += tests;
+                self.report.findings.extend(findings);
+            }
+        }
+        self.report.findings.truncate(FINDINGS_MAX);
+        self
+    }
+
     /// How many findings are this bad.
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.report.findings.iter().filter(|finding| finding.severity == severity).count()

@@ -4,6 +4,7 @@
 //! [`crate::source`], the checks across fields in [`crate::lint`]. What is written here is what the journal stores:
 //! a blueprint whose fragments are resolved and whose defaults are spelled out.
 
+mod departments;
 mod format;
 mod group;
 mod inner;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
+pub use departments::Departments;
 pub use format::{Format, Occasion};
 pub use group::definition_name;
 pub use inner::*;
@@ -87,6 +89,9 @@ pub struct Blueprint {
     /// Blueprints of the boards that `board` workers make inside of boards of this one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub boards: BTreeMap<String, Self>,
+    /// Departments to include; absent once resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub departments: Option<Departments>,
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
     pub fragments: Vec<String>,

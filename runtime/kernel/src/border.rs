@@ -40,7 +40,8 @@ pub struct BorderError {
     pub message: String,
 }
 
-/// The request of the inner board: the members that are declared, from what the worker was shown.
+/// The request of the inner board: the members that are declared, from what the worker was shown. What is not there, and
+/// what it may not read as things are, is left out.
 ///
 /// # Errors
 /// A value that is there, but did not fit into the view.
@@ -50,7 +51,7 @@ pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> 
         let wrong = |why: &str| BorderError { message: format!("input {member}: {why} {from}") };
         let place = PointerBuf::parse(from.as_str()).map_err(|_| wrong("no JSON Pointer:"))?;
         let value = shown.value_at(&place).map_err(|NotWhole| wrong("the view has no room for all of"))?;
-        // Nothing is told by leaving out what is not there.
+        // Nothing is told by leaving out what is not there, or hidden.
         let Some(value) = value else { continue };
         request.insert(member.clone(), value.to_value());
     }

@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 
 use crate::rejection::coded;
 
+mod expansion;
 mod problems;
 pub mod sentence;
 
+pub use expansion::{Expansion, NO_ACTION, PENDING, expand};
 pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
 
 /// The most fields of a row.

@@ -98,14 +98,19 @@ impl Shown {
         self.may_expand
     }
 
-    /// The value at a place; none if none is there, as a place that is not there is nobody's to see.
+    /// The value at a place; none if none is there, as a place that is not there is nobody's to see, or if a condition hides
+    /// it as things are.
     ///
     /// # Errors
     /// It is there, but was not shown, or not wholly.
     pub fn value_at(&self, place: &Pointer) -> Result<Option<&Node>, NotWhole> {
         let Some(value) = self.basis.state.get(place) else { return Ok(None) };
         let is_whole = self.values().any(|(whole, _)| place.starts_with(whole));
-        if is_whole { Ok(Some(value)) } else { Err(NotWhole) }
+        match is_whole {
+            true => Ok(Some(value)),
+            false if self.seat().contract.readable(self.basis.state.root()).hides(place) => Ok(None),
+            false => Err(NotWhole),
+        }
     }
 
     /// The places whose whole values were shown, with these; none lies below another.

@@ -48,11 +48,11 @@ impl Written {
             }
         };
         // What else there is on this machine is not for those who send blueprints (SPEC section 11).
-        let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name fragments".to_owned());
-        let refused = |finding| Report { blueprint: None, findings: vec![finding], opaque: Vec::new() };
+        let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name files".to_owned());
+        let refused = |findings| Report { blueprint: None, findings, opaque: Vec::new() };
         Ok(match Source::read(NAME, &text) {
             Ok(source) => source::resolve(source, &mut none).map_or_else(refused, |source| lint::check(&source)),
-            Err(finding) => refused(finding),
+            Err(finding) => refused(vec![finding]),
         })
     }
 

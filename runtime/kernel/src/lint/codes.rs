@@ -13,7 +13,10 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("fragment_clash", Error, "A fragment brings a name that is there already."),
     ("fragment_cycle", Error, "A fragment includes itself."),
     ("fragment_limit", Error, "There are too many fragments, or they are nested too deeply."),
-    ("unresolved_fragment", Error, "`use` names a fragment that was not included."),
+    ("unresolved_fragment", Error, "`use` or `departments` names files that were not included."),
+    // Departments.
+    ("unmet_need", Error, "A department needs what the blueprint does not promise."),
+    ("bad_department", Error, "What a department's manifest says does not fit together."),
     // The form.
     ("unknown_field", Error, "A key that blueprints do not have."),
     ("missing_field", Error, "A key that must be there is not."),

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Read, Write};
-use crate::blueprint::{Action, EventOp, GrantOp, Rule, Trigger};
+use super::{Check, Read, Seat, Write};
+use crate::blueprint::{Action, AgentKind, EventOp, GrantOp, Rule, Trigger};
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
 use crate::source::child;
@@ -165,7 +165,9 @@ impl<'a> Check<'a> {
                 let seen = |read: &Read| {
                     read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)
                 };
-                self.seats.get(worker).is_some_and(|seat| !seat.reads.iter().any(seen))
+                // What a board inside is given is said at its border.
+                let is_blind = |seat: &Seat<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
+                self.seats.get(worker).is_some_and(is_blind)
             };
             if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind) {
                 let message = format!("`{worker}` is woken by `{path}` but may not read it");

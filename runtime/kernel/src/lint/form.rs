@@ -1,4 +1,4 @@
-//! The form of a blueprint: what the published meta-schema refuses, said for people.
+//! The form of a blueprint, and of a department's manifest: what the published schemas refuse, said for people.
 
 use std::sync::LazyLock;
 
@@ -6,14 +6,19 @@ use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
-use super::{Diagnostic, FINDINGS_MAX, META_SCHEMA, meant};
+use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, meant};
 use crate::source::{Source, child};
 
-static META: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(META_SCHEMA).expect("the meta-schema is part of this crate and tested"));
+static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| Form::of("the blueprint", META_SCHEMA));
 
-static VALIDATOR: LazyLock<Validator> =
-    LazyLock::new(|| jsonschema::draft202012::new(&META).expect("the meta-schema is part of this crate and tested"));
+static DEPARTMENT: LazyLock<Form> = LazyLock::new(|| Form::of("the manifest", DEPARTMENT_SCHEMA));
+
+/// A published schema, and what the documents are called that it describes.
+struct Form {
+    noun: &'static str,
+    meta: Value,
+    validator: Validator,
+}
 
 const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*}, {signal: name}, {after: [rule, …]} or {idle: [rule, …]}; `op` may be left out.";
 
@@ -24,9 +29,17 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {
         let mut tokens = error.instance_path().as_str().split('/').skip(1);
         !(tokens.next() == Some("boards") && tokens.nth(1).is_some())
     };
-    for error in VALIDATOR.iter_errors(source.value()).filter(is_own).take(FINDINGS_MAX) {
-        explain(source, &error, findings);
+    for error in BLUEPRINT.validator.iter_errors(source.value()).filter(is_own).take(FINDINGS_MAX) {
+        BLUEPRINT.explain(source, &error, findings);
     }
+}
+
+/// The same for the manifest of a department.
+pub(crate) fn check_department(source: &Source, findings: &mut Vec<Diagnostic>) {
+    for error in DEPARTMENT.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
+        DEPARTMENT.explain(source, &error, findings);
+    }
+    check_numbers(source, findings);
 }
 
 /// Finds every number that JSON does not have, where nothing else is wrong with it.
@@ -41,117 +54,165 @@ pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn explain(source: &Source, error: &ValidationError<'_>, findings: &mut Vec<Diagnostic>) {
-    let pointer = error.instance_path().as_str();
-    let found = error.instance();
-    let mut find = |code: &'static str, message: String, help: String| {
-        findings.push(Diagnostic::at(source, code, pointer, message, help));
-    };
-    let name = display(pointer);
-    if is_trigger(pointer) {
-        return find(
-            "bad_rule",
-            format!("{name} has none of the forms of a trigger: {}", short(found)),
-            TRIGGERS.into(),
-        );
-    }
-    if is_budget(pointer) && is_unlimited(found) {
-        let message = format!("{name} is {}, which is no limit", short(found));
-        return find(
-            "infinite_budget",
-            message,
-            format!("{} Write a number above zero{}.", describe(error), default(error)),
-        );
-    }
-    match error.kind() {
-        Kind::AdditionalProperties { unexpected } => {
-            for key in unexpected {
-                unknown(source, error, pointer, key, findings);
-            }
-        }
-        Kind::Required { property } => {
-            let property = property.as_str().unwrap_or_default();
-            let at = child(pointer, property);
-            let what = describe_at(&format!("{}/properties/{property}", parent(error.schema_path().as_str())));
-            if is_budget(&at) {
-                return find(
-                    "infinite_budget",
-                    format!("{name} has no `{property}`"),
-                    format!("{what} Add a number above zero."),
-                );
-            }
-            find("missing_field", format!("{name} has no `{property}`"), format!("Add it. {what}"));
-        }
-        Kind::Type { kind } => {
-            let wanted = wanted(kind);
-            let message = format!("{name} must be {wanted}, not {}", short(found));
-            find("bad_type", message, describe(error));
-        }
-        Kind::Enum { options } => {
-            let options: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            find("bad_value", format!("{name} cannot be {}", short(found)), one_of(found, &options));
-        }
-        Kind::OneOfNotValid { .. } | Kind::OneOfMultipleValid { .. } => {
-            let agents = ["llm", "command", "script", "human", "remote", "board"];
-            let help = if pointer.ends_with("/agent") { one_of(found, &agents) } else { describe(error) };
-            find("bad_value", format!("{name} cannot be {}", short(found)), help);
-        }
-        Kind::Minimum { limit } => {
-            find("bad_value", format!("{name} is {}, below {limit}", short(found)), describe(error));
-        }
-        Kind::Maximum { limit } => {
-            let help = format!("{} The most is {limit}{}.", describe(error), default(error));
-            find("bad_value", format!("{name} is {}, above {limit}", short(found)), help);
-        }
-        Kind::Constant { expected_value } => {
-            let help = format!("This version reads format {expected_value}.");
-            find("bad_value", format!("{name} must be {expected_value}, not {}", short(found)), help);
-        }
-        Kind::PropertyNames { error: inner } => {
-            let key = inner.instance().as_str().unwrap_or_default().to_owned();
-            let message = format!("{name} has the name `{key}`");
-            let mut finding = Diagnostic::at(source, "bad_value", &child(pointer, &key), message, NAMES);
-            finding.position = source.key_position(&finding.pointer);
-            findings.push(finding);
-        }
-        Kind::MinProperties { .. } | Kind::MinItems { .. } => {
-            find("bad_value", format!("{name} is empty"), format!("{} Write at least one.", describe(error)));
-        }
-        Kind::MaxProperties { limit } | Kind::MaxItems { limit } => {
-            find("bad_value", format!("{name} has more than {limit} entries"), describe(error));
-        }
-        Kind::MinLength { .. } => find("bad_value", format!("{name} is empty"), describe(error)),
-        Kind::MaxLength { limit } => {
-            find("bad_value", format!("{name} has more than {limit} characters"), describe(error));
-        }
-        Kind::UniqueItems => {
-            find("bad_value", format!("{name} lists something twice"), "Remove one of the two.".into());
-        }
-        // `pattern`, and any keyword the meta-schema may come to use.
-        _ => find("bad_value", format!("{name} cannot be {}", short(found)), describe(error)),
-    }
-}
-
 const NAMES: &str = "A name begins with a letter or digit and has letters, digits, dashes and underscores, at most 64.";
 
-fn unknown(source: &Source, error: &ValidationError<'_>, pointer: &str, key: &str, findings: &mut Vec<Diagnostic>) {
-    let holder = parent(error.schema_path().as_str());
-    let known = META.pointer(&format!("{holder}/properties")).and_then(Value::as_object);
-    let known: Vec<&str> = known.into_iter().flat_map(|map| map.keys().map(String::as_str)).collect();
-    let help = match meant(key, known.iter().copied()) {
-        Some(best) => format!("Did you mean `{best}`?"),
-        None => format!("Known here: {}.", known.join(", ")),
-    };
-    let at = child(pointer, key);
-    let mut finding =
-        Diagnostic::at(source, "unknown_field", &at, format!("{} has no `{key}`", display(pointer)), help);
-    finding.position = source.key_position(&at);
-    findings.push(finding);
-}
+impl Form {
+    fn of(noun: &'static str, schema: &str) -> Self {
+        let meta = serde_json::from_str(schema).expect("the schema is part of this crate and tested");
+        let validator = jsonschema::draft202012::new(&meta).expect("the schema is part of this crate and tested");
+        Self { noun, meta, validator }
+    }
 
-/// A place as a message names it.
-fn display(pointer: &str) -> String {
-    if pointer.is_empty() { "the blueprint".to_owned() } else { format!("`{pointer}`") }
+    fn explain(&self, source: &Source, error: &ValidationError<'_>, findings: &mut Vec<Diagnostic>) {
+        let pointer = error.instance_path().as_str();
+        let found = error.instance();
+        let mut find = |code: &'static str, message: String, help: String| {
+            findings.push(Diagnostic::at(source, code, pointer, message, help));
+        };
+        let name = self.display(pointer);
+        if is_trigger(pointer) {
+            return find(
+                "bad_rule",
+                format!("{name} has none of the forms of a trigger: {}", short(found)),
+                TRIGGERS.into(),
+            );
+        }
+        if is_budget(pointer) && is_unlimited(found) {
+            let message = format!("{name} is {}, which is no limit", short(found));
+            return find(
+                "infinite_budget",
+                message,
+                format!("{} Write a number above zero{}.", self.describe(error), self.default(error)),
+            );
+        }
+        match error.kind() {
+            Kind::AdditionalProperties { unexpected } => {
+                for key in unexpected {
+                    self.unknown(source, error, pointer, key, findings);
+                }
+            }
+            Kind::Required { property } => {
+                let property = property.as_str().unwrap_or_default();
+                let at = child(pointer, property);
+                let what = self.describe_at(&format!("{}/properties/{property}", parent(error.schema_path().as_str())));
+                if is_budget(&at) {
+                    return find(
+                        "infinite_budget",
+                        format!("{name} has no `{property}`"),
+                        format!("{what} Add a number above zero."),
+                    );
+                }
+                find("missing_field", format!("{name} has no `{property}`"), format!("Add it. {what}"));
+            }
+            Kind::Type { kind } => {
+                let wanted = wanted(kind);
+                let message = format!("{name} must be {wanted}, not {}", short(found));
+                find("bad_type", message, self.describe(error));
+            }
+            Kind::Enum { options } => {
+                let options: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                find("bad_value", format!("{name} cannot be {}", short(found)), one_of(found, &options));
+            }
+            Kind::OneOfNotValid { .. } | Kind::OneOfMultipleValid { .. } => {
+                let agents = ["llm", "command", "script", "human", "remote", "board"];
+                let help = if pointer.ends_with("/agent") { one_of(found, &agents) } else { self.describe(error) };
+                find("bad_value", format!("{name} cannot be {}", short(found)), help);
+            }
+            Kind::Minimum { limit } => {
+                find("bad_value", format!("{name} is {}, below {limit}", short(found)), self.describe(error));
+            }
+            Kind::Maximum { limit } => {
+                let help = format!("{} The most is {limit}{}.", self.describe(error), self.default(error));
+                find("bad_value", format!("{name} is {}, above {limit}", short(found)), help);
+            }
+            Kind::Constant { expected_value } => {
+                let help = format!("This version reads format {expected_value}.");
+                find("bad_value", format!("{name} must be {expected_value}, not {}", short(found)), help);
+            }
+            Kind::PropertyNames { error: inner } => {
+                let key = inner.instance().as_str().unwrap_or_default().to_owned();
+                let message = format!("{name} has the name `{key}`");
+                let mut finding = Diagnostic::at(source, "bad_value", &child(pointer, &key), message, NAMES);
+                finding.position = source.key_position(&finding.pointer);
+                findings.push(finding);
+            }
+            Kind::MinProperties { .. } | Kind::MinItems { .. } => {
+                find("bad_value", format!("{name} is empty"), format!("{} Write at least one.", self.describe(error)));
+            }
+            Kind::MaxProperties { limit } | Kind::MaxItems { limit } => {
+                find("bad_value", format!("{name} has more than {limit} entries"), self.describe(error));
+            }
+            Kind::MinLength { .. } => find("bad_value", format!("{name} is empty"), self.describe(error)),
+            Kind::MaxLength { limit } => {
+                find("bad_value", format!("{name} has more than {limit} characters"), self.describe(error));
+            }
+            Kind::UniqueItems => {
+                find("bad_value", format!("{name} lists something twice"), "Remove one of the two.".into());
+            }
+            // `pattern`, and any keyword the meta-schema may come to use.
+            _ => find("bad_value", format!("{name} cannot be {}", short(found)), self.describe(error)),
+        }
+    }
+
+    fn unknown(&self, source: &Source, error: &ValidationError<'_>, pointer: &str, key: &str, findings: &mut Vec<Diagnostic>) {
+        let holder = parent(error.schema_path().as_str());
+        let known = self.meta.pointer(&format!("{holder}/properties")).and_then(Value::as_object);
+        let known: Vec<&str> = known.into_iter().flat_map(|map| map.keys().map(String::as_str)).collect();
+        let help = match meant(key, known.iter().copied()) {
+            Some(best) => format!("Did you mean `{best}`?"),
+            None => format!("Known here: {}.", known.join(", ")),
+        };
+        let at = child(pointer, key);
+        let mut finding =
+            Diagnostic::at(source, "unknown_field", &at, format!("{} has no `{key}`", self.display(pointer)), help);
+        finding.position = source.key_position(&at);
+        findings.push(finding);
+    }
+
+    /// A place as a message names it.
+    fn display(&self, pointer: &str) -> String {
+        if pointer.is_empty() { self.noun.to_owned() } else { format!("`{pointer}`") }
+    }
+
+    /// What the meta-schema says of the field that an error is about.
+    fn describe(&self, error: &ValidationError<'_>) -> String {
+        let general = self.describe_at(parent(error.schema_path().as_str()));
+        // A field that refers to a definition describes itself beside the reference.
+        let field = self.field(error).and_then(|field| field.get("description")?.as_str()).unwrap_or_default();
+        if field.is_empty() || field == general { general } else { format!("{field} {general}").trim_end().to_owned() }
+    }
+
+    /// The schema that stands at the instance's own field: the one that refers to what the error comes from, or that itself.
+    fn field(&self, error: &ValidationError<'_>) -> Option<&Value> {
+        let path = error.evaluation_path().as_str();
+        let mut tokens: Vec<&str> = path.split('/').skip(1).collect();
+        tokens.pop();
+        if tokens.last() == Some(&"$ref") {
+            tokens.pop();
+        }
+        let mut at = &self.meta;
+        for token in tokens {
+            at = match at {
+                Value::Array(items) => items.get(token.parse::<usize>().ok()?)?,
+                Value::Object(members) if token == "$ref" => {
+                    self.meta.pointer(members.get("$ref")?.as_str()?.strip_prefix('#')?)?
+                }
+                other => other.get(token)?,
+            };
+        }
+        Some(at)
+    }
+
+    fn describe_at(&self, schema: &str) -> String {
+        let description = self.meta.pointer(schema).and_then(|schema| schema.get("description")?.as_str());
+        description.unwrap_or_default().to_owned()
+    }
+
+    fn default(&self, error: &ValidationError<'_>) -> String {
+        self.field(error)
+            .and_then(|field| field.get("default"))
+            .map_or_else(String::new, |default| format!(", or leave it out for {}", short(default)))
+    }
 }
 
 fn is_trigger(pointer: &str) -> bool {
@@ -198,46 +259,6 @@ fn is_unlimited(value: &Value) -> bool {
         }
         Value::Bool(true) | Value::Array(_) | Value::Object(_) => false,
     }
-}
-
-/// What the meta-schema says of the field that an error is about.
-fn describe(error: &ValidationError<'_>) -> String {
-    let general = describe_at(parent(error.schema_path().as_str()));
-    // A field that refers to a definition describes itself beside the reference.
-    let field = field(error).and_then(|field| field.get("description")?.as_str()).unwrap_or_default();
-    if field.is_empty() || field == general { general } else { format!("{field} {general}").trim_end().to_owned() }
-}
-
-/// The schema that stands at the instance's own field: the one that refers to what the error comes from, or that itself.
-fn field(error: &ValidationError<'_>) -> Option<&'static Value> {
-    let path = error.evaluation_path().as_str();
-    let mut tokens: Vec<&str> = path.split('/').skip(1).collect();
-    tokens.pop();
-    if tokens.last() == Some(&"$ref") {
-        tokens.pop();
-    }
-    let mut at: &'static Value = &META;
-    for token in tokens {
-        at = match at {
-            Value::Array(items) => items.get(token.parse::<usize>().ok()?)?,
-            Value::Object(members) if token == "$ref" => {
-                META.pointer(members.get("$ref")?.as_str()?.strip_prefix('#')?)?
-            }
-            other => other.get(token)?,
-        };
-    }
-    Some(at)
-}
-
-fn describe_at(schema: &str) -> String {
-    let description = META.pointer(schema).and_then(|schema| schema.get("description")?.as_str());
-    description.unwrap_or_default().to_owned()
-}
-
-fn default(error: &ValidationError<'_>) -> String {
-    field(error)
-        .and_then(|field| field.get("default"))
-        .map_or_else(String::new, |default| format!(", or leave it out for {}", short(default)))
 }
 
 fn parent(pointer: &str) -> &str {

@@ -26,6 +26,7 @@ use serde_json::Value;
 
 pub use codes::CODES;
 pub use costs::OpaquePlace;
+pub(crate) use form::check_department;
 
 use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteGrant};
 use crate::expr::Expr;
@@ -36,6 +37,9 @@ use crate::source::{Position, Source};
 
 /// The meta-schema of blueprints, as published for editors.
 pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.schema.json");
+
+/// The schema of the manifests of departments, as published for editors.
+pub const DEPARTMENT_SCHEMA: &str = include_str!("../../../../blueprints/department.schema.json");
 
 /// The most findings a report lists.
 pub const FINDINGS_MAX: usize = 100;
@@ -294,14 +298,14 @@ impl<'a> Check<'a> {
 }
 
 /// The name among `known` that was probably meant.
-fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let near = known.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
     let (distance, best) = near.min()?;
     (distance <= 1 + name.chars().count() / 4).then_some(best)
 }
 
 /// A help that names what was probably meant, or what there is.
-fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
+pub(crate) fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
     if let Some(best) = meant(name, known.clone()) {
         return format!("Did you mean `{best}`?");
     }

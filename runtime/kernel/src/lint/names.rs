@@ -18,6 +18,11 @@ impl Check<'_> {
             let help = "Read the blueprint from a file, or write the fragment's contents into it.";
             self.find("unresolved_fragment", &format!("/use/{fragment}"), message, help);
         }
+        if self.blueprint.departments.is_some() {
+            let help = "Read the blueprint from a file: departments are folders below its directory.";
+            self.find("unresolved_fragment", "/departments", "the departments were not included", help);
+            self.point_at_key();
+        }
         self.workers();
         self.groups();
         self.rules();

@@ -1,5 +1,5 @@
-//! Includes blueprint fragments (`use:`) into the blueprint that names them, and the blueprints of boards inside (`boards:`)
-//! that are named by their files.
+//! Includes blueprint fragments (`use:`) into the blueprint that names them, the blueprints of boards inside (`boards:`)
+//! that are named by their files, and departments ([`super::departments`]).
 //!
 //! A fragment brings workers, models, rules, invariants and schema definitions (`state.schema.$defs`); what the document
 //! looks like, when the task is finished and what it may cost is said by the including file alone. Nothing overrides
@@ -11,8 +11,36 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{File, Source, child};
+use super::{File, Source, child, departments};
 use crate::lint::Diagnostic;
+
+/// Who opens what a blueprint names. What is not below the blueprint's own directory must be refused.
+pub trait Files {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn text(&mut self, name: &str) -> Result<String, String>;
+
+    /// The names of the folders in a directory, in any order.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String>;
+}
+
+/// Texts alone: no directory can be looked into.
+impl<F: FnMut(&str) -> Result<String, String>> Files for F {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        self(name)
+    }
+
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
+        // Who refuses every file says why.
+        self(name)?;
+        Err("no directory can be looked into here".to_owned())
+    }
+}
 
 /// How deep fragments may include fragments.
 pub const FRAGMENT_DEPTH_MAX: usize = 8;
@@ -20,34 +48,36 @@ pub const FRAGMENT_DEPTH_MAX: usize = 8;
 /// How many fragments one blueprint may have.
 pub const FRAGMENTS_MAX: usize = 32;
 
-/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; `load` gives the text of a fragment, or says why it cannot.
+/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; the folders in `departments` by what their manifests say; `files` gives the texts, or says why it cannot.
 ///
 /// Rules and invariants of fragments come after those of the including file, in the order of `use`. The result's `use`
 /// is empty. A `use` of the wrong form is left for the lint.
 ///
 /// # Errors
 /// The first of: `fragment_unreadable` or what [`Source::read`] refuses, `bad_fragment`, `fragment_clash`,
-/// `fragment_cycle`, `fragment_limit`. Findings inside a fragment name its file.
-pub fn resolve(mut source: Source, load: &mut dyn FnMut(&str) -> Result<String, String>) -> Result<Source, Diagnostic> {
+/// `fragment_cycle`, `fragment_limit`; or everything that is wrong with the departments of one blueprint. Findings inside a
+/// fragment or a manifest name its file.
+pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
-    resolve_within(&mut source, load, &stack)?;
+    resolve_within(&mut source, files, &stack)?;
     Ok(source)
 }
 
 /// The same for the blueprint in the innermost of these files.
 fn resolve_within(
     source: &mut Source,
-    load: &mut dyn FnMut(&str) -> Result<String, String>,
+    files: &mut dyn Files,
     stack: &[String],
-) -> Result<(), Diagnostic> {
+) -> Result<(), Vec<Diagnostic>> {
+    let one = |finding| vec![finding];
     // What stands in the file itself has no other file's name; this may be a file that another names.
     let file = stack.last().filter(|_| stack.len() > 1);
     if let Some(mut uses) = uses_of(source) {
         for used in &mut uses {
             used.finding.file = used.finding.file.take().or_else(|| file.cloned());
         }
-        let mut inclusion = Inclusion { load: &mut *load, seen: BTreeSet::new(), stack: stack.to_vec() };
-        inclusion.include(source, uses)?;
+        let mut inclusion = Inclusion { files: &mut *files, seen: BTreeSet::new(), stack: stack.to_vec() };
+        inclusion.include(source, uses).map_err(one)?;
         if let Some(value) = source.value.get_mut("use") {
             *value = Value::Array(Vec::new());
         }
@@ -55,23 +85,23 @@ fn resolve_within(
     for (at, mut board) in source.within("/boards") {
         let Some(name) = board.value.as_str().map(str::to_owned) else {
             let shared = board.files.len();
-            resolve_within(&mut board, load, stack)?;
+            resolve_within(&mut board, files, stack)?;
             source.put(&at, board, shared);
             continue;
         };
         let mut finding = Diagnostic::at(source, "unresolved_fragment", &at, "", "");
         finding.file = finding.file.or_else(|| file.cloned());
         let used = Use { name, finding };
-        let mut board = used.read(load, stack)?;
+        let mut board = used.read(files, stack).map_err(one)?;
         let stack: Vec<String> = stack.iter().chain([&used.name]).cloned().collect();
-        resolve_within(&mut board, load, &stack)?;
+        resolve_within(&mut board, files, &stack)?;
         source.put(&at, board, 0);
     }
-    Ok(())
+    departments::resolve(source, files, file)
 }
 
 struct Inclusion<'a> {
-    load: &'a mut dyn FnMut(&str) -> Result<String, String>,
+    files: &'a mut dyn Files,
     seen: BTreeSet<String>,
     /// The files that are being included, outermost first.
     stack: Vec<String>,
@@ -87,7 +117,7 @@ impl Use {
     /// The file of this name, named in the innermost of these files.
     fn read(
         &self,
-        load: &mut dyn FnMut(&str) -> Result<String, String>,
+        files: &mut dyn Files,
         stack: &[String],
     ) -> Result<Source, Diagnostic> {
         let name = &self.name;
@@ -99,7 +129,7 @@ impl Use {
             let message = format!("files are nested deeper than {FRAGMENT_DEPTH_MAX}");
             return Err(self.refuse("fragment_limit", message, "Put the contents of some files together."));
         }
-        let text = load(name).map_err(|reason| {
+        let text = files.text(name).map_err(|reason| {
             let message = format!("the fragment `{name}` cannot be read: {reason}");
             let help = "Fragments are named relative to the blueprint's own directory and stay below it.";
             self.refuse("fragment_unreadable", message, help)
@@ -138,7 +168,7 @@ impl Inclusion<'_> {
                 let message = format!("more than {FRAGMENTS_MAX} fragments");
                 return Err(used.refuse("fragment_limit", message, "Put the contents of some fragments together."));
             }
-            let fragment = used.read(self.load, &self.stack)?;
+            let fragment = used.read(self.files, &self.stack)?;
             self.seen.insert(name.clone());
             let further = uses_of(&fragment).unwrap_or_default();
             merge(into, fragment)?;
@@ -274,7 +304,7 @@ impl Moves<'_> {
 }
 
 /// The object at a pointer, made where it is missing; `None` if something else is in the way.
-fn object_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn object_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
     let mut at = root.as_object_mut()?;
     for token in pointer.split('/').skip(1) {
         at = at.entry(token).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;

@@ -12,6 +12,7 @@
 //! budget. What is no number of JSON at all is passed on as text and marked, because in a budget it has a meaning to be
 //! answered ([`Source::beyond_json`]).
 
+mod departments;
 mod fragments;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, resolve};
+pub use departments::DEPARTMENTS_MAX;
+pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, Files, resolve};
 
 use crate::lint::Diagnostic;
 
@@ -141,6 +143,22 @@ impl Source {
             }
             self.places.insert(format!("{at}{pointer}"), place);
         }
+    }
+
+    /// Where a value stands, or its nearest ancestor, and in which file.
+    fn stands(&self, pointer: &str) -> Option<(Place, File)> {
+        let (place, _) = self.place(pointer)?;
+        Some((Place { written: None, ..place }, self.files.get(place.file)?.clone()))
+    }
+
+    /// Says where a value stands that no text says: where this one does.
+    fn stands_at(&mut self, pointer: &str, stands: Option<(Place, File)>) {
+        let Some((mut place, file)) = stands else { return };
+        place.file = self.files.iter().position(|known| known.name == file.name).unwrap_or_else(|| {
+            self.files.push(file);
+            self.files.len() - 1
+        });
+        self.places.insert(pointer.to_owned(), place);
     }
 
     /// Takes a member of the document out of it, with the places of what is in it; `None` if the document is no object or

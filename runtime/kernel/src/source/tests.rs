@@ -167,7 +167,7 @@ fn offsets_in_strings_are_found_in_every_notation() {
 }
 
 /// Resolves a blueprint whose fragments are in a map.
-fn resolved(text: &str, fragments: &[(&str, &str)]) -> Result<Source, Diagnostic> {
+fn resolved(text: &str, fragments: &[(&str, &str)]) -> Result<Source, Vec<Diagnostic>> {
     let fragments: BTreeMap<&str, &str> = fragments.iter().copied().collect();
     let mut load = |name: &str| fragments.get(name).map(|text| (*text).to_owned()).ok_or("no such file".to_owned());
     resolve(read(text), &mut load)
@@ -175,7 +175,8 @@ fn resolved(text: &str, fragments: &[(&str, &str)]) -> Result<Source, Diagnostic
 
 /// `file line:column code message` of a refusal.
 fn unresolved(text: &str, fragments: &[(&str, &str)]) -> String {
-    let finding = resolved(text, fragments).expect_err("it is refused");
+    let findings = resolved(text, fragments).expect_err("it is refused");
+    let [finding] = findings.try_into().expect("one finding");
     let position = finding.position.map_or_else(String::new, |place| format!("{}:{}", place.line, place.column));
     format!("{} {position} {} {}", finding.file.unwrap_or_default(), finding.code, finding.message)
 }

@@ -2,14 +2,14 @@
 //!
 //! The snapshot beside this file is what a user reads; look at a change of it as prose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Severity};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plan;
-use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::source::{self, Files, Source};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -108,6 +108,55 @@ const IS_INSIDE: (&str, &str) = (
 /// Where it is.
 const HAS_INSIDE: (&str, &str) = (END, "done: {when: has(state.answer)}\nboards: {inside: inside.yaml}\n");
 
+/// Says where departments are, and what they meet with.
+const HAS_DEPARTMENTS: (&str, &str) = (
+    END,
+    "done: {when: has(state.answer)}\ndepartments: {from: departments, promises: {text: /request/question}, into: /claims/-, group: departments}\n",
+);
+
+/// A department that fits [`SOUND`], but for what its results are.
+const DEPARTMENT: &str = r#"department: 1
+name: notes
+description: Keeps notes.
+needs:
+  text: {type: string}
+storage:
+  entity: note
+  fields:
+    item: {type: string}
+actions:
+  add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
+"#;
+
+/// The same in need of something else.
+const NEEDY: &str = r#"department: 1
+name: notes
+description: Keeps notes.
+needs:
+  text: {type: string}
+  question_mark: {type: boolean}
+storage: {entity: note, fields: {item: {type: string}}}
+actions:
+  add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
+"#;
+
+/// The same of which several things are wrong; the first is told.
+const UNFIT: &str = r#"department: 1
+name: notes
+description: Keeps notes.
+needs: {text: {type: string}}
+storage: {entity: note, fields: {item: {type: string}}}
+actions:
+  add: {does: insert, description: keeps a note, sets: [thing], confirm: "Noted: {item}."}
+  none: {does: delete, description: takes it away, finds: [item], confirm: "Gone: {place}."}
+"#;
+
+/// The same in another form.
+const MISSPELT: &str = r#"department: 1
+name: notes
+descripton: Keeps notes.
+"#;
+
 /// Puts the writer into a group.
 const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
 /// A worker, to be changed.
@@ -160,6 +209,47 @@ const FIXTURES: &[Fixture] = &[
             ("i", "rules: []"),
         ],
     },
+    Fixture { code: "fragment_unreadable", changes: &[HAS_DEPARTMENTS], fragments: &[("f.yaml", "")] },
+    Fixture {
+        code: "fragment_unreadable",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/readme.md", "")],
+    },
+    Fixture {
+        code: "fragment_clash",
+        changes: &[HAS_DEPARTMENTS, ("  extractor:\n", "  notes: {agent: human}\n  extractor:\n")],
+        fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
+    },
+    Fixture {
+        code: "unmet_need",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/department.yaml", NEEDY)],
+    },
+    Fixture {
+        code: "bad_department",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/lists/department.yaml", DEPARTMENT)],
+    },
+    Fixture {
+        code: "bad_department",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/department.yaml", UNFIT)],
+    },
+    Fixture {
+        code: "unknown_field",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/department.yaml", MISSPELT)],
+    },
+    // What stands in the blueprint is found there: the place that is promised, and where results go.
+    Fixture {
+        code: "unknown_path",
+        changes: &[(
+            END,
+            "done: {when: has(state.answer)}\ndepartments:\n  from: departments\n  promises: {text: /question}\n  into: /results/-\n  group: departments\n",
+        )],
+        fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
+    },
+    change("unresolved_fragment", &[HAS_DEPARTMENTS]),
     change("unresolved_fragment", &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")]),
     // A finding inside a fragment names its file.
     Fixture {
@@ -554,6 +644,21 @@ const FIXTURES: &[Fixture] = &[
     ),
 ];
 
+/// Files that are in memory.
+struct Texts<'a>(&'a BTreeMap<&'a str, &'a str>);
+
+impl Files for Texts<'_> {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        self.0.get(name).map(|text| (*text).to_owned()).ok_or("no such file".into())
+    }
+
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let within = self.0.keys().filter_map(|file| file.strip_prefix(name)?.strip_prefix('/')?.split_once('/'));
+        let folders: BTreeSet<String> = within.map(|(folder, _)| folder.to_owned()).collect();
+        if folders.is_empty() { Err("no such directory".to_owned()) } else { Ok(folders.into_iter().collect()) }
+    }
+}
+
 impl Fixture {
     fn text(&self) -> String {
         self.changes.iter().fold(SOUND.to_owned(), |text, (from, to)| {
@@ -563,18 +668,16 @@ impl Fixture {
     }
 
     fn findings(&self) -> Vec<Diagnostic> {
-        let source = Source::read("b.yaml", &self.text()).and_then(|source| {
+        let source = Source::read("b.yaml", &self.text()).map_err(|finding| vec![finding]).and_then(|source| {
             if self.fragments.is_empty() {
                 return Ok(source);
             }
             let texts: BTreeMap<&str, &str> = self.fragments.iter().copied().collect();
-            source::resolve(source, &mut |name| {
-                texts.get(name).map(|text| (*text).to_owned()).ok_or("no such file".into())
-            })
+            source::resolve(source, &mut Texts(&texts))
         });
         match source {
             Ok(source) => lint::check(&source).findings,
-            Err(finding) => vec![finding],
+            Err(findings) => findings,
         }
     }
 }

@@ -47,6 +47,7 @@ fn full() -> Value {
         "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
         "writers": "one", "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
         "boards": {"b": inside()}, "use": ["f"],
+        "departments": {"from": "d", "promises": {"text": "/a"}, "into": "/b/-", "group": "g"},
     })
 }
 
@@ -177,7 +178,10 @@ fn bounded_text(pointer: &str) -> bool {
             | "of"
             | "output"
             | "message"
-    ) || matches!(holder, "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
+            | "into"
+            | "from"
+            | "promises"
+    ) || matches!(holder, "promises" | "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
 }
 
 /// Places of schemas and of the initial state, which the model takes as any value.

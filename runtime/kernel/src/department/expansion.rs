@@ -1,0 +1,233 @@
+//! What a department becomes: the blueprint of a board inside with its five roles, and the worker that is this board.
+
+use serde_json::{Map, Value, json};
+
+use super::{Action, Field, Manifest};
+use crate::blueprint::Departments;
+
+/// The member of a department's request that holds what it asked before.
+pub const PENDING: &str = "pending";
+
+/// The action of words that no action fits.
+pub const NO_ACTION: &str = "none";
+
+/// The two parts of a department.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expansion {
+    /// The blueprint of the board inside.
+    pub board: Value,
+    /// The worker that is this board.
+    pub worker: Value,
+    /// The promises that the worker's `reads` are of, in their order.
+    pub reads: Vec<String>,
+}
+
+/// What becomes of a sound manifest in a blueprint that says this of departments, and names these models.
+pub fn expand(manifest: &Manifest, declared: &Departments, models: Option<&Value>) -> Expansion {
+    let mut board = board(manifest);
+    if let Some(models) = models {
+        board["models"] = models.clone();
+    }
+    let (worker, reads) = worker(manifest, declared);
+    Expansion { board, worker, reads }
+}
+
+/// The seat outside: what it is given, and where its result goes. Nothing else crosses the border.
+fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
+    let (name, into) = (&manifest.name, &declared.into);
+    let (mut input, mut reads, mut read) = (Map::new(), Vec::new(), Vec::new());
+    let members = manifest.needs.keys().map(String::as_str).chain([PENDING]);
+    for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(member)?))) {
+        input.insert(member.to_owned(), place.as_str().into());
+        // What another department has asked is nothing to this one.
+        reads.push(match member {
+            PENDING => json!({"path": place, "where": "self.department == worker"}),
+            _ => json!(place),
+        });
+        read.push(member.to_owned());
+    }
+    let worker = json!({
+        "agent": "board",
+        "group": declared.group,
+        "description": manifest.description,
+        "reads": reads,
+        "writes": [{"path": into, "ops": ["add"]}],
+        "view": {"budget": 24000},
+        "limits": {"invocations": INVOCATIONS_MAX, "attempts": 2, "timeout": "15m"},
+        "board": {
+            "of": name,
+            "input": input,
+            "output": {into: "/result"},
+            "failed": {"path": into, "value": {"department": name, "status": "error"}, "message": "text"},
+        },
+    });
+    (worker, read)
+}
+
+/// A conversation has no end of its own.
+const INVOCATIONS_MAX: u32 = 1_000_000;
+
+/// The board inside: five roles, each with its own small contract.
+fn board(manifest: &Manifest) -> Value {
+    let builtin = |role: &str, reads: &[&str], write: &str| {
+        json!({
+            "agent": format!("builtin:{role}"),
+            "with": {"department": manifest.department()},
+            "reads": reads,
+            "writes": [{"path": write, "ops": ["add"]}],
+            "view": {"budget": 24000},
+            "patch": {"max_bytes": 65536},
+        })
+    };
+    let needed: Vec<&String> = manifest.needs.keys().collect();
+    let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
+    request.insert(PENDING.to_owned(), json!({"type": "object"}));
+    let known: Vec<String> =
+        manifest.needs.keys().map(|need| format!("/request/{}", need.replace('~', "~0").replace('/', "~1"))).collect();
+    let judged = json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["found", "open", "none"]}}});
+    json!({
+        "blueprint": 1,
+        "name": manifest.name.replace('_', "-"),
+        "description": manifest.description,
+        "request": {
+            "type": "object",
+            "required": needed,
+            "additionalProperties": false,
+            "properties": request,
+        },
+        "state": {"schema": {
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "request": true,
+                "classified": classified(manifest),
+                "resolved": judged,
+                "resumed": judged,
+                "outcome": {
+                    "type": "object",
+                    "required": ["status"],
+                    "properties": {"status": {"enum": ["done", "error"]}},
+                },
+                "result": result(manifest),
+            },
+        }},
+        "workers": {
+            "classify": {
+                "agent": "llm",
+                "role": role(manifest),
+                "reads": known,
+                "writes": [{"path": "/classified", "ops": ["add"]}],
+                "view": {"budget": 12000},
+                "patch": {"max_ops": 1},
+                "limits": {"attempts": 3, "timeout": "3m"},
+            },
+            "resolve": builtin("resolve", &["/classified/action", "/classified/slots"], "/resolved"),
+            "resume": builtin("resume", &["/request/text", "/request/pending"], "/resumed"),
+            "crud": builtin("crud", &["/resolved", "/resumed"], "/outcome"),
+            "confirm": builtin("confirm", &["/resolved", "/resumed", "/outcome"], "/result"),
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "when": "!has(request.pending)", "run": "classify"},
+            {"name": "resume", "trigger": "start", "when": "has(request.pending)", "run": "resume"},
+            {"name": "classified", "trigger": {"op": "add", "path": "/classified"}, "run": "resolve"},
+            {"name": "found", "trigger": {"op": "add", "path": "/resolved"}, "when": "value.status == 'found'", "run": "crud"},
+            {"name": "not-found", "trigger": {"op": "add", "path": "/resolved"}, "when": "value.status != 'found'", "run": "confirm"},
+            {"name": "goes-on", "trigger": {"op": "add", "path": "/resumed"}, "when": "value.status == 'found'", "run": "crud"},
+            {"name": "waits", "trigger": {"op": "add", "path": "/resumed"}, "when": "value.status != 'found'", "run": "confirm"},
+            {"name": "outcome", "trigger": {"op": "add", "path": "/outcome"}, "run": "confirm"},
+        ],
+        "done": {"when": "has(state.result)"},
+        "limits": {"commits": 64, "wall": "15m"},
+        "writers": "one",
+        "concurrency": 1,
+    })
+}
+
+/// The form that words are put into.
+fn classified(manifest: &Manifest) -> Value {
+    let mut actions: Vec<&str> = manifest.actions.keys().map(String::as_str).collect();
+    actions.push(NO_ACTION);
+    json!({
+        "type": "object",
+        "required": ["action", "slots", "normalised"],
+        "additionalProperties": false,
+        "properties": {
+            "action": {"enum": actions},
+            "slots": {"type": "object", "additionalProperties": false, "properties": slots(manifest)},
+            "normalised": {"type": "string", "maxLength": 400},
+        },
+    })
+}
+
+/// Every slot of every action, with the schema of its field.
+fn slots(manifest: &Manifest) -> Map<String, Value> {
+    let of_action = |action: &Action| -> Vec<(String, Value)> {
+        let slots = action.slots().into_iter();
+        slots.filter_map(|(slot, field)| Some((slot, schema(manifest.storage.fields.get(field)?)))).collect()
+    };
+    manifest.actions.values().flat_map(of_action).collect()
+}
+
+/// What a value of a field must be. How it is asked for is no keyword of a schema.
+fn schema(field: &Field) -> Value {
+    let mut schema = json!(field);
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("ask");
+    }
+    schema
+}
+
+fn result(manifest: &Manifest) -> Value {
+    let mut properties = json!({
+        "department": {"const": manifest.name},
+        "status": {"enum": ["done", "error", "clarification", "refusal"]},
+        "text": {"type": "string"},
+        "question": {"type": "string"},
+        "options": {"type": "array", "maxItems": 64},
+        "pending": {"type": "object"},
+        "finding": true,
+        "evidence": true,
+        "patch": {"type": "array", "maxItems": 16},
+    });
+    if !manifest.promises.is_empty() {
+        properties["data"] =
+            json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
+    }
+    json!({
+        "type": "object",
+        "required": ["department", "status"],
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+/// What `classify` is told: the actions, their slots and the examples.
+fn role(manifest: &Manifest) -> String {
+    let mut role = format!(
+        "You fill in the form of a department: {}\nPut the words at /request/text into its terms, in one `add` of \
+         /classified.\n`action` is one of:\n",
+        manifest.description
+    );
+    for (name, action) in &manifest.actions {
+        let slots = action.slots().into_iter().map(|(slot, _)| slot).collect::<Vec<_>>().join(", ");
+        let slots = if slots.is_empty() { "no slots".to_owned() } else { format!("slots {slots}") };
+        role.push_str(&format!("- {name}: {} ({slots})\n", action.description));
+    }
+    role.push_str(&format!(
+        "- {NO_ACTION}: the words ask for nothing of this\n`slots` holds only what the words themselves say; what they do not \
+         say is left out, never guessed. `normalised` says in a few plain words what is asked for.\n"
+    ));
+    for example in &manifest.examples {
+        role.push_str(&format!("\"{}\" is {}\n", example.text, json!(example.classified)));
+    }
+    role.truncate(floor(&role, ROLE_BYTES_MAX));
+    role
+}
+
+/// What the meta-schema allows, with room.
+const ROLE_BYTES_MAX: usize = 16_000;
+
+/// The last place of a text up to this one where a character begins.
+fn floor(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}

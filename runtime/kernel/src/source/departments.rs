@@ -1,0 +1,167 @@
+//! Includes the folders of `departments:` into the blueprint that names their directory: each becomes a board inside and a
+//! worker that is this board.
+//!
+//! Nothing names the folders one by one, so one that is dropped in is a department, and nothing else has to change.
+
+use super::fragments::object_at;
+use super::{Files, Source, child};
+use crate::blueprint::Departments;
+use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, expand};
+use crate::lint::{Diagnostic, check_department, suggest};
+
+/// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
+pub const DEPARTMENTS_MAX: usize = 48;
+
+/// The file of a department's folder that says what it is.
+const MANIFEST: &str = "department.yaml";
+
+/// Replaces `departments` by what its folders say. One of the wrong form is left for the lint. What stands in the source
+/// itself is in this file.
+///
+/// # Errors
+/// Everything that is wrong with the directory and the manifests, in the order of the folders.
+pub(super) fn resolve(
+    source: &mut Source,
+    files: &mut dyn Files,
+    file: Option<&String>,
+) -> Result<(), Vec<Diagnostic>> {
+    let declared = source.value.get("departments").cloned();
+    let Some(declared) = declared.and_then(|value| serde_json::from_value::<Departments>(value).ok()) else {
+        return Ok(());
+    };
+    let here = |code, message: String, help: &str, source: &Source| {
+        let mut finding = Diagnostic::at(source, code, "/departments/from", message, help);
+        finding.file = finding.file.or_else(|| file.cloned());
+        finding
+    };
+    let from = declared.from.trim_end_matches('/');
+    let mut folders = files.folders(from).map_err(|reason| {
+        let message = format!("the directory `{from}` cannot be read: {reason}");
+        let help = "Departments are folders in a directory below the blueprint's own, named relative to that.";
+        vec![here("fragment_unreadable", message, help, source)]
+    })?;
+    folders.sort();
+    if folders.len() > DEPARTMENTS_MAX {
+        let message = format!("`{from}` has {} folders, more than {DEPARTMENTS_MAX}", folders.len());
+        return Err(vec![here("fragment_limit", message, "Put some of the departments elsewhere.", source)]);
+    }
+    let mut findings = Vec::new();
+    for folder in &folders {
+        let name = format!("{from}/{folder}/{MANIFEST}");
+        match files.text(&name) {
+            Ok(text) => {
+                let found = include(source, &declared, folder, &name, &text).err().unwrap_or_default();
+                findings.extend(found.into_iter().map(|finding| finding.in_file(&name)));
+            }
+            Err(reason) => {
+                let message = format!("the manifest `{name}` cannot be read: {reason}");
+                let help = format!("Every folder in `{from}` is a department, and its `{MANIFEST}` says what it is.");
+                findings.push(here("fragment_unreadable", message, &help, source));
+            }
+        }
+    }
+    drop(source.take_member("departments"));
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// Adds the board and the worker that one department is.
+fn include(
+    source: &mut Source,
+    declared: &Departments,
+    folder: &str,
+    name: &str,
+    text: &str,
+) -> Result<(), Vec<Diagnostic>> {
+    let read = Source::read(name, text).map_err(|finding| vec![finding])?;
+    let manifest = manifest(&read, folder)?;
+    let mut unmet = unmet_needs(&manifest, declared, &read);
+    for holder in ["boards", "workers"] {
+        if source.value[holder].get(&manifest.name).is_some() {
+            let message = format!("`{}` is in `{holder}` already", manifest.name);
+            let help = "Rename one of the two; a department overrides nothing.";
+            unmet.push(Diagnostic::at(&read, "fragment_clash", "/name", message, help));
+        }
+    }
+    if !unmet.is_empty() {
+        return Err(unmet);
+    }
+    let models = source.value.get("models").filter(|models| models.get("default").is_some());
+    let Expansion { board, worker, reads } = expand(&manifest, declared, models);
+    for (holder, value) in [("/boards", board), ("/workers", worker)] {
+        let at = child(holder, &manifest.name);
+        // What is no object there is a fault that the lint reports.
+        if let Some(members) = object_at(&mut source.value, holder) {
+            members.insert(manifest.name.clone(), value);
+            source.stands_at(&at, read.stands(""));
+        }
+    }
+    // What the border has from the blueprint stands there.
+    let at = child("/workers", &manifest.name);
+    let mut from_here: Vec<(String, String)> = ["writes", "board/output", "board/failed"]
+        .map(|part| (format!("{at}/{part}"), "/departments/into".to_owned()))
+        .to_vec();
+    for (index, member) in reads.iter().enumerate() {
+        let promise = child("/departments/promises", member);
+        from_here.push((format!("{at}/reads/{index}"), promise.clone()));
+        from_here.push((child(&format!("{at}/board/input"), member), promise));
+    }
+    for (pointer, stands) in from_here {
+        let stands = source.stands(&stands);
+        source.stands_at(&pointer, stands);
+    }
+    Ok(())
+}
+
+/// The manifest of a folder.
+fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
+    let mut findings = Vec::new();
+    check_department(read, &mut findings);
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let mut find = |pointer: &str, message: String, help: &str| {
+        findings.push(Diagnostic::at(read, "bad_department", pointer, message, help));
+    };
+    let manifest = match serde_json::from_value::<Manifest>(read.value().clone()) {
+        Ok(manifest) => manifest,
+        // The schema is at least as strict as the model, and a test holds it to that.
+        Err(error) => {
+            find("", error.to_string(), HELP);
+            return Err(findings);
+        }
+    };
+    for problem in manifest.problems() {
+        find(&problem.pointer, problem.message, HELP);
+    }
+    if manifest.name != folder {
+        let help = format!("Write `name: {folder}`, or rename the folder.");
+        find("/name", format!("the folder is `{folder}`, not `{}`", manifest.name), &help);
+    }
+    if manifest.actions.contains_key(NO_ACTION) {
+        let message = format!("`{NO_ACTION}` is what words are that no action fits");
+        find(&child("/actions", NO_ACTION), message, "Call the action something else.");
+    }
+    if manifest.needs.contains_key(PENDING) {
+        let message = format!("`{PENDING}` is what the department has asked before, and is never needed");
+        find(&child("/needs", PENDING), message, "Remove it: it is given where the blueprint promises it.");
+    }
+    if findings.is_empty() { Ok(manifest) } else { Err(findings) }
+}
+
+const HELP: &str = "docs/departments.md says what a manifest has.";
+
+/// The needs of a department that are not promised.
+fn unmet_needs(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
+    let unmet = manifest.needs.keys().filter(|need| !declared.promises.contains_key(*need));
+    let finding = |need: &String| {
+        let at = child("/needs", need);
+        let message = format!("`{}` needs `{need}`, which the blueprint does not promise", manifest.name);
+        let known = declared.promises.keys().map(String::as_str);
+        let help = suggest(need, known, "The blueprint promises nothing.");
+        let help = format!("{help} A blueprint promises it by `departments: {{promises: {{{need}: PLACE}}}}`.");
+        let mut finding = Diagnostic::at(read, "unmet_need", &at, message, help);
+        finding.position = read.key_position(&at);
+        finding
+    };
+    unmet.map(finding).collect()
+}
