@@ -57,9 +57,9 @@ impl Files for Folders {
 }
 
 fn checked(manifests: impl IntoIterator<Item = Value>) -> Report {
-    let folders = manifests.into_iter().map(|manifest| {
-        (manifest["name"].as_str().expect("a manifest has a name").to_owned(), manifest)
-    });
+    let folders = manifests
+        .into_iter()
+        .map(|manifest| (manifest["name"].as_str().expect("a manifest has a name").to_owned(), manifest));
     let source = Source::read("case.yaml", CASE).expect("it is YAML");
     match source::resolve(source, &mut Folders(folders.collect())) {
         Ok(source) => lint::check(&source),
@@ -144,7 +144,14 @@ fn judge(blueprint: &Blueprint, name: &str) {
                                   "classified": {"action": "add", "slots": {}, "normalised": "words"}});
             let document = patchboard_kernel::tree::Node::from(&document);
             let readable = contract.readable(&document);
-            for said in ["/request", "/request/text", "/request/who", "/request/pending", "/classified/normalised", "/classified"] {
+            for said in [
+                "/request",
+                "/request/text",
+                "/request/who",
+                "/request/pending",
+                "/classified/normalised",
+                "/classified",
+            ] {
                 let place = PointerBuf::parse(said).expect("a pointer");
                 assert!(!readable.may_read(&place), "{role} of {name} may read {said}");
             }
@@ -220,7 +227,9 @@ fn places(value: &Value) -> Vec<String> {
     while let Some((pointer, value)) = left.pop() {
         let members = value.as_object().into_iter().flatten();
         left.extend(members.map(|(name, member)| (format!("{pointer}/{name}"), member)));
-        left.extend(value.as_array().into_iter().flatten().enumerate().map(|(at, item)| (format!("{pointer}/{at}"), item)));
+        left.extend(
+            value.as_array().into_iter().flatten().enumerate().map(|(at, item)| (format!("{pointer}/{at}"), item)),
+        );
         if !pointer.is_empty() {
             found.push(pointer);
         }
@@ -244,13 +253,13 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
         })
     );
     // What another department asked is nothing to this one.
-    assert_eq!(
-        worker["reads"],
-        json!(["/turn/text", {"path": "/turn/pending", "where": "self.department == worker"}])
-    );
+    assert_eq!(worker["reads"], json!(["/turn/text", {"path": "/turn/pending", "where": "self.department == worker"}]));
     let inner = serde_json::to_value(&blueprint.boards["notes"]).expect("JSON");
     assert_eq!(inner["request"]["required"], json!(["text"]));
-    assert_eq!(inner["state"]["schema"]["properties"]["classified"]["properties"]["action"]["enum"], json!(["add", "none"]));
+    assert_eq!(
+        inner["state"]["schema"]["properties"]["classified"]["properties"]["action"]["enum"],
+        json!(["add", "none"])
+    );
     let classify = inner["workers"]["classify"]["role"].as_str().expect("a role");
     assert!(classify.contains("- add: keeps a note (slots item)"), "{classify}");
     // The planner is told of it by the group.
@@ -261,7 +270,8 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
 #[test]
 fn a_member_that_no_role_but_classify_may_see_is_not_in_what_they_are_told() {
     let mut manifest = notes();
-    manifest["examples"] = json!([{"text": "Remember the zebra.", "classified": {"action": "add", "slots": {"item": "zebra"}}}]);
+    manifest["examples"] =
+        json!([{"text": "Remember the zebra.", "classified": {"action": "add", "slots": {"item": "zebra"}}}]);
     let blueprint = checked([manifest]).blueprint.expect("it is sound");
     for (name, worker) in &blueprint.boards["notes"].workers {
         let told = serde_json::to_string(worker).expect("JSON");

@@ -190,8 +190,7 @@ fn result(manifest: &Manifest) -> Value {
         "patch": {"type": "array", "maxItems": 16},
     });
     if !manifest.promises.is_empty() {
-        properties["data"] =
-            json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
+        properties["data"] = json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
     }
     json!({
         "type": "object",

@@ -27,6 +27,7 @@ use serde_json::Value;
 pub use codes::CODES;
 pub use costs::OpaquePlace;
 pub(crate) use form::check_department;
+pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteGrant};
 use crate::expr::Expr;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{File, Source, child, departments};
-use crate::lint::Diagnostic;
+use crate::lint::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
 
 /// Who opens what a blueprint names. What is not below the blueprint's own directory must be refused.
 pub trait Files {
@@ -59,8 +59,25 @@ pub const FRAGMENTS_MAX: usize = 32;
 /// fragment or a manifest name its file.
 pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
-    resolve_within(&mut source, files, &stack)?;
+    resolve_within(&mut source, files, &stack, &mut Inside { depth: 0, left: BOARDS_MAX })?;
     Ok(source)
+}
+
+/// Where in boards inside boards a blueprint is read.
+struct Inside {
+    /// In how many others it is.
+    depth: usize,
+    /// How many more there may be.
+    left: usize,
+}
+
+impl Inside {
+    /// Takes one more, which stands at a place.
+    fn enter(&mut self, source: &Source, at: &str) -> Result<(), Diagnostic> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| too_many(source, at))?;
+        self.depth += 1;
+        Ok(())
+    }
 }
 
 /// The same for the blueprint in the innermost of these files.
@@ -68,6 +85,7 @@ fn resolve_within(
     source: &mut Source,
     files: &mut dyn Files,
     stack: &[String],
+    inside: &mut Inside,
 ) -> Result<(), Vec<Diagnostic>> {
     let one = |finding| vec![finding];
     // What stands in the file itself has no other file's name; this may be a file that another names.
@@ -83,18 +101,30 @@ fn resolve_within(
         }
     }
     for (at, mut board) in source.within("/boards") {
+        let placed = |mut finding: Diagnostic| {
+            finding.file = finding.file.or_else(|| file.cloned());
+            vec![finding]
+        };
+        inside.enter(source, &at).map_err(placed)?;
         let Some(name) = board.value.as_str().map(str::to_owned) else {
             let shared = board.files.len();
-            resolve_within(&mut board, files, stack)?;
+            resolve_within(&mut board, files, stack, inside)?;
+            inside.depth -= 1;
             source.put(&at, board, shared);
             continue;
         };
+        if inside.depth > DEPTH_MAX {
+            let message = format!("boards are nested more than {DEPTH_MAX} deep");
+            let help = "Let fewer boards make boards of their own.";
+            return Err(placed(Diagnostic::at(source, "bad_board", &at, message, help)));
+        }
         let mut finding = Diagnostic::at(source, "unresolved_fragment", &at, "", "");
         finding.file = finding.file.or_else(|| file.cloned());
         let used = Use { name, finding };
         let mut board = used.read(files, stack).map_err(one)?;
         let stack: Vec<String> = stack.iter().chain([&used.name]).cloned().collect();
-        resolve_within(&mut board, files, &stack)?;
+        resolve_within(&mut board, files, &stack, inside)?;
+        inside.depth -= 1;
         source.put(&at, board, 0);
     }
     departments::resolve(source, files, file)
@@ -115,11 +145,7 @@ struct Use {
 
 impl Use {
     /// The file of this name, named in the innermost of these files.
-    fn read(
-        &self,
-        files: &mut dyn Files,
-        stack: &[String],
-    ) -> Result<Source, Diagnostic> {
+    fn read(&self, files: &mut dyn Files, stack: &[String]) -> Result<Source, Diagnostic> {
         let name = &self.name;
         if stack.contains(name) {
             let message = format!("`{name}` includes itself: {} → {name}", stack.join(" → "));

@@ -345,3 +345,27 @@ fn a_member_that_is_taken_out_is_gone_with_its_places() {
     assert_eq!(source.beyond_json().count(), 0);
     assert_eq!(source.position("/inputs").map(|place| place.line), Some(3));
 }
+
+#[test]
+fn the_number_and_nesting_of_boards_are_bounded() {
+    // Every file names the next one many times: each alone is small.
+    let names = (0..30).map(|nth| format!("  b{nth}: next.yaml\n")).collect::<String>();
+    let mut loads = 0;
+    let mut load = |_: &str| {
+        loads += 1;
+        Ok(format!("blueprint: 1\nname: n{loads}\nboards: {{a: {{boards: {{c: file{loads}.yaml}}}}}}\n"))
+    };
+    let root = |boards: &str| read(&format!("blueprint: 1\nname: n\nboards:\n{boards}"));
+    let refused = |source: Source, load: &mut dyn Files| match resolve(source, load) {
+        Ok(_) => panic!("it is refused"),
+        Err(found) => found[0].code,
+    };
+    assert_eq!(refused(root(&names), &mut load), "bad_board");
+    let many = (0..65).map(|nth| format!("  b{nth}: {{}}\n")).collect::<String>();
+    assert_eq!(refused(root(&many), &mut load), "bad_board");
+    assert!(loads < 64, "{loads}");
+    let sound = "{blueprint: 1, name: n, state: {schema: {}}, done: {when: \"true\"}}";
+    let many = (0..10_000).map(|nth| format!("  b{nth}: {sound}\n")).collect::<String>();
+    let unresolved = crate::lint::check(&root(&many));
+    assert!(unresolved.findings.iter().any(|finding| finding.message.contains("more than 64 boards")));
+}
