@@ -272,8 +272,9 @@ impl Contract {
             }
             Op::Copy { from, .. } => {
                 let mut violations = self.judge_read("a `copy` takes", from, readable, candidate);
-                // Whether what may not be read would fit tells of it.
-                let written = candidate.get(from).filter(|_| violations.is_empty()).map(Written::Found);
+                // Whether what a condition hides would fit tells of it.
+                let may_tell = violations.is_empty() || !self.has_conditions();
+                let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
                 violations
             }

@@ -134,6 +134,22 @@ fn a_room_that_is_there_is_refused_as_one_that_is_not() {
 }
 
 #[test]
+fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it() {
+    let refused = |read: Value| -> Vec<Code> {
+        let numbers = json!([{"path": "/out", "ops": ["add", "copy"], "value": {"type": "number"}}]);
+        let members = json!({
+            "state": {"schema": {}, "initial": {"list": [], "secret": "s"}},
+            "workers": {"ann": {"agent": "llm", "reads": ["/list", read], "writes": numbers}},
+        });
+        let copy = json!([{"op": "copy", "from": "/secret", "path": "/out"}]);
+        let refused = Played::new(members).rejection("ann", copy);
+        refused.violations.iter().map(|violation| violation.code).collect()
+    };
+    assert_eq!(refused(json!("/other")), [Code::PathNotGranted, Code::ValueNotGranted], "as journals have it");
+    assert_eq!(refused(json!({"path": "/secret", "where": "self == worker"})), [Code::PathNotGranted]);
+}
+
+#[test]
 fn what_is_moved_or_shifted_is_not_read_on_the_way() {
     let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"])});
     // Whoever takes something out of a room must be able to read it, whatever else it may do there.

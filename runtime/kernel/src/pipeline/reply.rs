@@ -251,14 +251,11 @@ fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
         None | Some(Value::Null) => None,
         Some(question) => Some(clarify(question)?),
     };
+    // Of who may not pass it is a member like any other that there is none of.
     let pass = match may_pass.then(|| envelope.remove("pass")).flatten() {
         None | Some(Value::Null) => None,
         Some(words) => Some(pass(words)?),
     };
-    if envelope.contains_key("pass") {
-        let message = "the worker may not pass; if there is nothing for it to do, its patch is []";
-        return Err(not_a_patch("/pass", message.to_owned()));
-    }
     let patch = match envelope.remove("patch") {
         Some(patch) => patch,
         None if !expand.is_empty() || clarify.is_some() || pass.is_some() => Value::Array(Vec::new()),
