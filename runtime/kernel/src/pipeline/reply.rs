@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::json::{self, Limits};
+use crate::plan::Plan;
+use crate::record::Author;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::schema::shorten;
 
@@ -132,8 +134,19 @@ impl Reply {
         }
     }
 
+    /// The reply as it was judged: what the kernel makes of words it makes again; what was made of them outside comes with
+    /// them.
+    pub(crate) fn judged_body(&self, plan: &Plan, by: &Author) -> ReplyBody {
+        match &self.written {
+            Some(of) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
+                ReplyBody::Made { reply: self.to_envelope().text(), of: of.clone() }
+            }
+            _ => self.to_body(),
+        }
+    }
+
     /// As an envelope, or as a bare patch where there is no more to it.
-    pub(crate) fn to_envelope(&self) -> ReplyBody {
+    fn to_envelope(&self) -> ReplyBody {
         if self.is_bare() {
             return ReplyBody::Json(self.patch.clone());
         }
