@@ -42,14 +42,15 @@ pub struct BorderError {
 /// The request of the inner board: the members that are declared, from what the worker was shown.
 ///
 /// # Errors
-/// A value that is there, but did not fit into the view.
+/// A value that is there and may be read, but did not fit into the view.
 pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> {
     let mut request = Map::new();
+    let readable = shown.seat().contract.readable(shown.basis().state.root());
     for (member, from) in &inner.input {
         let wrong = |why: &str| BorderError { message: format!("input {member}: {why} {from}") };
         let place = PointerBuf::parse(from.as_str()).map_err(|_| wrong("no JSON Pointer:"))?;
-        // A place that is not there is nobody's to see, so nothing is told by leaving it out.
-        let Some(value) = shown.basis().state.get(&place) else { continue };
+        // Left out alike are a place that is not there and one that may not be read, so nothing is told by it.
+        let Some(value) = shown.basis().state.get(&place).filter(|_| readable.may_read(&place)) else { continue };
         if !shown.values().any(|(whole, _)| place.starts_with(whole)) {
             return Err(wrong("the view has no room for all of"));
         }

@@ -7,6 +7,7 @@ mod watched;
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::border;
 use patchboard_kernel::form::Form;
 use patchboard_kernel::id::{Version, WorkerName};
 use patchboard_kernel::record::Body;
@@ -265,6 +266,48 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
     let now = played.board.readable_by(&bob).expect("bob is there");
     let both = past.readable_by(&bob).expect("bob is there").within(now.places());
     assert_eq!(both.places().len(), 1, "{:?}", both.places());
+}
+
+#[test]
+fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
+    let request = |members: Value| {
+        let inner =
+            json!({"of": "inside", "input": {"about": "/rooms/quelm", "text": "/text"}, "output": {"/out": "/out"}});
+        let inside = json!({"blueprint": 1, "name": "inside", "state": {"schema": {}}, "workers": {}});
+        let mut played = Played::new(json!({
+            "state": {"schema": {}, "initial": {"text": "t", "rooms": {"quelm": {"members": members}}}},
+            "boards": {"inside": inside},
+            "workers": {"ann": {"agent": "board", "board": inner, "writes": [{"path": "/out"}],
+                "reads": ["/text", {"path": "/rooms/*", "where": "worker in self.members"}]}},
+            "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "ann"}],
+        }));
+        played.signal();
+        let (_, _, shown) = played.prompts.last().expect("she is asked");
+        border::request(shown.seat().worker.board.as_ref().expect("she is a board"), shown)
+    };
+    let whole = json!({"about": {"members": ["ann"]}, "text": "t"});
+    assert_eq!(request(json!(["ann"])), Ok(whole));
+    assert_eq!(request(json!(["bob"])), Ok(json!({"text": "t"})));
+}
+
+#[test]
+fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
+    for (condition, is_told) in
+        [(json!({"path": "/rooms/*", "where": "worker in self.members"}), false), (json!("/b"), true)]
+    {
+        let mut played = Played::new(json!({
+            "state": {"schema": {}, "initial": {"list": [], "rooms": {"quelm": {"members": ["bob"]}}}},
+            "workers": {"ann": {"agent": "llm", "reads": ["/list", condition], "writes": [{"path": "/list/-"}]}},
+            "limits": {"state_bytes": 1024, "depth": 8},
+        }));
+        for value in [json!("x".repeat(1024)), json!([[[[[[[[1]]]]]]]])] {
+            let refused = played.rejection("ann", json!([{"op": "add", "path": "/list/-", "value": value}]));
+            let told = &refused.violations[0];
+            assert_eq!((told.code, told.pointer.as_str()), (Code::ResultTooLarge, "/list/-"), "{told:?}");
+            assert_eq!(told.message.contains(char::is_numeric), is_told, "{told:?}");
+        }
+        played.holds();
+    }
 }
 
 #[test]
