@@ -187,6 +187,26 @@ fn a_worker_is_told_of_its_form_and_of_nothing_else() {
 }
 
 #[test]
+fn a_place_that_a_worker_may_not_read_does_not_decide_what_becomes_of_its_words() {
+    for (members_of, woken_at) in [(json!(["critic"]), Some("/board/rooms/a/agenda/0")), (json!(["expert"]), None)] {
+        let mut members = members();
+        members["workers"]["critic"]["reads"] =
+            json!(["/board/public", {"path": "/board/rooms/*", "where": "worker in self.members"}]);
+        let rooms = json!({"path": "/board/rooms/*", "ops": ["add"]});
+        members["workers"]["expert"]["writes"].as_array_mut().expect("an array").push(rooms);
+        let mut played = Played::new(members);
+        let room = json!({"members": members_of, "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
+        played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
+        let (worker, _, shown) = played.prompts.last().expect("somebody is asked");
+        assert_eq!((worker.as_str(), shown.woken_at()), ("critic", woken_at));
+        let invocation = played.board.invocation(played.calls[0].0).expect("it is under way").clone();
+        let rehearsal = played.board.rehearse(&"critic".into(), Some(&invocation)).expect("the worker is there");
+        assert_eq!(rehearsal.shown.woken_at(), woken_at);
+        assert_eq!(played.view().contains("what you say there"), woken_at.is_some(), "{}", played.view());
+    }
+}
+
+#[test]
 fn words_are_erased_with_what_was_made_of_them_however_short_it_is() {
     let mut played = Played::new(members());
     wake(&mut played, "go");
