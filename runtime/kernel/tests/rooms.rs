@@ -135,6 +135,26 @@ fn a_room_that_is_there_is_refused_as_one_that_is_not() {
 }
 
 #[test]
+fn the_conditions_of_reads_have_one_limit_for_all_that_a_proposal_does() {
+    let rooms: Value = (0..6).map(|_| json!({"text": "t"})).collect();
+    let numbers: Value = (0..330).collect();
+    let agrees = "request.numbers.all(a, request.numbers.all(b, a != b || b == a))";
+    let ann = json!({"agent": "llm", "patch": {"max_ops": 64}, "writes": [{"path": "/list/-"}],
+        "reads": [{"path": "/rooms/*", "where": agrees}]});
+    let members = json!({"state": {"schema": {}, "initial": {"list": [], "rooms": rooms}}, "workers": {"ann": ann}});
+    let mut played = Played::asked(json!({"numbers": numbers}), members);
+    let test = json!({"op": "test", "path": "/rooms/5/text", "value": "t"});
+    let add = json!({"op": "add", "path": "/list/-", "value": 1});
+    // Nothing changes between the tests, so nothing is worked out again.
+    let tests: Vec<&Value> = std::iter::repeat_n(&test, 32).chain([&add]).collect();
+    assert!(matches!(played.direct("ann", &json!(tests).to_string()), Outcome::Committed { .. }));
+    let refused = played.rejection("ann", json!([add, test, add, test, add, test, add, test]));
+    assert_eq!(refused.code, Code::PathNotGranted, "{refused:?}");
+    assert!(refused.violations[0].op > Some(1), "the first of them is within the limit: {refused:?}");
+    played.holds();
+}
+
+#[test]
 fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it() {
     let refused = |read: Value| -> Vec<Code> {
         let numbers = json!([{"path": "/out", "ops": ["add", "copy"], "value": {"type": "number"}}]);
