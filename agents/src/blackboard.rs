@@ -23,6 +23,9 @@ use patchboard_runtime::agent::{Call, Reply};
 
 use speech::{Cleaning, Place, Speaker};
 
+/// Bytes of a reply that is read, whatever the patches of its seat may have.
+const BYTES_MAX: usize = 256 * 1024;
+
 /// The reply to a call as a patch or an envelope, if it comes in the form of its seat and can be read; else as it is, for
 /// the kernel to judge.
 pub fn made(call: &Call, reply: Reply) -> Reply {
@@ -38,7 +41,7 @@ pub fn made(call: &Call, reply: Reply) -> Reply {
 pub fn envelope(call: &Call, text: &str) -> Option<String> {
     let (shown, worker) = (&call.shown, call.seat());
     let format = worker.format.filter(|_| shown.seat().interface == Interface::Patch)?;
-    if text.len() > usize::try_from(worker.patch.max_bytes).unwrap_or(usize::MAX) {
+    if text.len() > usize::try_from(worker.patch.max_bytes).map_or(BYTES_MAX, |bytes| bytes.min(BYTES_MAX)) {
         return None;
     }
     let root = shown.basis().state.root();

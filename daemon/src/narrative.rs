@@ -158,8 +158,9 @@ pub(crate) fn of(body: &Body) -> String {
             format!("for {worker}: {places} (until {} at the latest)", moment(reserved.until))
         }
         Body::Skipped(skipped) => {
-            let what = skipped.rule.as_ref().map_or("done".to_owned(), |rule| format!("rule {}", name(rule.as_str())));
-            format!("the condition of {what} has no truth value: {}", short(&skipped.message, SHOWN))
+            let what = skipped.rule.as_ref().map(|rule| format!("rule {} did not fire", name(rule.as_str())));
+            let what = what.unwrap_or_else(|| "the condition of done has no truth value".to_owned());
+            format!("{what}: {}", short(&skipped.message, SHOWN))
         }
         Body::Breaker(moved) => {
             let branch = branch(moved.rule.as_ref(), &moved.worker);
@@ -329,9 +330,10 @@ const fn resource(resource: Resource) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use patchboard_kernel::record::{Body, Skipped};
     use serde_json::json;
 
-    use super::{grouped, patch};
+    use super::{grouped, of, patch};
 
     #[test]
     fn a_patch_is_told_by_its_operations_and_places() {
@@ -340,6 +342,17 @@ mod tests {
         assert_eq!(patch(&json!([])), "an empty patch");
         let many = json!(vec![json!({"op": "remove", "path": "/x\u{1b}[31m"}); 6]);
         assert_eq!(patch(&many), "remove /x, remove /x, remove /x, remove /x, 2 more");
+    }
+
+    #[test]
+    fn a_rule_that_was_skipped_did_not_fire_whatever_the_reason() {
+        let told = |rule: Option<&str>, message: &str| {
+            of(&Body::Skipped(Skipped { rule: rule.map(Into::into), message: message.to_owned() }))
+        };
+        for why in ["no such key: a", "what stands at /who is no name of a worker"] {
+            assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));
+        }
+        assert_eq!(told(None, "no such key: a"), "the condition of done has no truth value: no such key: a");
     }
 
     #[test]

@@ -20,6 +20,8 @@ const PASS_CHARS_MAX: usize = 200;
 const PART_CHARS_MIN: usize = 20;
 /// How often each member of a room speaks before all of them conclude.
 const ROUNDS: usize = 2;
+/// Marks of an answer that are tried, from the last.
+const MARKS_MAX: usize = 64;
 /// With what every sentinel ends.
 const WAITING: &str = "waiting for more information";
 
@@ -378,8 +380,8 @@ fn prose(text: &str, values: &[Value]) -> Option<String> {
 fn boxed(text: &str) -> Option<(String, &str)> {
     const MARK: &str = "boxed";
     let lower = text.to_ascii_lowercase();
-    let marks: Vec<usize> = lower.match_indices(MARK).map(|(at, _)| at + MARK.len()).collect();
-    marks.into_iter().rev().find_map(|at| {
+    let mut marks = lower.rmatch_indices(MARK).map(|(at, _)| at + MARK.len()).take(MARKS_MAX);
+    marks.find_map(|at| {
         let rest = text[at..].trim_start();
         let open = rest.chars().next()?;
         let close = match open {

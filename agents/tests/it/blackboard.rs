@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonptr::PointerBuf;
-use patchboard_agents::blackboard::{form, vote};
+use patchboard_agents::blackboard::{self, form, vote};
 use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::llm::schema::{self, Level};
@@ -221,6 +221,12 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
     long["patch"] = json!({"max_bytes": 5});
     let call = asked(long, &document, &["/board"], None);
     assert_eq!(seats().call(&call).await.expect("a reply").written, None);
+    for (bytes, is_read) in [(256 * 1024, true), (256 * 1024 + 1, false)] {
+        let mut long = expert.clone();
+        long["patch"] = json!({"max_bytes": 1024 * 1024});
+        let call = asked(long, &document, &["/board"], None);
+        assert_eq!(blackboard::envelope(&call, &"x".repeat(bytes)).is_some(), is_read, "{bytes}");
+    }
 }
 
 #[test]

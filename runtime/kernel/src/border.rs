@@ -44,7 +44,7 @@ pub struct BorderError {
 /// what it may not read as things are, is left out.
 ///
 /// # Errors
-/// A value that is there, but did not fit into the view.
+/// A value that is there and may be read, but did not fit into the view.
 pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> {
     let mut request = Map::new();
     for (member, from) in &inner.input {

@@ -31,7 +31,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
 use crate::blueprint::{Approval, GrantOp, Worker};
-use crate::expr::Expr;
+use crate::expr::{Allowance, Expr};
 use crate::id::WorkerName;
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
@@ -42,6 +42,7 @@ use crate::state::{Candidate, Effect};
 use crate::tree::Node;
 
 use definitions::with_definitions;
+pub(crate) use readable::Reading;
 pub use readable::{PLACES_MAX, Readable};
 
 /// The most grants that a rejection shows.
@@ -85,6 +86,13 @@ struct ValueGrant {
     /// As the blueprint has it.
     written: Value,
     schema: Schema,
+}
+
+/// What an operation meets.
+pub(crate) struct Meets<'a> {
+    pub(crate) effect: &'a Effect<'a>,
+    pub(crate) candidate: &'a Candidate,
+    pub(crate) schema: &'a Schema,
 }
 
 /// What one write grant allows.
@@ -235,25 +243,33 @@ impl Contract {
     /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
-        let readable = self.readable(candidate.root());
-        self.judge_effect(index, op, &candidate.effect(op), candidate, schema, &readable)
+        let mut allowance = Allowance::new();
+        let mut reading = Reading::new(self, candidate.root(), &mut allowance);
+        let meets = Meets { effect: &candidate.effect(op), candidate, schema };
+        self.judge_effect(index, op, &meets, &mut reading, &mut allowance)
     }
 
     /// The same, of an operation whose effect on the candidate is known, where the worker may read this of the state that
-    /// the candidate was made from.
+    /// the candidate was made from, and of the candidate.
     pub(crate) fn judge_effect(
         &self,
         index: usize,
         op: &Op<'_>,
-        effect: &Effect<'_>,
-        candidate: &Candidate,
-        schema: &Schema,
-        readable: &Readable<'_>,
+        meets: &Meets<'_>,
+        reading: &mut Reading<'_>,
+        allowance: &mut Allowance,
     ) -> Vec<Violation> {
+        let Meets { effect, candidate, schema } = *meets;
+        let mut judge_read = |what: &str, path: &Pointer| {
+            // Operations before this one may have made the place readable, or put something else there: it must be readable
+            // before them and after.
+            let is_read = reading.before.may_read(path) && reading.now(candidate.root(), allowance).may_read(path);
+            if is_read { Vec::new() } else { self.unread(what, path) }
+        };
         let kind = effect.kind.unwrap_or(GrantOp::Add);
         let target = Target { path: op.path(), granted_at: &effect.granted_at, candidate };
         let mut violations = match *op {
-            Op::Test { path, .. } => self.judge_read("a `test` looks at", path, readable, candidate),
+            Op::Test { path, .. } => judge_read("a `test` looks at", path),
             Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None),
             Op::Replace { value, .. } => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value))),
             Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value))),
@@ -262,7 +278,7 @@ impl Contract {
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
                 // What a condition hides must not come to light elsewhere.
                 let hidden = match self.reaches_condition(from) {
-                    true => self.judge_read("a `move` takes", from, readable, candidate),
+                    true => judge_read("a `move` takes", from),
                     false => Vec::new(),
                 };
                 let written = candidate.get(from).filter(|_| hidden.is_empty()).map(Written::Found);
@@ -271,9 +287,10 @@ impl Contract {
                 violations
             }
             Op::Copy { from, .. } => {
-                let mut violations = self.judge_read("a `copy` takes", from, readable, candidate);
-                // Whether what may not be read would fit tells of it.
-                let written = candidate.get(from).filter(|_| violations.is_empty()).map(Written::Found);
+                let mut violations = judge_read("a `copy` takes", from);
+                // Whether what a condition hides would fit tells of it.
+                let may_tell = violations.is_empty() || !self.has_conditions();
+                let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
                 violations
             }
@@ -324,13 +341,7 @@ impl Contract {
             .collect()
     }
 
-    /// Operations before this one may have made the place readable, or put something else there: it must be readable
-    /// before them and after.
-    fn judge_read(&self, what: &str, path: &Pointer, readable: &Readable<'_>, candidate: &Candidate) -> Vec<Violation> {
-        let is_still = || !self.has_conditions() || self.readable(candidate.root()).may_read(path);
-        if readable.may_read(path) && is_still() {
-            return Vec::new();
-        }
+    fn unread(&self, what: &str, path: &Pointer) -> Vec<Violation> {
         let message = format!("{what} what the worker may read, and `{path}` is not covered by its reads");
         vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(self.told_reads())]
     }

@@ -42,19 +42,21 @@ const INSTANCES_MAX: usize = 100_000;
 const INSTANCE: &str = "self";
 
 /// Checks a candidate against the state it is made from, which satisfied all invariants: evaluates what can have
-/// become false, in the order of the invariants and of the document, up to [`VIOLATIONS_MAX`] violations.
+/// become false, in the order of the invariants and of the document, up to [`VIOLATIONS_MAX`] violations and within what
+/// is left of an allowance.
 pub fn check<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     before: &Node,
     candidate: &Since<'_>,
     patch: &Value,
+    allowance: &mut Allowance,
 ) -> Vec<Violation> {
-    check_up_to(invariants, before, candidate, patch, INSTANCES_MAX)
+    check_up_to(invariants, before, candidate, patch, INSTANCES_MAX, allowance)
 }
 
 /// Checks a state that no patch made, the initial one: evaluates everything.
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
-    check(invariants, state, &Since::anew(state), &Value::Array(Vec::new()))
+    check(invariants, state, &Since::anew(state), &Value::Array(Vec::new()), &mut Allowance::new())
 }
 
 /// Whether the `done` condition can have become true: if not, it need not be evaluated. One that cannot be evaluated
@@ -75,9 +77,9 @@ fn check_up_to<'i>(
     candidate: &Since<'_>,
     patch: &Value,
     max: usize,
+    allowance: &mut Allowance,
 ) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut allowance = Allowance::new();
     let request = candidate.node.child("request").unwrap_or(&Node::Null);
     let mut variables = Variables::from([
         ("request", request.into()),
@@ -96,7 +98,7 @@ fn check_up_to<'i>(
             if invariant.each.is_some() {
                 variables.insert(INSTANCE, part.node.into());
             }
-            let (how, trouble) = match invariant.expr.evaluate_within(&variables, &mut allowance) {
+            let (how, trouble) = match invariant.expr.evaluate_within(&variables, allowance) {
                 Ok(true) => continue,
                 Ok(false) => ("does not hold", None),
                 Err(error) => ("cannot be evaluated", Some(error)),

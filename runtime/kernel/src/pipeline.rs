@@ -19,8 +19,9 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::blueprint::{Approval, Format, Freshness};
-use crate::contract::Readable;
+use crate::contract::{Meets, Readable, Reading};
 use crate::event::Change;
+use crate::expr::Allowance;
 use crate::freshness::{self, Context, Targets};
 use crate::id::WorkerName;
 use crate::invariant;
@@ -91,8 +92,10 @@ pub fn judge(
     let seat = plan.seats.get(worker);
     let read = read(state, seat, worker, body, interface, context);
     let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
-    let judge = |unwrapped| judge_stages(plan, state, seat, worker, unwrapped, false, context);
-    let mut verdict = told(plan, state, seat, context, read.and_then(judge));
+    let mut allowance = Allowance::new();
+    let judge = |unwrapped| judge_stages(plan, state, worker, unwrapped, false, context, &mut allowance);
+    let judged = read.and_then(judge);
+    let mut verdict = told(plan, state, seat, context, judged, &mut allowance);
     if let (ReplyBody::Made { of, .. }, Verdict::Accepted(Accepted { reply, .. }) | Verdict::NoOp(reply)) =
         (body, &mut verdict)
     {
@@ -106,7 +109,9 @@ pub fn judge(
 pub fn judge_agreed(plan: &Plan, state: &State, worker: &WorkerName, reply: Reply, context: &Context<'_>) -> Verdict {
     let seat = plan.seats.get(worker);
     let unwrapped = Unwrapped { reply, lifted: Vec::new() };
-    told(plan, state, seat, context, judge_stages(plan, state, seat, worker, unwrapped, true, context))
+    let mut allowance = Allowance::new();
+    let judged = judge_stages(plan, state, worker, unwrapped, true, context, &mut allowance);
+    told(plan, state, seat, context, judged, &mut allowance)
 }
 
 /// A verdict with what its author may know.
@@ -116,16 +121,18 @@ fn told(
     seat: Option<&Seat>,
     context: &Context<'_>,
     verdict: Result<Verdict, Refused>,
+    allowance: &mut Allowance,
 ) -> Verdict {
     match verdict {
         Ok(verdict) => verdict,
         Err(Refused { mut rejection, written, made, contested }) => {
             if let Some(seat) = seat {
-                let mut readable = seat.contract.readable(state.root());
+                let mut of = |state: &State| seat.contract.readable_within(state.root(), allowance);
+                let mut readable = of(state);
                 if let Some(made) = made.filter(|_| seat.contract.has_conditions()) {
-                    readable = readable.within(seat.contract.readable(made.root()).places());
+                    readable = readable.within(of(&made).places());
                 }
-                let was = context.basis.map(|basis| seat.contract.readable(basis.state.root()));
+                let was = context.basis.map(|basis| of(&basis.state));
                 let sight = Sight { readable: &readable, was: was.as_ref(), written: &written };
                 conceal::conceal(rejection.stage, &mut rejection.violations, &sight);
                 let near: Vec<_> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
@@ -193,7 +200,7 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
         return Err(refuse(Stage::Schema, violations));
     }
     let since = Since::new(made.root(), 0, state.at());
-    let violations = invariant::check(&plan.invariants, state.root(), &since, &patch);
+    let violations = invariant::check(&plan.invariants, state.root(), &since, &patch, &mut Allowance::new());
     if !violations.is_empty() {
         return Err(refuse(Stage::Invariant, violations));
     }
@@ -291,13 +298,13 @@ fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Un
 fn judge_stages(
     plan: &Plan,
     state: &State,
-    seat: Option<&Seat>,
     worker: &WorkerName,
     unwrapped: Unwrapped,
     is_agreed: bool,
     context: &Context<'_>,
+    allowance: &mut Allowance,
 ) -> Result<Verdict, Refused> {
-    let judged = judge_reply(plan, state, seat, worker, &unwrapped.reply, is_agreed, context);
+    let judged = judge_reply(plan, state, worker, &unwrapped.reply, is_agreed, context, allowance);
     // Operations are named as the reply has them.
     let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
     let judged = judged.map_err(|mut refused| {
@@ -324,12 +331,13 @@ struct Judged {
 fn judge_reply(
     plan: &Plan,
     state: &State,
-    seat: Option<&Seat>,
     worker: &WorkerName,
     reply: &Reply,
     is_agreed: bool,
     context: &Context<'_>,
+    allowance: &mut Allowance,
 ) -> Result<Option<Judged>, Refused> {
+    let seat = plan.seats.get(worker);
     let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
     if reply.written.is_some() {
         // Its author wrote no operations that could be counted.
@@ -346,7 +354,7 @@ fn judge_reply(
     // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
     // its application; a trouble of application waits until nothing is left to say about authorization.
     let authority = seat.open.as_ref().unwrap_or(&seat.contract);
-    let readable = authority.readable(state.root());
+    let mut reading = Reading::new(authority, state.root(), allowance);
     let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
     let mut candidate = state.candidate();
     let mut changes = Vec::new();
@@ -360,7 +368,10 @@ fn judge_reply(
         let violations = match is_unchecked {
             true => Vec::new(),
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
-            false => authority.judge_effect(index, op, &effect, &candidate, &plan.schema, &readable),
+            false => {
+                let meets = Meets { effect: &effect, candidate: &candidate, schema: &plan.schema };
+                authority.judge_effect(index, op, &meets, &mut reading, allowance)
+            }
         };
         targets.note(index, op, &effect, &candidate);
         for demanded in authority.approvals(op, &effect, &candidate) {
@@ -369,10 +380,13 @@ fn judge_reply(
             }
         }
         let is_tried = violations.is_empty() && !broken;
+        if is_tried && !matches!(op, Op::Test { .. }) {
+            reading.outdate();
+        }
         if is_tried && let Err(mut violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
             // What is at a place of this candidate may be elsewhere in others.
             if authority.has_conditions() {
-                let readable = readable.clone().within(authority.readable(candidate.root()).places());
+                let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
                 let sight = Sight { readable: &readable, was: None, written: &[] };
                 conceal::conceal_one(&mut violation, &sight);
             }
@@ -385,7 +399,7 @@ fn judge_reply(
         }
         unauthorized.extend(violations);
     }
-    unauthorized.extend(judge_expansion(seat, &readable, &reply.expand, context));
+    unauthorized.extend(judge_expansion(seat, &reading.before, &reply.expand, context));
     unauthorized.extend(reply.clarify.as_ref().and_then(|_| judge_question(seat, context)));
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
@@ -400,7 +414,7 @@ fn judge_reply(
     let inputs = freshness::Inputs { mode, wants_seen, contract: &seat.contract, state, context };
     let conflict = match is_unchecked {
         true => freshness::Conflict::default(),
-        false => freshness::judge(&inputs, &targets.into_vec()),
+        false => freshness::judge(&inputs, &targets.into_vec(), allowance),
     };
     if !conflict.violations.is_empty() {
         let rejection = Rejection::new(Stage::Freshness, conflict.violations);
@@ -442,7 +456,7 @@ fn judge_reply(
         return Err(Refused { written, made, ..Rejection::new(Stage::Schema, violations).into() });
     }
     let candidate = Since::new(made.root(), 0, state.at());
-    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch);
+    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch, allowance);
     if !violations.is_empty() {
         let (written, made) = (written(), Some(made.clone()));
         return Err(Refused { written, made, ..Rejection::new(Stage::Invariant, violations).into() });

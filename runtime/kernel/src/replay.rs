@@ -333,13 +333,6 @@ const fn begins_step(kind: Kind) -> bool {
 /// The input that a record answers.
 fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, Difference> {
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-    // What the kernel makes of words it makes again; what was made of them outside comes with them.
-    let said = |by: &Author, reply: Reply| match (reply.to_envelope(), &reply.written) {
-        (envelope, Some(of)) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
-            ReplyBody::Made { reply: envelope.text(), of: of.clone() }
-        }
-        _ => reply.to_body(),
-    };
     Ok(match body {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
@@ -354,15 +347,15 @@ fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, D
         }
         Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
             let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
-            propose(said(&by, reply), by)
+            propose(reply.judged_body(plan, &by), by)
         }
         Body::NoOp(record::NoOp { by, patch, intent, written, pass }) => {
             let reply = Reply { patch, intent, expand: Vec::new(), written, clarify: None, pass };
-            propose(said(&by, reply), by)
+            propose(reply.judged_body(plan, &by), by)
         }
         Body::Expanded(record::Expanded { by, patch, intent, expand }) => {
             let reply = Reply { patch, intent, expand, written: None, clarify: None, pass: None };
-            propose(said(&by, reply), by)
+            propose(reply.judged_body(plan, &by), by)
         }
         Body::Rejected(rejected) => {
             let reply = match rejected.written {
@@ -396,7 +389,8 @@ fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, D
             Input::Answer { of, by, digest, agrees, reason, text }
         }
         Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, .. }) => {
-            propose(said(&by, Reply { patch, intent, expand, written, clarify, pass: None }), by)
+            let reply = Reply { patch, intent, expand, written, clarify, pass: None };
+            propose(reply.judged_body(plan, &by), by)
         }
         Body::Paused(steered) => Input::Pause { token: steered.token },
         Body::Resumed(steered) => Input::Resume { token: steered.token },

@@ -51,13 +51,13 @@ impl Shown {
         Self { may_clarify, ..self }
     }
 
-    /// The same for a worker that something at this place has woken.
+    /// The same for a worker that something at this place has woken, which it may read.
     #[must_use]
     pub fn with_place(self, woken_at: Option<&str>) -> Self {
         Self { woken_at: woken_at.map(str::to_owned), ..self }
     }
 
-    /// The place of the event that woke it, if one did. Its agent is told of it only where the seat may read it.
+    /// The place of the event that woke it, if one did and the seat may read it.
     pub fn woken_at(&self) -> Option<&str> {
         self.woken_at.as_deref()
     }

@@ -114,6 +114,35 @@ fn the_words_are_kept_with_what_became_of_them_and_a_replay_derives_both() {
 }
 
 #[test]
+fn words_that_a_person_does_not_agree_to_are_kept_with_the_patch_that_was_made_of_them() {
+    let mut played = Played::new(members());
+    let reply = message("expertise", "It is 9.");
+    for _ in 0..65 {
+        wake(&mut played, "ask");
+        answer(&mut played, made(&reply, RAW));
+    }
+    let (of, digest) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.digest)).expect("a question");
+    let (by, reason) = ("boss".into(), None);
+    played.give(Input::Answer { of, by, digest, agrees: false, reason, text: None });
+    // The others are not answered in time.
+    played.now += 366 * 24 * 3_600_000;
+    played.give(Input::Tick);
+    let refused = played.bodies().filter_map(|body| match body {
+        Body::Rejected(it) => Some((it.code, it.reply, it.written)),
+        _ => None,
+    });
+    let refused: Vec<_> = refused.collect();
+    for code in [Code::ApprovalLimit, Code::Denied, Code::ApprovalExpired] {
+        assert!(refused.iter().any(|(refused, ..)| *refused == code), "{code}");
+    }
+    let patch = reply["patch"].to_string();
+    for (code, reply, written) in refused {
+        assert_eq!((&reply, written.as_deref()), (&patch, Some(RAW)), "{code}");
+    }
+    played.holds();
+}
+
+#[test]
 fn a_reply_that_cannot_be_read_is_refused_in_words_of_its_form() {
     let mut played = Played::new(members());
     wake(&mut played, "criticise");
@@ -155,6 +184,26 @@ fn a_worker_is_told_of_its_form_and_of_nothing_else() {
     let room = json!({"members": ["critic"], "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
     played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
     assert!(played.view().contains("Now answer with {\"output\": \"...\"}: what you say there."), "{}", played.view());
+}
+
+#[test]
+fn a_place_that_a_worker_may_not_read_does_not_decide_what_becomes_of_its_words() {
+    for (members_of, woken_at) in [(json!(["critic"]), Some("/board/rooms/a/agenda/0")), (json!(["expert"]), None)] {
+        let mut members = members();
+        members["workers"]["critic"]["reads"] =
+            json!(["/board/public", {"path": "/board/rooms/*", "where": "worker in self.members"}]);
+        let rooms = json!({"path": "/board/rooms/*", "ops": ["add"]});
+        members["workers"]["expert"]["writes"].as_array_mut().expect("an array").push(rooms);
+        let mut played = Played::new(members);
+        let room = json!({"members": members_of, "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
+        played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
+        let (worker, _, shown) = played.prompts.last().expect("somebody is asked");
+        assert_eq!((worker.as_str(), shown.woken_at()), ("critic", woken_at));
+        let invocation = played.board.invocation(played.calls[0].0).expect("it is under way").clone();
+        let rehearsal = played.board.rehearse(&"critic".into(), Some(&invocation)).expect("the worker is there");
+        assert_eq!(rehearsal.shown.woken_at(), woken_at);
+        assert_eq!(played.view().contains("what you say there"), woken_at.is_some(), "{}", played.view());
+    }
 }
 
 #[test]

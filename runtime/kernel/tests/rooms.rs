@@ -7,6 +7,7 @@ mod watched;
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::border;
 use patchboard_kernel::form::Form;
 use patchboard_kernel::id::{Version, WorkerName};
 use patchboard_kernel::record::Body;
@@ -134,6 +135,42 @@ fn a_room_that_is_there_is_refused_as_one_that_is_not() {
 }
 
 #[test]
+fn the_conditions_of_reads_have_one_limit_for_all_that_a_proposal_does() {
+    let rooms: Value = (0..6).map(|_| json!({"text": "t"})).collect();
+    let numbers: Value = (0..330).collect();
+    let agrees = "request.numbers.all(a, request.numbers.all(b, a != b || b == a))";
+    let ann = json!({"agent": "llm", "patch": {"max_ops": 64}, "writes": [{"path": "/list/-"}],
+        "reads": [{"path": "/rooms/*", "where": agrees}]});
+    let members = json!({"state": {"schema": {}, "initial": {"list": [], "rooms": rooms}}, "workers": {"ann": ann}});
+    let mut played = Played::asked(json!({"numbers": numbers}), members);
+    let test = json!({"op": "test", "path": "/rooms/5/text", "value": "t"});
+    let add = json!({"op": "add", "path": "/list/-", "value": 1});
+    // Nothing changes between the tests, so nothing is worked out again.
+    let tests: Vec<&Value> = std::iter::repeat_n(&test, 32).chain([&add]).collect();
+    assert!(matches!(played.direct("ann", &json!(tests).to_string()), Outcome::Committed { .. }));
+    let refused = played.rejection("ann", json!([add, test, add, test, add, test, add, test]));
+    assert_eq!(refused.code, Code::PathNotGranted, "{refused:?}");
+    assert!(refused.violations[0].op > Some(1), "the first of them is within the limit: {refused:?}");
+    played.holds();
+}
+
+#[test]
+fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it() {
+    let refused = |read: Value| -> Vec<Code> {
+        let numbers = json!([{"path": "/out", "ops": ["add", "copy"], "value": {"type": "number"}}]);
+        let members = json!({
+            "state": {"schema": {}, "initial": {"list": [], "secret": "s"}},
+            "workers": {"ann": {"agent": "llm", "reads": ["/list", read], "writes": numbers}},
+        });
+        let copy = json!([{"op": "copy", "from": "/secret", "path": "/out"}]);
+        let refused = Played::new(members).rejection("ann", copy);
+        refused.violations.iter().map(|violation| violation.code).collect()
+    };
+    assert_eq!(refused(json!("/other")), [Code::PathNotGranted, Code::ValueNotGranted], "as journals have it");
+    assert_eq!(refused(json!({"path": "/secret", "where": "self == worker"})), [Code::PathNotGranted]);
+}
+
+#[test]
 fn what_is_moved_or_shifted_is_not_read_on_the_way() {
     let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"])});
     // Whoever takes something out of a room must be able to read it, whatever else it may do there.
@@ -249,6 +286,48 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
     let now = played.board.readable_by(&bob).expect("bob is there");
     let both = past.readable_by(&bob).expect("bob is there").within(now.places());
     assert_eq!(both.places().len(), 1, "{:?}", both.places());
+}
+
+#[test]
+fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
+    let request = |members: Value| {
+        let inner =
+            json!({"of": "inside", "input": {"about": "/rooms/quelm", "text": "/text"}, "output": {"/out": "/out"}});
+        let inside = json!({"blueprint": 1, "name": "inside", "state": {"schema": {}}, "workers": {}});
+        let mut played = Played::new(json!({
+            "state": {"schema": {}, "initial": {"text": "t", "rooms": {"quelm": {"members": members}}}},
+            "boards": {"inside": inside},
+            "workers": {"ann": {"agent": "board", "board": inner, "writes": [{"path": "/out"}],
+                "reads": ["/text", {"path": "/rooms/*", "where": "worker in self.members"}]}},
+            "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "ann"}],
+        }));
+        played.signal();
+        let (_, _, shown) = played.prompts.last().expect("she is asked");
+        border::request(shown.seat().worker.board.as_ref().expect("she is a board"), shown)
+    };
+    let whole = json!({"about": {"members": ["ann"]}, "text": "t"});
+    assert_eq!(request(json!(["ann"])), Ok(whole));
+    assert_eq!(request(json!(["bob"])), Ok(json!({"text": "t"})));
+}
+
+#[test]
+fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
+    for (condition, is_told) in
+        [(json!({"path": "/rooms/*", "where": "worker in self.members"}), false), (json!("/b"), true)]
+    {
+        let mut played = Played::new(json!({
+            "state": {"schema": {}, "initial": {"list": [], "rooms": {"quelm": {"members": ["bob"]}}}},
+            "workers": {"ann": {"agent": "llm", "reads": ["/list", condition], "writes": [{"path": "/list/-"}]}},
+            "limits": {"state_bytes": 1024, "depth": 8},
+        }));
+        for value in [json!("x".repeat(1024)), json!([[[[[[[[1]]]]]]]])] {
+            let refused = played.rejection("ann", json!([{"op": "add", "path": "/list/-", "value": value}]));
+            let told = &refused.violations[0];
+            assert_eq!((told.code, told.pointer.as_str()), (Code::ResultTooLarge, "/list/-"), "{told:?}");
+            assert_eq!(told.message.contains(char::is_numeric), is_told, "{told:?}");
+        }
+        played.holds();
+    }
 }
 
 #[test]

@@ -39,6 +39,13 @@ fn message(kind: &str, text: &str) -> Value {
 }
 
 #[test]
+fn of_the_marks_of_an_answer_the_last_64_are_tried() {
+    let said = |unclosed: usize| said_by(Format::Decider, &format!("boxed[7] {}", "boxed[".repeat(unclosed)));
+    assert_eq!(said(63), patch_of("/answer", json!({"text": "7", "by": "decider"})));
+    assert_eq!(said(64), Value::Null);
+}
+
+#[test]
 fn patches_and_envelopes_are_left_alone() {
     for format in Format::ALL {
         for text in [

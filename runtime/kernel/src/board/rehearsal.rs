@@ -47,6 +47,8 @@ pub(super) struct Compiled {
     pub(super) budget: u32,
     /// The rejections it shows.
     pub(super) feedback: Vec<Seq>,
+    /// The place of the event that woke the worker, if it may read it.
+    pub(super) woken_at: Option<String>,
 }
 
 impl Board {
@@ -67,6 +69,7 @@ impl Board {
         let readable = seat.contract.readable(self.state.root());
         let feedback = self.feedback_of(&queued.branch.worker, &readable);
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
+        let woken_at = Self::readable_place(&queued.trigger, &readable).map(str::to_owned);
         let view = view::compile(&view::Inputs {
             worker,
             readable: &readable,
@@ -81,7 +84,7 @@ impl Board {
             budget,
         });
         let prompt = Prompt::new(worker, &view);
-        Compiled { view, prompt, budget, feedback }
+        Compiled { view, prompt, budget, feedback, woken_at }
     }
 
     /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view. None if there is
@@ -89,15 +92,15 @@ impl Board {
     pub fn rehearse(&self, worker: &WorkerName, queued: Option<&Queued>) -> Option<Rehearsal> {
         let seat = self.plan.seats.get(worker)?;
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
-        let (view, prompt) = match queued {
+        let (view, prompt, woken_at) = match queued {
             Some(queued) => {
-                let Compiled { view, prompt, .. } = self.compiled(queued);
-                (view, prompt)
+                let Compiled { view, prompt, woken_at, .. } = self.compiled(queued);
+                (view, prompt, woken_at)
             }
             None => {
                 let view = self.preview(worker)?;
                 let prompt = Prompt::new(&seat.worker, &view);
-                (view, prompt)
+                (view, prompt, None)
             }
         };
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
@@ -109,7 +112,7 @@ impl Board {
         let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
-        let shown = shown.with_place(queued.and_then(|queued| queued.trigger.place()));
+        let shown = shown.with_place(woken_at.as_deref());
         let shown = shown.with_signal(queued.and_then(|queued| queued.value.clone()));
         Some(Rehearsal {
             worker: worker.clone(),
@@ -139,6 +142,11 @@ impl Board {
         pipeline::judge(&self.plan, &self.state, &rehearsal.worker, reply, interface, &context)
     }
 
+    /// The place of an event, if the worker that it woke may read it.
+    fn readable_place<'q>(trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
+        trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| readable.may_read(&place)))
+    }
+
     /// What woke a worker, as it may be shown: no place that it may not read.
     fn shown_trigger(queued: &Queued, readable: &Readable<'_>) -> Value {
         let mut shown = match &queued.trigger {
@@ -151,10 +159,9 @@ impl Board {
                 let value = queued.value.clone().unwrap_or(Value::Null);
                 object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])
             }
-            Trigger::Event { op, path, .. } => {
+            Trigger::Event { op, .. } => {
                 let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
-                let place = PointerBuf::parse(path.as_str());
-                if place.is_ok_and(|place| readable.may_read(&place)) {
+                if let Some(path) = Self::readable_place(&queued.trigger, readable) {
                     shown.insert("path".to_owned(), json!(path));
                 }
                 shown

@@ -32,20 +32,54 @@ pub struct Readable<'a> {
     contract: &'a Contract,
 }
 
+/// What a worker may read before its operations change a candidate, and of the candidate as they go on.
+pub(crate) struct Reading<'a> {
+    pub(crate) before: Readable<'a>,
+    now: Readable<'a>,
+    /// Whether `now` is of a candidate that has changed since.
+    is_old: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// Of the state that the candidate is made from.
+    pub(crate) fn new(contract: &'a Contract, document: &Node, allowance: &mut Allowance) -> Self {
+        let before = contract.readable_within(document, allowance);
+        Self { now: before.clone(), before, is_old: false }
+    }
+
+    /// An operation has changed the candidate.
+    pub(crate) const fn outdate(&mut self) {
+        self.is_old = true;
+    }
+
+    /// Of the candidate, worked out again only if it has changed.
+    pub(crate) fn now(&mut self, candidate: &Node, allowance: &mut Allowance) -> &Readable<'a> {
+        if self.is_old && self.now.has_conditions() {
+            self.now = self.now.contract.readable_within(candidate, allowance);
+        }
+        self.is_old = false;
+        &self.now
+    }
+}
+
 impl Contract {
     /// What it lets its worker read of a document.
     pub fn readable(&self, document: &Node) -> Readable<'_> {
+        self.readable_within(document, &mut Allowance::new())
+    }
+
+    /// The same within what is left of an allowance; beyond it no condition holds.
+    pub(crate) fn readable_within(&self, document: &Node, allowance: &mut Allowance) -> Readable<'_> {
         let mut readable =
             Readable { patterns: Cow::Borrowed(self.reads.as_slice()), places: Vec::new(), contract: self };
         if self.has_conditions() {
-            readable.set(self.places(document));
+            readable.set(self.places(document, allowance));
         }
         readable
     }
 
     /// The places at which a condition holds, in the order of the grants.
-    fn places(&self, document: &Node) -> Vec<PointerBuf> {
-        let mut allowance = Allowance::new();
+    fn places(&self, document: &Node, allowance: &mut Allowance) -> Vec<PointerBuf> {
         let mut left = ALL_PLACES_MAX;
         let mut places = Vec::new();
         let mut variables = Variables::new();
@@ -56,7 +90,7 @@ impl Contract {
             left -= instances.len();
             for instance in instances {
                 variables.insert("self", instance.part.node.into());
-                if condition.evaluate_within(&variables, &mut allowance) == Ok(true) {
+                if condition.evaluate_within(&variables, allowance) == Ok(true) {
                     places.push(instance.place);
                 }
             }

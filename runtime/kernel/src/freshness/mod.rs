@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::blueprint::Freshness;
 use crate::contract::{Contract, Readable};
 use crate::digest::{Hasher, Salt};
+use crate::expr::Allowance;
 use crate::id::{InvocationId, Seq, Version, WorkerName};
 use crate::planted::{self, Bug};
 use crate::rejection::{Code, Stale, VIOLATIONS_MAX, Violation};
@@ -111,14 +112,15 @@ pub struct Conflict {
     pub contested: Vec<PointerBuf>,
 }
 
-/// Judges what a patch writes, and what its author has read.
-pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target]) -> Conflict {
+/// Judges what a patch writes, and what its author has read; the conditions of its reads within this allowance.
+pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target], allowance: &mut Allowance) -> Conflict {
     let mut conflict = Conflict::default();
     if targets.iter().all(|target| target.action == Action::Copies) {
         // What writes nothing depends on nothing.
         return conflict;
     }
-    let was_readable = inputs.context.basis.map(|basis| inputs.contract.readable(basis.state.root()));
+    let basis = inputs.context.basis;
+    let was_readable = basis.map(|basis| inputs.contract.readable_within(basis.state.root(), allowance));
     let mut report = Report { inputs, was_readable, left: PAYLOAD_BYTES_MAX, conflict: &mut conflict };
     for target in targets {
         report.check_reserved(target);

@@ -60,7 +60,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     };
     let inputs =
         Inputs { mode, wants_seen: true, contract: &contract.expect("a contract"), state: now, context: &context };
-    judge(&inputs, &targets(now, patch))
+    judge(&inputs, &targets(now, patch), &mut Allowance::new())
 }
 
 fn codes(conflict: &Conflict) -> Vec<(Code, &str)> {

@@ -1,4 +1,4 @@
-//! What a worker may reply, in which form, and what its agent is told beside.
+//! What a worker may reply, in which form and of which size, and what its agent is told beside.
 
 use super::Check;
 use crate::blueprint::{AgentKind, Intent, Worker};
@@ -8,7 +8,7 @@ use crate::json;
 const WITH_BYTES_MAX: u64 = 16 * 1024;
 
 impl Check<'_> {
-    /// `pass`, `format` and `with` of a worker.
+    /// `pass`, `format`, `with` and `patch` of a worker.
     pub(super) fn replies(&mut self, worker: &Worker, at: &str) {
         let agent = &worker.agent;
         let mut wrong = Vec::new();
@@ -42,6 +42,16 @@ impl Check<'_> {
                 let message = "a reply in another form than a patch says no intent".to_owned();
                 wrong.push(("patch/intent", message, "Make it optional, or remove `format`."));
             }
+        }
+        if worker.patch.intent == Intent::Required && matches!(agent, AgentKind::Board | AgentKind::Builtin(_)) {
+            let message = format!("`{agent}` agents say no intent, so every proposal would be refused");
+            wrong.push(("patch/intent", message, "Make it optional."));
+        }
+        let outputs = worker.board.as_ref().map_or(0, |inner| inner.output.len());
+        if outputs > usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX) {
+            let message =
+                format!("it writes {outputs} places in one patch, and `patch.max_ops` is {}", worker.patch.max_ops);
+            wrong.push(("board/output", message, "Raise `patch.max_ops` of the worker, or write fewer places."));
         }
         for (field, message, help) in wrong {
             self.find("bad_value", &format!("{at}/{field}"), message, help);

@@ -67,6 +67,8 @@ pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
             }
         }
         Code::InvariantViolated if !readable.may_read(&place) => violation.found = None,
+        // The size of the document is also that of what is hidden in it.
+        Code::ResultTooLarge if readable.has_conditions() => violation.message = brief(violation),
         // How long an array is, or what kind of thing is there, shows what is there.
         Code::PathNotFound | Code::IndexOutOfRange if !readable.may_read(&above) => {
             violation.found = None;
@@ -87,6 +89,7 @@ fn brief(violation: &Violation) -> String {
         }
         (Code::Reserved, _) => "this place is kept for somebody else for a moment".to_owned(),
         (Code::PathNotFound | Code::IndexOutOfRange, _) => "there is no such place".to_owned(),
+        (Code::ResultTooLarge, _) => "the document would be too large, or nested too deep".to_owned(),
         _ => violation.message.clone(),
     }
 }

@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::json::{self, Limits};
+use crate::plan::Plan;
+use crate::record::Author;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::schema::shorten;
 
@@ -132,8 +134,19 @@ impl Reply {
         }
     }
 
+    /// The reply as it was judged: what the kernel makes of words it makes again; what was made of them outside comes with
+    /// them.
+    pub(crate) fn judged_body(&self, plan: &Plan, by: &Author) -> ReplyBody {
+        match &self.written {
+            Some(of) if plan.takes_words(&by.worker, by.attempt.is_some()) => {
+                ReplyBody::Made { reply: self.to_envelope().text(), of: of.clone() }
+            }
+            _ => self.to_body(),
+        }
+    }
+
     /// As an envelope, or as a bare patch where there is no more to it.
-    pub(crate) fn to_envelope(&self) -> ReplyBody {
+    fn to_envelope(&self) -> ReplyBody {
         if self.is_bare() {
             return ReplyBody::Json(self.patch.clone());
         }
@@ -251,14 +264,11 @@ fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
         None | Some(Value::Null) => None,
         Some(question) => Some(clarify(question)?),
     };
+    // Of who may not pass it is a member like any other that there is none of.
     let pass = match may_pass.then(|| envelope.remove("pass")).flatten() {
         None | Some(Value::Null) => None,
         Some(words) => Some(pass(words)?),
     };
-    if envelope.contains_key("pass") {
-        let message = "the worker may not pass; if there is nothing for it to do, its patch is []";
-        return Err(not_a_patch("/pass", message.to_owned()));
-    }
     let patch = match envelope.remove("patch") {
         Some(patch) => patch,
         None if !expand.is_empty() || clarify.is_some() || pass.is_some() => Value::Array(Vec::new()),

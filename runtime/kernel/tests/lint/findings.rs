@@ -278,6 +278,26 @@ const FIXTURES: &[Fixture] = &[
         "bad_value",
         &[(EXTRACTOR, "  extractor:\n    agent: llm\n    format: expert\n    patch: {intent: required}")],
     ),
+    change("bad_value", &[(EXTRACTOR, "  extractor:\n    agent: builtin:vote\n    patch: {intent: required}")]),
+    Fixture {
+        code: "bad_value",
+        changes: &[
+            IS_INSIDE,
+            ("/claims/-: /found}}", "/claims/-: /found}}\n    patch: {intent: required}"),
+            HAS_INSIDE,
+        ],
+        fragments: &[("inside.yaml", INSIDE)],
+    },
+    Fixture {
+        code: "bad_value",
+        changes: &[
+            IS_INSIDE,
+            ("/claims/-: /found}}", "/claims/-: /found, /answer: /found}}\n    patch: {max_ops: 1}"),
+            ("{path: /claims/-, ops: [add]}", "{path: /claims/-, ops: [add]}\n      - {path: /answer, ops: [add]}"),
+            HAS_INSIDE,
+        ],
+        fragments: &[("inside.yaml", INSIDE)],
+    },
     change("unavailable_agent", &[(EXTRACTOR, "  extractor:\n    agent: builtin:voting")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 2")]),

@@ -25,7 +25,8 @@ impl Draft<'_> {
         if self.board.pending.len() >= PENDING_MAX {
             let message = format!("{PENDING_MAX} questions wait for persons already");
             let rejection = approval(Code::ApprovalLimit, message);
-            return self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
+            let body = reply.judged_body(&self.board.plan, &by);
+            return self.reject(by, branch, &body, rejection, Vec::new());
         }
         let digest = reply.fingerprint(&self.board.hasher);
         let Reply { patch, intent, expand, written, clarify, pass: _ } = reply;
@@ -57,13 +58,13 @@ impl Draft<'_> {
             approval(Code::Denied, format!("{} {does_not}{reason}", answer.by))
         });
         self.push(Body::Answer(answer));
+        let body = reply.judged_body(&self.board.plan, &by);
         match denied {
             Some(rejection) => {
-                self.reject(by, branch, &reply.to_body(), rejection, Vec::new());
+                self.reject(by, branch, &body, rejection, Vec::new());
                 self.go_on();
             }
             None => {
-                let body = reply.to_body();
                 let board = &*self.board;
                 let verdict = self.in_context(&by, |context| {
                     pipeline::judge_agreed(&board.plan, &board.state, &by.worker, reply, context)
@@ -100,7 +101,8 @@ impl Draft<'_> {
         let Some(question) = self.board.pending.get(&seq).cloned() else { return };
         let message = format!("{} did not answer in time", question.approver);
         let (by, branch, reply) = self.taken_up(seq, question);
-        self.reject(by, branch, &reply.to_body(), approval(Code::ApprovalExpired, message), Vec::new());
+        let body = reply.judged_body(&self.board.plan, &by);
+        self.reject(by, branch, &body, approval(Code::ApprovalExpired, message), Vec::new());
     }
 
     /// The question that an answer is to, if it counts.

@@ -221,7 +221,7 @@ impl Draft<'_> {
         let board = &*self.board;
         let seat = &board.plan.seats[&branch.worker];
         let worker = Arc::clone(&seat.worker);
-        let Compiled { view, prompt, budget, feedback } = board.compiled(&queued);
+        let Compiled { view, prompt, budget, feedback, woken_at } = board.compiled(&queued);
         let reserved = match worker.agent {
             AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
             _ => 0,
@@ -267,7 +267,7 @@ impl Draft<'_> {
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
-            shown.with_question(may_clarify).with_place(queued.trigger.place()).with_signal(queued.value.clone())
+            shown.with_question(may_clarify).with_place(woken_at.as_deref()).with_signal(queued.value.clone())
         });
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,

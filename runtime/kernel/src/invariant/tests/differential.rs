@@ -309,7 +309,7 @@ fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
         };
         let mut broken = Vec::new();
         for (index, one) in chosen.iter().enumerate() {
-            let found = check([*one], &tree, &since, &patch);
+            let found = check([*one], &tree, &since, &patch, &mut Allowance::new());
             let found: Vec<_> = found.into_iter().map(|violation| (violation.pointer, violation.found)).collect();
             assert_eq!(found, everywhere(one, &before, &after, &patch), "{}", context());
             seen.violations += found.len();
