@@ -9,10 +9,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Diagnostic, OpaquePlace, Report, Severity};
+use patchboard_kernel::lint::{self, Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
 use patchboard_kernel::source::{self, Source};
 use serde_json::Value;
 
+use crate::department_tests;
 use crate::diagnostics;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -34,6 +35,8 @@ pub(crate) struct Reading {
     texts: BTreeMap<String, String>,
     /// What the lint made of it.
     pub(crate) report: Report,
+    /// How many tests of departments were run.
+    pub(crate) tests: usize,
 }
 
 /// Reads and checks a blueprint.
@@ -63,7 +66,7 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
                 help: UNREADABLE_HELP.to_owned(),
             };
             let report = refused(vec![finding]);
-            Reading { name, texts: BTreeMap::new(), report }
+            Reading { name, texts: BTreeMap::new(), report, tests: 0 }
         }
     }
 }
@@ -78,7 +81,7 @@ fn read_text(path: &Path, name: String, text: String) -> Reading {
             resolved.map_or_else(refused, |source| lint::check(&source))
         }
     };
-    Reading { name, texts, report }
+    Reading { name, texts, report, tests: 0 }
 }
 
 /// The files below a blueprint's directory, whose texts are kept.
@@ -143,6 +146,19 @@ pub(crate) fn accepted(path: &Path, output: Output) -> Result<Blueprint, Failure
 }
 
 impl Reading {
+    /// The same with the tests of its departments, where nothing else is wrong with it.
+    pub(crate) fn tested(mut self) -> Self {
+        if self.report.blueprint.is_some() {
+            for (name, text) in &self.texts {
+                let (tests, findings) = department_tests::run(name, text);
+                self.tests += tests;
+                self.report.findings.extend(findings);
+            }
+        }
+        self.report.findings.truncate(FINDINGS_MAX);
+        self
+    }
+
     /// How many findings are this bad.
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.report.findings.iter().filter(|finding| finding.severity == severity).count()

@@ -16,6 +16,7 @@ mod cli;
 mod client;
 mod codes;
 mod commands;
+mod department_tests;
 mod diagnostics;
 mod doctor;
 mod drafting;

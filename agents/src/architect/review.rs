@@ -169,6 +169,9 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
     if value["boards"].as_object().is_some_and(|boards| !boards.is_empty()) {
         refuse("/boards", "a blueprint of an architect has no boards inside", "Leave `boards` out.");
     }
+    if !value["departments"].is_null() {
+        refuse("/departments", "a blueprint of an architect has no departments", "Leave `departments` out.");
+    }
     for (name, model) in value["models"].as_object().into_iter().flatten() {
         if name != "default" || model != "default" {
             let pointer = child("/models", name);

@@ -7,6 +7,7 @@ mod blackboard;
 mod boards;
 mod cassette;
 mod command;
+mod departments;
 mod git;
 #[cfg(target_os = "linux")]
 mod in_the_way;

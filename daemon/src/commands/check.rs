@@ -21,6 +21,9 @@ use crate::output::Output;
 ///
 /// A file that cannot be read is an error like others; the rest are checked all the same.
 ///
+/// With a blueprint, the tests of its departments are run: rows and classified words go through the real roles, on a table
+/// in memory. What does not come out as the manifest says is an error.
+///
 /// A write costs what it touches, except below an opaque place: one whose schema has a keyword that looks across the value
 /// (`contains`, `oneOf`, `if`, `uniqueItems` …) and is run again at every write in it. Where somebody may write in such a
 /// place and it goes through a collection that nothing bounds, that is a warning; `--costs` lists all of them (of very
@@ -34,6 +37,8 @@ Examples:
   patchboard check blueprints/evidence-review.yaml
   patchboard check --deny-warnings blueprints/*.yaml
   patchboard check --costs blueprints/evidence-review.yaml
+  patchboard check blueprints/clipboard.yaml                 with the tests of its departments
+  patchboard check --whole blueprints/clipboard.yaml | jq '{blueprint: ., request: {}}' > board.json
   patchboard check --explain overlapping_grants
   patchboard check --output json review.yaml | jq '.findings[].code'")]
 pub(crate) struct Arguments {
@@ -46,6 +51,9 @@ pub(crate) struct Arguments {
     /// List the opaque places: where a write validates more than it touches, and why
     #[arg(long, conflicts_with_all = ["explain", "codes"])]
     costs: bool,
+    /// Print the blueprint as JSON with all its files in it, as a daemon takes it; findings go to stderr
+    #[arg(long, conflicts_with_all = ["explain", "codes", "costs"])]
+    whole: bool,
     /// Say what a code means: one of a finding, or one of a refused proposal
     #[arg(long, value_name = "CODE", conflicts_with_all = ["blueprints", "codes"])]
     explain: Option<String>,
@@ -61,10 +69,14 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     if arguments.codes {
         return list(output);
     }
+    if arguments.whole {
+        return whole(&arguments.blueprints, output);
+    }
     let (mut findings, mut costs) = (Vec::new(), Vec::new());
-    let (mut errors, mut warnings) = (0, 0);
+    let (mut errors, mut warnings, mut tests) = (0, 0, 0);
     for path in &arguments.blueprints {
-        let reading = blueprint_file::read_or_find(path);
+        let reading = blueprint_file::read_or_find(path).tested();
+        tests += reading.tests;
         errors += reading.count(Severity::Error);
         warnings += reading.count(Severity::Warning);
         for finding in &reading.report.findings {
@@ -88,14 +100,29 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         if arguments.costs {
             report["costs"] = costs.into();
         }
+        if tests > 0 {
+            report["tests"] = tests.into();
+        }
         output.json(&report)?;
     } else {
         let counts = format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"));
-        let files = plural(arguments.blueprints.len(), "blueprint");
+        let mut files = plural(arguments.blueprints.len(), "blueprint");
+        if tests > 0 {
+            files = format!("{files}, {}", plural(tests, "test"));
+        }
         let verdict = if refused { "refused".red().bold().to_string() } else { "ok".green().bold().to_string() };
         output.line(&format!("{files}: {counts}: {verdict}"))?;
     }
     Ok(if refused { Exit::Refused } else { Exit::Done })
+}
+
+/// Prints a blueprint as it is stored with a board.
+fn whole(paths: &[PathBuf], output: Output) -> Outcome {
+    let [path] = paths else {
+        return Err(Failure::refused("usage", "--whole prints one blueprint").help("name one file"));
+    };
+    output.json(&json!(blueprint_file::accepted(path, output)?))?;
+    Ok(Exit::Done)
 }
 
 fn list(output: Output) -> Outcome {

@@ -4,6 +4,7 @@ mod approval;
 mod architect;
 mod archive;
 mod check;
+mod clipboard;
 #[cfg(target_os = "linux")]
 mod crash;
 mod doctor;
@@ -22,3 +23,5 @@ mod sandbox;
 mod step;
 mod storm;
 mod tools;
+#[path = "../voices/mod.rs"]
+mod voices;

@@ -5,6 +5,7 @@
 mod access;
 mod agui;
 mod clients;
+mod clipboard;
 mod daemon;
 mod events;
 mod files;
@@ -20,4 +21,6 @@ mod people;
 mod requests;
 mod storage;
 mod tls;
+#[path = "../voices/mod.rs"]
+mod voices;
 mod workspace;

@@ -118,6 +118,7 @@ fn board(manifest: &Manifest) -> Value {
                 "reads": known,
                 "writes": [{"path": "/classified", "ops": ["add"]}],
                 "view": {"budget": 12000},
+                "patch": {"max_ops": 1},
                 "limits": {"attempts": 3, "timeout": "3m"},
             },
             "resolve": builtin("resolve", &["/classified/action", "/classified/slots"], "/resolved"),
@@ -189,8 +190,7 @@ fn result(manifest: &Manifest) -> Value {
         "patch": {"type": "array", "maxItems": 16},
     });
     if !manifest.promises.is_empty() {
-        properties["data"] =
-            json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
+        properties["data"] = json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
     }
     json!({
         "type": "object",
@@ -202,10 +202,9 @@ fn result(manifest: &Manifest) -> Value {
 
 /// What `classify` is told: the actions, their slots and the examples.
 fn role(manifest: &Manifest) -> String {
-    let entity = &manifest.storage.entity;
     let mut role = format!(
-        "You fill in the form of a department: {}\nIt keeps {entity} records. Put the words at /request/text into its terms, \
-         in one `add` of /classified.\n`action` is one of:\n",
+        "You fill in the form of a department: {}\nPut the words at /request/text into its terms, in one `add` of \
+         /classified.\n`action` is one of:\n",
         manifest.description
     );
     for (name, action) in &manifest.actions {

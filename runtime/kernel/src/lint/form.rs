@@ -154,7 +154,14 @@ impl Form {
         }
     }
 
-    fn unknown(&self, source: &Source, error: &ValidationError<'_>, pointer: &str, key: &str, findings: &mut Vec<Diagnostic>) {
+    fn unknown(
+        &self,
+        source: &Source,
+        error: &ValidationError<'_>,
+        pointer: &str,
+        key: &str,
+        findings: &mut Vec<Diagnostic>,
+    ) {
         let holder = parent(error.schema_path().as_str());
         let known = self.meta.pointer(&format!("{holder}/properties")).and_then(Value::as_object);
         let known: Vec<&str> = known.into_iter().flat_map(|map| map.keys().map(String::as_str)).collect();

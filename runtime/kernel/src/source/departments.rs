@@ -9,8 +9,8 @@ use crate::blueprint::Departments;
 use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, expand};
 use crate::lint::{Diagnostic, check_department, suggest};
 
-/// How many departments one blueprint may have.
-pub const DEPARTMENTS_MAX: usize = 64;
+/// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
+pub const DEPARTMENTS_MAX: usize = 48;
 
 /// The file of a department's folder that says what it is.
 const MANIFEST: &str = "department.yaml";

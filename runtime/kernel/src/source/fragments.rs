@@ -63,11 +63,7 @@ pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<
 }
 
 /// The same for the blueprint in the innermost of these files.
-fn resolve_within(
-    source: &mut Source,
-    files: &mut dyn Files,
-    stack: &[String],
-) -> Result<(), Vec<Diagnostic>> {
+fn resolve_within(source: &mut Source, files: &mut dyn Files, stack: &[String]) -> Result<(), Vec<Diagnostic>> {
     let one = |finding| vec![finding];
     // What stands in the file itself has no other file's name; this may be a file that another names.
     let file = stack.last().filter(|_| stack.len() > 1);
@@ -114,11 +110,7 @@ struct Use {
 
 impl Use {
     /// The file of this name, named in the innermost of these files.
-    fn read(
-        &self,
-        files: &mut dyn Files,
-        stack: &[String],
-    ) -> Result<Source, Diagnostic> {
+    fn read(&self, files: &mut dyn Files, stack: &[String]) -> Result<Source, Diagnostic> {
         let name = &self.name;
         if stack.contains(name) {
             let message = format!("`{name}` includes itself: {} → {name}", stack.join(" → "));

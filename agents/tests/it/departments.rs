@@ -1,0 +1,228 @@
+//! The shipped conversation with its departments, on a real journal and a real table; only what a model would say is given.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::inner::Inner;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::lint;
+use patchboard_kernel::record::Body;
+use patchboard_kernel::source::{self, Files, Source};
+use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Shipped(PathBuf);
+
+impl Files for Shipped {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        std::fs::read_to_string(self.0.join(name)).map_err(|error| error.to_string())
+    }
+
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let entries = std::fs::read_dir(self.0.join(name)).map_err(|error| error.to_string())?;
+        Ok(entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect())
+    }
+}
+
+fn clipboard() -> Blueprint {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints");
+    let text = std::fs::read_to_string(directory.join("clipboard.yaml")).expect("it is shipped");
+    let source = Source::read("clipboard.yaml", &text).expect("it is YAML");
+    let source = source::resolve(source, &mut Shipped(directory)).expect("its departments are sound");
+    let report = lint::check(&source);
+    assert_eq!(report.findings, []);
+    report.blueprint.expect("there is no error")
+}
+
+/// Whatever a model would say: the planner goes to the notes once, and the classifier takes even the noise for its own words.
+struct Voices {
+    seats: Seats,
+}
+
+/// The value of a text that a seat is shown.
+fn shown(call: &Call, place: &str) -> Option<Value> {
+    let place = jsonptr::PointerBuf::parse(place).expect("a pointer");
+    call.shown.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
+}
+
+fn say(path: &str, value: &Value) -> Answer {
+    let text = json!({"patch": [{"op": "add", "path": path, "value": value}]}).to_string();
+    Ok(Reply { text, usage: None, written: None })
+}
+
+fn voice(call: &Call) -> Answer {
+    match call.worker.as_str() {
+        "planner" => {
+            let is_done = shown(call, "/results/0").is_some();
+            say("/decisions/-", &json!({"agent": if is_done { "nobody" } else { "notes" }}))
+        }
+        "classify" => {
+            let words = shown(call, "/request/text").expect("there are words");
+            let text = words.as_str().expect("a text");
+            let slots = match text.split(' ').next() {
+                Some("Household:") => json!({"list": "household", "item": "bananas"}),
+                Some("Office:") => json!({"list": "office", "item": "bananas"}),
+                _ => json!({"item": "bananas"}),
+            };
+            let action = if text.contains("Throw") { "remove" } else { "add" };
+            say("/classified", &json!({"action": action, "slots": slots, "normalised": words}))
+        }
+        "responder" => {
+            let turn = shown(call, "/turn/n").expect("a turn");
+            let results = shown(call, "/results").and_then(|results| results.as_array()?.last().cloned());
+            say(
+                "/replies/-",
+                &json!({"turn": turn, "text": results.map_or(json!("nobody"), |result| result["text"].clone())}),
+            )
+        }
+        other => panic!("{other} is no model"),
+    }
+}
+
+impl Agent for Voices {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        match call.seat().agent {
+            AgentKind::Llm => Box::pin(std::future::ready(voice(call))),
+            _ => self.seats.call(call),
+        }
+    }
+}
+
+struct Conversation {
+    data: TempDir,
+    runtime: Runtime,
+    board: BoardHandle,
+}
+
+impl Conversation {
+    async fn begin() -> Self {
+        let data = tempfile::tempdir().expect("a directory");
+        let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+        let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
+        let agent = Inner::around(Arc::new(voices));
+        let journal = SqliteJournal::open(data.path()).expect("a journal");
+        let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
+        let board = runtime.create(clipboard(), json!({}), None).await.expect("a board");
+        let conversation = Self { data, runtime, board };
+        conversation.rest().await;
+        conversation
+    }
+
+    /// Waits until nothing is left to do.
+    async fn rest(&self) {
+        timeout(LONG, self.board.ended()).await.expect("it rests in time").expect("it rests by itself");
+    }
+
+    fn state(&self) -> Value {
+        self.board.snapshot().state.root().to_value()
+    }
+
+    /// Says something; the state once it was answered.
+    async fn say(&self, words: &str) -> Value {
+        let before = self.state()["replies"].as_array().map_or(0, Vec::len);
+        self.board.signal("say", words.into(), None).await.expect("it is heard");
+        for _ in 0..500 {
+            self.rest().await;
+            let state = self.state();
+            if state["replies"].as_array().map_or(0, Vec::len) > before {
+                return state;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no reply to {words}: {}", self.state());
+    }
+
+    /// What everybody was shown, by worker: views and prompts of all boards inside, as they were recorded.
+    fn shown_inside(&self) -> Vec<(String, String)> {
+        let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
+        let mut shown = Vec::new();
+        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some()) {
+            for record in journal.records(&board.id, None, 1000).expect("records") {
+                let Ok(Body::Invoked(invoked)) = record.body() else { continue };
+                for hash in [invoked.view, invoked.prompt] {
+                    let text = journal.blob(hash).expect("it is stored").expect("it is there");
+                    shown.push((invoked.worker.to_string(), text));
+                }
+            }
+        }
+        shown
+    }
+}
+
+/// Words that nothing else says.
+fn noise() -> impl Strategy<Value = String> {
+    "qx[a-z]{6,12}( qx[a-z\\u{e4}\"{}]{6,12}){0,4}"
+}
+
+#[test]
+fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let outcome = runner.run(&(noise(), noise(), noise()), |(first, second, third)| {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (state, shown) = runtime.block_on(async {
+            let conversation = Conversation::begin().await;
+            conversation.say(&format!("Household: put bananas there, {first}")).await;
+            conversation.say("Office: put bananas there").await;
+            let asked = conversation.say(&format!("Throw the bananas off the list, {second}")).await;
+            assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
+            let state = conversation.say(&format!("household, {third}")).await;
+            let shown = conversation.shown_inside();
+            conversation.runtime.shutdown().await;
+            (state, shown)
+        });
+        // The words are somewhere, so the test can fail.
+        let has = |role: &str, noise: &str| shown.iter().any(|(worker, text)| worker == role && text.contains(noise));
+        let word = |noise: &str| noise.split(' ').next().expect("a word").to_owned();
+        prop_assert!(has("classify", &word(&first)) && has("classify", &word(&second)), "{:?}", state);
+        prop_assert!(has("resume", &word(&third)), "{:?}", state);
+        for role in ["resolve", "crud", "confirm"] {
+            prop_assert!(shown.iter().any(|(worker, _)| worker == role), "{} was at work", role);
+            for (_, text) in shown.iter().filter(|(worker, _)| worker == role) {
+                prop_assert!(!text.contains("qx"), "{} is shown {}", role, text);
+            }
+        }
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Household: put bananas there").await;
+    conversation.say("Office: put bananas there").await;
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    let result = &asked["results"][0];
+    assert_eq!((&result["status"], &result["department"]), (&json!("clarification"), &json!("notes")));
+    let question = result["question"].as_str().expect("a question");
+    assert!(question.contains("household") && question.contains("office"), "{question}");
+    let state = conversation.say("the household one").await;
+    assert_eq!(state["turn"]["pending"]["department"], "notes");
+    // Nobody decided anew: the words went to who had asked. The planner looked once, after it was done.
+    assert_eq!(state["decisions"], json!([{"agent": "nobody"}]));
+    assert_eq!(state["results"][0]["status"], "done");
+    let replies: Vec<&str> =
+        state["replies"].as_array().expect("a list").iter().filter_map(|reply| reply["text"].as_str()).collect();
+    assert_eq!(replies.last(), Some(&"Took bananas off the household list."));
+    assert_eq!((replies.len(), state["messages"].as_array().map(Vec::len)), (4, Some(0)));
+    conversation.board.signal("close", Value::Null, None).await.expect("it is heard");
+    conversation.rest().await;
+    conversation.runtime.shutdown().await;
+}

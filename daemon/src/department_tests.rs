@@ -1,0 +1,58 @@
+//! Runs the tests of departments: what a manifest says of its actions is held against what the roles make of them.
+
+use patchboard_agents::departments::cases;
+use patchboard_kernel::department::{Manifest, Test};
+use patchboard_kernel::lint::{Diagnostic, Severity};
+use patchboard_kernel::source::Source;
+use serde_json::Value;
+
+/// The code of a test that does not come out as it says.
+const FAILED: &str = "failed_test";
+
+/// Runs the tests of a manifest; how many there were, and what was not as they say. A text that is none has no tests.
+pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
+    let is_manifest = name.rsplit('/').next() == Some("department.yaml");
+    let read = is_manifest.then(|| Source::read(name, text).ok()).flatten();
+    let manifest = read.as_ref().and_then(|read| serde_json::from_value::<Manifest>(read.value().clone()).ok());
+    let (Some(read), Some(manifest)) = (read, manifest) else { return (0, Vec::new()) };
+    let department = manifest.department();
+    let mut findings = Vec::new();
+    for (index, test) in manifest.tests.iter().enumerate() {
+        let of = what(index, test);
+        let mut find = |below: &str, message: String| {
+            let at = format!("/tests/{index}{below}");
+            let help = "Mend the action or the test; docs/departments.md says how a test runs.";
+            let finding = Diagnostic { severity: Severity::Error, ..Diagnostic::at(&read, FAILED, &at, message, help) };
+            findings.push(finding.in_file(name));
+        };
+        match cases::run(&department, test) {
+            Ok(misses) => {
+                for miss in misses {
+                    let message = format!("{of}: {} is {}, not {}", miss.at, short(&miss.found), short(&miss.expected));
+                    find(&place(&miss.at), message);
+                }
+            }
+            Err(fault) => find("", format!("{of} cannot be run: {fault}")),
+        }
+    }
+    (manifest.tests.len(), findings)
+}
+
+/// What a message calls a test.
+fn what(index: usize, test: &Test) -> String {
+    if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) }
+}
+
+/// Where in a test something stands that is not so.
+fn place(at: &str) -> String {
+    match at {
+        "rows" => "/then".to_owned(),
+        at if at.starts_with("rows/") => format!("/{at}"),
+        at => format!("/expect/{at}"),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= 200 { text } else { format!("{}…", text.chars().take(200).collect::<String>()) }
+}

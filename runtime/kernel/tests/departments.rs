@@ -1,0 +1,305 @@
+//! Departments: every sound manifest becomes a sound blueprint in which each field has one writer and no role but
+//! `classify` and `resume` may read the user's words.
+
+use std::collections::BTreeMap;
+
+use jsonptr::PointerBuf;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Writers};
+use patchboard_kernel::contract::Contract;
+use patchboard_kernel::department::{Department, Manifest};
+use patchboard_kernel::lint::{self, DEPARTMENT_SCHEMA, Report};
+use patchboard_kernel::source::{self, DEPARTMENTS_MAX, Files, Source};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// A blueprint with places for departments, and a rule that wakes one by its name.
+const CASE: &str = r##"blueprint: 1
+name: case
+request: {type: object, additionalProperties: false, properties: {text: {type: string}, who: {type: string}}}
+state:
+  schema:
+    type: object
+    additionalProperties: false
+    properties:
+      request: true
+      turn:
+        type: object
+        properties:
+          text: {type: string}
+          who: {type: string}
+          pending: {type: object, properties: {department: {type: string}}}
+      chosen: {type: array, items: {$ref: "#/$defs/group:departments"}}
+      results: {type: array, items: {type: object}}
+  initial: {turn: {text: hello, who: somebody}, chosen: [], results: []}
+departments: {from: d, promises: {text: /turn/text, who: /turn/who, pending: /turn/pending}, into: /results/-, group: departments}
+workers:
+  chooser: {agent: llm, reads: [/turn/text], writes: [{path: /chosen/-, ops: [add]}, {path: /turn/pending}]}
+rules:
+  - {name: begin, trigger: start, run: chooser}
+  - {name: dispatch, trigger: {op: add, path: /chosen/*}, run: {group: departments, at: ""}}
+done: {when: size(state.results) > 0}
+writers: one
+"##;
+
+/// Manifests by the names of their folders, each as JSON, which is YAML.
+struct Folders(BTreeMap<String, Value>);
+
+impl Files for Folders {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        let folder = name.strip_prefix("d/").and_then(|name| name.strip_suffix("/department.yaml"));
+        folder.and_then(|folder| self.0.get(folder)).map(Value::to_string).ok_or_else(|| "no such file".to_owned())
+    }
+
+    fn folders(&mut self, _: &str) -> Result<Vec<String>, String> {
+        // Directories are read in any order.
+        Ok(self.0.keys().rev().cloned().collect())
+    }
+}
+
+fn checked(manifests: impl IntoIterator<Item = Value>) -> Report {
+    let folders = manifests
+        .into_iter()
+        .map(|manifest| (manifest["name"].as_str().expect("a manifest has a name").to_owned(), manifest));
+    let source = Source::read("case.yaml", CASE).expect("it is YAML");
+    match source::resolve(source, &mut Folders(folders.collect())) {
+        Ok(source) => lint::check(&source),
+        Err(findings) => Report { blueprint: None, findings, opaque: Vec::new() },
+    }
+}
+
+fn notes() -> Value {
+    json!({
+        "department": 1, "name": "notes", "description": "Keeps notes.", "needs": {"text": {"type": "string"}},
+        "storage": {"entity": "note", "fields": {"item": {"type": "string"}}},
+        "actions": {"add": {"does": "insert", "description": "keeps a note", "sets": ["item"], "confirm": "Noted: {item}."}},
+    })
+}
+
+/// Any sound manifest of this name.
+fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
+    let field = prop_oneof![
+        Just(json!({"type": "string"})),
+        Just(json!({"type": "string", "enum": ["red", "green"], "ask": "which colour"})),
+        Just(json!({"type": "string", "pattern": "^[a-z ]*$", "maxLength": 40})),
+        Just(json!({"type": "integer", "description": "How many."})),
+        Just(json!({"type": "number", "enum": [0.5, 1]})),
+        Just(json!({"type": "boolean"})),
+    ];
+    let fields = prop::collection::btree_map("[a-m][a-z0-9_]{0,11}", field, 1..6);
+    let fields = fields.prop_filter("names of columns are taken", |fields| {
+        fields.keys().all(|name| !["id", "key", "deleted", "count"].contains(&name.as_str()))
+    });
+    let actions = prop::collection::btree_map("[a-m][a-z0-9_]{0,11}", (0_usize..4, any::<u64>(), any::<u64>()), 1..5);
+    let words = "[ -~]{1,60}";
+    (fields, actions, words, any::<bool>(), any::<bool>()).prop_map(move |(fields, actions, words, who, promises)| {
+        let names: Vec<&String> = fields.keys().collect();
+        let some = |bits: u64| -> Vec<&String> {
+            let some: Vec<&String> =
+                names.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, name)| *name).collect();
+            if some.is_empty() { vec![names[0]] } else { some }
+        };
+        let action = |(does, finds, sets): (usize, u64, u64)| {
+            let (finds, sets) = (some(finds), some(sets));
+            let said = "does something";
+            match does {
+                0 => json!({"does": "insert", "description": said, "sets": sets, "confirm": format!("Kept {{{}}}.", sets[0])}),
+                1 => json!({"does": "update", "description": said, "finds": finds, "sets": sets, "confirm": format!("Changed {{{}}}.", finds[0])}),
+                2 => json!({"does": "delete", "description": said, "finds": finds, "confirm": "Gone."}),
+                _ => json!({"does": "select", "description": said, "finds": finds, "confirm": format!("{{count}}: {{rows.{}}}", names[0])}),
+            }
+        };
+        let actions: Map<String, Value> = actions.into_iter().map(|(name, how)| (name, action(how))).collect();
+        let first = actions.keys().next().expect("there is one").clone();
+        let mut needs = json!({"text": {"type": "string"}});
+        if who {
+            needs["who"] = json!({"type": "string", "maxLength": 9});
+        }
+        let mut manifest = json!({
+            "department": 1, "name": name, "description": "Keeps something.", "needs": needs,
+            "storage": {"entity": "thing", "fields": fields}, "actions": actions,
+            "examples": [{"text": format!("x{words}"), "classified": {"action": first}}],
+        });
+        if promises {
+            manifest["promises"] = json!({"things": {"type": "array"}, "number": {"type": "integer"}});
+        }
+        manifest
+    })
+}
+
+/// Roles that must not know what the user said, and places of what was said.
+const WORDLESS: [&str; 3] = ["crud", "resolve", "confirm"];
+
+fn judge(blueprint: &Blueprint, name: &str) {
+    let inner = &blueprint.boards[name];
+    assert_eq!(inner.writers, Writers::One);
+    for (role, worker) in &inner.workers {
+        if let AgentKind::Builtin(_) = worker.agent {
+            let with = Value::Object(worker.with.clone().expect("a role is told of its department"));
+            let department: Department = serde_json::from_value(with["department"].clone()).expect("of this form");
+            assert_eq!((department.name.as_str(), department.problems()), (name, vec![]));
+        }
+        if WORDLESS.contains(&role.as_str()) {
+            let contract = Contract::compile(worker, &inner.state.schema).expect("its patterns are some");
+            let document = json!({"request": {"text": "words", "who": "somebody", "pending": {"text": "words"}},
+                                  "classified": {"action": "add", "slots": {}, "normalised": "words"}});
+            let document = patchboard_kernel::tree::Node::from(&document);
+            let readable = contract.readable(&document);
+            for said in [
+                "/request",
+                "/request/text",
+                "/request/who",
+                "/request/pending",
+                "/classified/normalised",
+                "/classified",
+            ] {
+                let place = PointerBuf::parse(said).expect("a pointer");
+                assert!(!readable.may_read(&place), "{role} of {name} may read {said}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+
+    #[test]
+    fn every_sound_manifest_becomes_a_sound_blueprint(one in manifests("notes"), other in manifests("time-line_2")) {
+        let report = checked([one.clone(), other]);
+        prop_assert!(report.findings.is_empty(), "{:?}\n{one:#}", report.findings);
+        let blueprint = report.blueprint.expect("there is no error");
+        prop_assert_eq!(&blueprint.departments, &None);
+        for name in ["notes", "time-line_2"] {
+            judge(&blueprint, name);
+        }
+        // What the journal stores is sound by itself, and the same.
+        let stored = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
+        let again = lint::check_value(stored);
+        prop_assert_eq!(again.findings, vec![]);
+        prop_assert_eq!(again.blueprint, Some(blueprint));
+    }
+
+    /// A manifest in which something was changed is refused with a place, or is as sound as before; nothing panics.
+    #[test]
+    fn every_changed_manifest_is_refused_in_words_or_sound(
+        manifest in manifests("notes"), at in any::<prop::sample::Index>(), with in changes(),
+    ) {
+        let places = places(&manifest);
+        let mut changed = manifest;
+        let place: &String = at.get(&places);
+        *changed.pointer_mut(place).expect("the place is there") = with;
+        if changed["name"] != "notes" {
+            changed["name"] = "notes".into();
+        }
+        let schema: Value = serde_json::from_str(DEPARTMENT_SCHEMA).expect("it is JSON");
+        let published = jsonschema::draft202012::is_valid(&schema, &changed);
+        let model = serde_json::from_value::<Manifest>(changed.clone());
+        prop_assert!(!published || model.is_ok(), "the schema accepts what the model refuses: {:?} {changed}", model.err());
+        let report = checked([changed.clone()]);
+        prop_assert_eq!(report.blueprint.is_some(), report.findings.iter().all(|finding| finding.code == "unused_board"), "{:?}", &report.findings);
+        if !published {
+            prop_assert!(report.blueprint.is_none(), "{changed}");
+        }
+        for finding in report.findings {
+            prop_assert!(finding.position.is_some() && finding.file.is_some() && !finding.help.is_empty(), "{finding:?}");
+        }
+    }
+}
+
+fn changes() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(json!(null)),
+        Just(json!("")),
+        Just(json!("{oops")),
+        Just(json!("id")),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!({"type": "no type"})),
+        Just(json!({"type": "string", "pattern": "("})),
+        Just(json!(["nowhere"])),
+        Just(json!(-1)),
+        Just(json!(true)),
+    ]
+}
+
+fn places(value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![(String::new(), value)];
+    while let Some((pointer, value)) = left.pop() {
+        let members = value.as_object().into_iter().flatten();
+        left.extend(members.map(|(name, member)| (format!("{pointer}/{name}"), member)));
+        left.extend(
+            value.as_array().into_iter().flatten().enumerate().map(|(at, item)| (format!("{pointer}/{at}"), item)),
+        );
+        if !pointer.is_empty() {
+            found.push(pointer);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_department_becomes_one_board_and_one_worker_of_the_group() {
+    let blueprint = checked([notes()]).blueprint.expect("it is sound");
+    let worker = serde_json::to_value(&blueprint.workers["notes"]).expect("JSON");
+    assert_eq!(
+        (&worker["agent"], &worker["group"], &worker["description"]),
+        (&json!("board"), &json!("departments"), &json!("Keeps notes."))
+    );
+    assert_eq!(
+        worker["board"],
+        json!({
+            "of": "notes", "input": {"text": "/turn/text", "pending": "/turn/pending"}, "output": {"/results/-": "/result"},
+            "failed": {"path": "/results/-", "value": {"department": "notes", "status": "error"}, "message": "text"},
+        })
+    );
+    // What another department asked is nothing to this one.
+    assert_eq!(worker["reads"], json!(["/turn/text", {"path": "/turn/pending", "where": "self.department == worker"}]));
+    let inner = serde_json::to_value(&blueprint.boards["notes"]).expect("JSON");
+    assert_eq!(inner["request"]["required"], json!(["text"]));
+    assert_eq!(
+        inner["state"]["schema"]["properties"]["classified"]["properties"]["action"]["enum"],
+        json!(["add", "none"])
+    );
+    let classify = inner["workers"]["classify"]["role"].as_str().expect("a role");
+    assert!(classify.contains("- add: keeps a note (slots item)"), "{classify}");
+    // The planner is told of it by the group.
+    let group = &blueprint.state.schema["$defs"]["group:departments"];
+    assert_eq!(*group, json!({"enum": ["notes"], "description": "notes: Keeps notes."}));
+}
+
+#[test]
+fn a_member_that_no_role_but_classify_may_see_is_not_in_what_they_are_told() {
+    let mut manifest = notes();
+    manifest["examples"] =
+        json!([{"text": "Remember the zebra.", "classified": {"action": "add", "slots": {"item": "zebra"}}}]);
+    let blueprint = checked([manifest]).blueprint.expect("it is sound");
+    for (name, worker) in &blueprint.boards["notes"].workers {
+        let told = serde_json::to_string(worker).expect("JSON");
+        assert_eq!(told.contains("zebra"), name.as_str() == "classify", "{name}");
+    }
+}
+
+#[test]
+fn more_folders_than_there_may_be_are_refused() {
+    let many = |count: usize| {
+        (0..count).map(|number| {
+            let mut manifest = notes();
+            manifest["name"] = format!("notes{number}").into();
+            manifest
+        })
+    };
+    assert_eq!(checked(many(DEPARTMENTS_MAX)).findings, []);
+    let codes: Vec<&str> = checked(many(DEPARTMENTS_MAX + 1)).findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["fragment_limit"]);
+}
+
+#[test]
+fn the_findings_of_all_manifests_are_told_together() {
+    let (mut one, mut other) = (notes(), notes());
+    one["needs"]["weather"] = json!({"type": "string"});
+    (other["name"], other["storage"]["entity"]) = (json!("others"), json!(""));
+    let report = checked([one, other]);
+    let found: Vec<(&str, &str)> =
+        report.findings.iter().map(|finding| (finding.code, finding.file.as_deref().unwrap_or_default())).collect();
+    assert_eq!(found, [("unmet_need", "d/notes/department.yaml"), ("bad_value", "d/others/department.yaml")]);
+}
