@@ -5,6 +5,7 @@ mod architect;
 mod archive;
 mod blackboard;
 mod check;
+mod clipboard;
 #[cfg(target_os = "linux")]
 mod crash;
 mod doctor;
@@ -23,3 +24,5 @@ mod sandbox;
 mod step;
 mod storm;
 mod tools;
+#[path = "../voices/mod.rs"]
+mod voices;

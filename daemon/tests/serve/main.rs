@@ -6,6 +6,7 @@ mod access;
 mod agui;
 mod blackboard;
 mod clients;
+mod clipboard;
 mod daemon;
 mod events;
 mod files;
@@ -21,4 +22,6 @@ mod people;
 mod requests;
 mod storage;
 mod tls;
+#[path = "../voices/mod.rs"]
+mod voices;
 mod workspace;

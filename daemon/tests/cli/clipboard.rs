@@ -1,0 +1,93 @@
+//! The conversation with departments on the command line: said by signals, kept in tables, drawn, stepped and replayed.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::voices::{copy_into, last_reply, voices};
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy_into(sandbox.path());
+    sandbox
+}
+
+#[test]
+fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
+    let (sandbox, voices) = (sandbox(), voices());
+    let model = ["--model-url", &voices.url, "--model", "m"];
+    let begin = ["--output", "json", "run", "clipboard.yaml", "--request"];
+    let begin = [&begin[..], &[r#"{"text": "Put bananas on the household list."}"#], &model].concat();
+    let said = sandbox.run(&begin).exits(4).json();
+    assert_eq!(last_reply(&said["state"]), "Put bananas on the household list.");
+    let say = |words: &str| -> Value {
+        let words = json!(words).to_string();
+        let signal = ["--output", "json", "signal", "last", "say", &words];
+        sandbox.run(&[&signal[..], &model].concat()).exits(4).json()["state"].clone()
+    };
+    assert_eq!(last_reply(&say("Put bananas on the office list.")), "Put bananas on the office list.");
+    let asked = say("Throw the bananas off the list.");
+    assert_eq!(asked["results"][0]["status"], "clarification");
+    let question = last_reply(&asked);
+    assert!(question.contains("which list, household or office?"), "{question}");
+    // Nothing was taken off meanwhile, and another process goes on.
+    let done = say("the household one");
+    assert_eq!(done["turn"]["pending"]["department"], "notes");
+    assert_eq!(last_reply(&done), "Took bananas off the household list.");
+    assert_eq!(last_reply(&say("What is on the office list?")), "On the office list: bananas.");
+    assert_eq!(last_reply(&say("What is on the household list?")), "On the household list: nothing.");
+    assert_eq!(last_reply(&say("dentist on Friday at 9:30")), "dentist is on Friday at 9:30.");
+    assert_eq!(last_reply(&say("Sing me a song.")), "Nobody here does that.");
+    // A department's steps are a board's: derived again, verified.
+    for command in ["replay", "verify"] {
+        sandbox.run(&[command, "last"]).exits(0);
+    }
+    let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+    let inside = boards.iter().filter(|board| board["name"] == "notes").count();
+    assert_eq!(inside, 6, "one for each message to it: {boards:?}");
+    let closed = sandbox.run(&[&["--output", "json", "signal", "last", "close"][..], &model].concat()).exits(0).json();
+    assert_eq!(closed["state"]["closed"], true);
+}
+
+#[test]
+fn check_runs_the_tests_of_departments_and_says_which_fail() {
+    let sandbox = sandbox();
+    let checked = sandbox.run(&["check", "--deny-warnings", "clipboard.yaml"]).exits(0).stdout;
+    assert!(checked.contains("1 blueprint, 8 tests: 0 errors, 0 warnings: "), "{checked}");
+    let manifest = sandbox.path().join("departments/notes/department.yaml");
+    let text = std::fs::read_to_string(&manifest).expect("it is there");
+    let wrong = text.replace("text: Took bananas off the household list.", "text: Took them.");
+    std::fs::write(&manifest, wrong).expect("it can be written");
+    let checked = sandbox.run(&["check", "clipboard.yaml"]).exits(2).stdout;
+    assert!(
+        checked.contains("error[failed_test]") && checked.contains("departments/notes/department.yaml:52:"),
+        "{checked}"
+    );
+    assert!(
+        checked
+            .contains("`the answer says which`: text is \"Took bananas off the household list.\", not \"Took them.\""),
+        "{checked}"
+    );
+    std::fs::write(&manifest, text.replace("needs:\n", "needs:\n  weather: {type: string}\n"))
+        .expect("it can be written");
+    let checked = sandbox.run(&["check", "clipboard.yaml"]).exits(2).stdout;
+    assert!(
+        checked.contains("error[unmet_need]") && checked.contains("departments/notes/department.yaml:6:3"),
+        "{checked}"
+    );
+    let ran = sandbox.run(&["run", "clipboard.yaml", "--request", "{}"]).exits(2).stderr;
+    assert!(ran.contains("unmet_need"), "a blueprint whose needs are not met does not start: {ran}");
+}
+
+#[test]
+fn a_blueprint_is_printed_whole_and_drawn_with_its_departments() {
+    let sandbox = sandbox();
+    let whole = sandbox.run(&["check", "--whole", "clipboard.yaml"]).exits(0).stdout;
+    let blueprint: Value = serde_json::from_str(&whole).expect("JSON");
+    assert_eq!((blueprint.get("departments"), &blueprint["workers"]["notes"]["agent"]), (None, &json!("board")));
+    sandbox.write("whole.json", &whole);
+    sandbox.run(&["check", "--deny-warnings", "whole.json"]).exits(0);
+    let graph = sandbox.run(&["graph", "clipboard.yaml"]).exits(0).stdout;
+    for word in ["notes", "timeline", "planner", "/results/-"] {
+        assert!(graph.contains(word), "{word} is not in\n{graph}");
+    }
+}
