@@ -6,9 +6,6 @@ use patchboard_kernel::lint::{Diagnostic, Severity};
 use patchboard_kernel::source::Source;
 use serde_json::Value;
 
-/// The code of a test that does not come out as it says.
-const FAILED: &str = "failed_test";
-
 /// Runs the tests of a manifest; how many there were, and what was not as they say. A text that is none has no tests.
 pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
     let is_manifest = name.rsplit('/').next() == Some("department.yaml");
@@ -22,7 +19,8 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
         let mut find = |below: &str, message: String| {
             let at = format!("/tests/{index}{below}");
             let help = "Mend the action or the test; docs/departments.md says how a test runs.";
-            let finding = Diagnostic { severity: Severity::Error, ..Diagnostic::at(&read, FAILED, &at, message, help) };
+            let finding =
+                Diagnostic { severity: Severity::Error, ..Diagnostic::at(&read, cases::FAILED, &at, message, help) };
             findings.push(finding.in_file(name));
         };
         match cases::run(&department, test) {

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use patchboard_agents::architect;
+use patchboard_agents::departments::cases;
 use patchboard_agents::workspace::disk::{self, DiskCode};
 use patchboard_agents::workspace::git::GitCode;
 use patchboard_agents::workspace::programs::ProgramCode;
@@ -84,6 +85,12 @@ fn page() -> String {
         "What is found in a blueprint that a model wrote, beside the findings above.",
     );
     findings(&mut page, architect::CODES);
+    section(
+        &mut page,
+        "Findings of the tests of departments",
+        "What `patchboard check` finds when it runs the tests of a manifest.",
+    );
+    findings(&mut page, cases::CODES);
     section(
         &mut page,
         "Problems",

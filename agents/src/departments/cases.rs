@@ -4,6 +4,7 @@
 
 use patchboard_kernel::department::{Department, Test};
 use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::lint::Severity;
 use serde_json::{Map, Value};
 
 use super::confirm::{self, Told};
@@ -12,6 +13,13 @@ use super::found::{Resolved, Status, Values};
 use super::resolve::resolve;
 use super::resume::resume;
 use super::storage::{Fault, Storage};
+
+/// The code of a test that does not come out as it says.
+pub const FAILED: &str = "failed_test";
+
+/// What tests find: code, how bad it is, what it means.
+pub const CODES: &[(&str, Severity, &str)] =
+    &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
 
 /// Bytes of an outcome's rows.
 const BYTES_MAX: usize = 64 * 1024;
