@@ -364,7 +364,7 @@ fn the_number_and_nesting_of_boards_are_bounded() {
     let many = (0..65).map(|nth| format!("  b{nth}: {{}}\n")).collect::<String>();
     assert_eq!(refused(root(&many), &mut load), "bad_board");
     assert!(loads < 64, "{loads}");
-    let sound = "{blueprint: 1, name: n, state: {schema: {}}, workers: {}, done: {when: \"true\"}}";
+    let sound = "{blueprint: 1, name: n, state: {schema: {}}, workers: {w: {agent: llm}}, done: {when: \"true\"}}";
     let many = (0..70).map(|nth| format!("  b{nth}: {sound}\n")).collect::<String>();
     let unresolved = crate::lint::check(&root(&many));
     assert!(unresolved.findings.iter().any(|finding| finding.message.contains("more than 64 boards")));
