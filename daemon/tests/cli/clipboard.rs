@@ -3,12 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
-use crate::voices::{copy_into, last_reply, voices};
+use crate::voices::{copy_into, voices};
 
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     copy_into(sandbox.path());
     sandbox
+}
+
+/// What the last reply of a conversation says.
+fn last_reply(state: &Value) -> &str {
+    state["replies"].as_array().and_then(|replies| replies.last()?["text"].as_str()).unwrap_or_default()
 }
 
 #[test]

@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 
 /// A stream of events, as far as it was read.
-struct Events {
+pub(crate) struct Events {
     response: Response,
     text: String,
 }
 
 /// One event.
 #[derive(Debug)]
-struct Event {
-    id: u64,
-    kind: String,
-    data: Value,
+pub(crate) struct Event {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
 }
 
 impl Events {
     /// What comes after a record; without one, all.
-    async fn of(daemon: &Daemon, board: &str, after: Option<u64>) -> Self {
+    pub(crate) async fn of(daemon: &Daemon, board: &str, after: Option<u64>) -> Self {
         let after = after.map(|after| after.to_string());
         let headers: Vec<_> = after.iter().map(|after| ("last-event-id", after.as_str())).collect();
         let response = daemon.send(Method::GET, &format!("/v1/boards/{board}/events"), &headers, None).await;
@@ -30,7 +30,7 @@ impl Events {
         Self { response, text: String::new() }
     }
 
-    async fn next(&mut self) -> Event {
+    pub(crate) async fn next(&mut self) -> Event {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());

@@ -53,10 +53,7 @@ fn answer(body: &Value) -> Act {
         return say("/classified", &understood(&text("/request/text")).map_or(none, |(_, classified)| classified));
     }
     let reply = (0..8).rev().find_map(|index| at(&prompt, &format!("/results/{index}/text")));
-    say(
-        "/replies/-",
-        &json!({"turn": at(&prompt, "/turn/n"), "text": reply.unwrap_or("Nobody here does that.".into())}),
-    )
+    say("/replies/-", &json!({"text": reply.unwrap_or("Nobody here does that.".into())}))
 }
 
 /// The endpoint.
@@ -75,9 +72,4 @@ pub(crate) fn copy_into(directory: &Path) {
         let manifest = shipped.join("departments").join(&folder).join("department.yaml");
         fs::copy(manifest, to.join("department.yaml")).expect("a manifest is shipped");
     }
-}
-
-/// What the last reply of a conversation says.
-pub(crate) fn last_reply(state: &Value) -> &str {
-    state["replies"].as_array().and_then(|replies| replies.last()?["text"].as_str()).unwrap_or_default()
 }
