@@ -3,9 +3,9 @@
 //! [`Inner`] stands around whoever fills the other seats, the players and recorders of cassettes included: what an inner
 //! board does is done again in every run, and only what *its* workers are asked is played or recorded.
 //!
-//! The inner board is a board like any other, in the same journal, with an id that follows from the invocation. Whoever
-//! takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is there; another one
-//! is made only after one that ended without being done. A call that is given up leaves its board running for a moment, so
+//! The inner board is a board like any other, in the same journal, with an id that follows from the invocation and what is
+//! asked. Whoever takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is
+//! there; another one is made only for another request, or after one that ended without being done. A call that is given up leaves its board running for a moment, so
 //! that the next attempt finds it; then it is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,10 +126,7 @@ impl Inner {
     async fn board(&self, task: &Task<'_>) -> Result<(BoardHandle, bool), Failure> {
         for _ in 0..LOOKS_MAX {
             let runtime = self.runtime()?;
-            if let Some(running) = runtime.board(task.id) {
-                return Ok((running, true));
-            }
-            let taken = match runtime.resume(task.id).await {
+            let taken = match runtime.attach(task.id).await {
                 Err(RuntimeError::Journal(JournalError::NotFound(_))) => {
                     let founding = Founding {
                         id: Some(task.id.clone()),

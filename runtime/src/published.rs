@@ -229,6 +229,11 @@ impl Published {
         status.unwrap_or_else(|_| Status::Gone(RuntimeError::Closed(self.board.clone())))
     }
 
+    /// Waits until the board's actors have taken it on, or it is gone.
+    pub(crate) async fn taken_on(&self) -> Status {
+        self.status(|status| !matches!(status, Status::Starting)).await
+    }
+
     /// Puts an input to the kernel and waits for what comes of it.
     pub(crate) async fn ask(&self, input: Input) -> Result<Decided, RuntimeError> {
         let closed = || RuntimeError::Closed(self.board.clone());

@@ -28,13 +28,16 @@ use crate::agent::{Agent, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::ids::{Ids, SystemIds};
 use crate::journal::group::GroupCommit;
-use crate::journal::{Batch, Journal, JournalError};
+use crate::journal::{Batch, Claim, Journal, JournalError};
 use crate::keeping::{self, SnapshotPolicy};
 use crate::observer::{Durable, Observer, Unobserved};
 use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
+
+/// How often a board that is closed meanwhile is taken over for one request.
+const ATTACH_TRIES: u32 = 8;
 
 /// What a runtime is made of.
 #[derive(Clone)]
@@ -285,6 +288,7 @@ impl Runtime {
         });
         let genesis = Genesis { board: id.clone(), blueprint, mode, architect, parent, request, salt, at };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
+        let opening = self.opening(&id)?;
         let claim = self.running.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
             board: id.clone(),
@@ -297,12 +301,9 @@ impl Runtime {
         let made = Durable { board: &id, records: &step.records, took: began.elapsed() };
         self.running.context.observe(|observer| observer.durable(&made));
         tracing::info!(board = %id, name = board.blueprint().name.as_str(), "the board was made");
-        let published = Arc::new(Published::new(id, options));
-        published.publish(Snapshot::of(&board, step.records.last()), step.records);
+        opening.published.publish(Snapshot::of(&board, step.records.last()), step.records);
         let blueprint = Arc::clone(board.blueprint());
-        let beginning = Beginning::Created(Box::new(board), step.effects);
-        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim })
-            .await
+        self.open(opening, blueprint, Beginning::Created(Box::new(board), step.effects), claim).await
     }
 
     /// Takes a board over from its journal and goes on with it. Calls that were under way are lost and made again.
@@ -339,22 +340,56 @@ impl Runtime {
         }
         let journal = self.running.context.journal.journal();
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
+        let opening = self.opening(board)?;
         let claim = journal.claim(board, force)?;
+        self.open(opening, blueprint, Beginning::Recover { is_held }, claim).await
+    }
+
+    /// The board as it runs here, or taken over as by [`Runtime::resume`] if it does not. One that is being made or taken
+    /// over by somebody else of this runtime is waited for.
+    ///
+    /// # Errors
+    /// As [`Runtime::resume`], [`RuntimeError::AlreadyRunning`] only if it is closed and opened again and again meanwhile.
+    pub async fn attach(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+        for _ in 0..ATTACH_TRIES {
+            match self.running.boards.get(board) {
+                Some(published) if !published.is_gone() => match published.taken_on().await {
+                    // Whoever opened it has given it up; perhaps there is none to be opened.
+                    Status::Gone(RuntimeError::Closed(_)) => {}
+                    Status::Gone(reason) => return Err(reason),
+                    Status::Starting | Status::Running | Status::Ended(_) => return Ok(self.handle(published)),
+                },
+                _ => match self.resume(board).await {
+                    Err(RuntimeError::AlreadyRunning(_)) => {}
+                    resumed => return resumed,
+                },
+            }
+        }
+        Err(RuntimeError::AlreadyRunning(board.clone()))
+    }
+
+    /// Keeps a board's place, so that nobody else opens it meanwhile.
+    fn opening(&self, board: &BoardId) -> Result<Opening<'_>, RuntimeError> {
         let published = Arc::new(Published::new(board.clone(), &self.running.context.options));
-        let beginning = Beginning::Recover { is_held };
-        self.open(Arguments { context: Arc::clone(&self.running.context), published, blueprint, beginning, claim })
-            .await
+        self.running.boards.add(Arc::clone(&published))?;
+        Ok(Opening { boards: &self.running.boards, published, is_begun: false })
     }
 
     /// Starts a board's actors and waits until they have taken it on.
-    async fn open(&self, arguments: Arguments) -> Result<BoardHandle, RuntimeError> {
-        let published = Arc::clone(&arguments.published);
-        self.running.boards.add(Arc::clone(&published))?;
+    async fn open(
+        &self,
+        mut opening: Opening<'_>,
+        blueprint: Arc<Blueprint>,
+        beginning: Beginning,
+        claim: Claim,
+    ) -> Result<BoardHandle, RuntimeError> {
+        let (context, published) = (Arc::clone(&self.running.context), Arc::clone(&opening.published));
+        let arguments = Arguments { context, published: Arc::clone(&published), blueprint, beginning, claim };
         if self.running.root.cast(root::Message::Open(Box::new(arguments))).is_err() {
-            self.running.boards.remove(&published);
             return Err(RuntimeError::Closed(published.board().clone()));
         }
-        match published.status(|status| !matches!(status, Status::Starting)).await {
+        opening.is_begun = true;
+        match published.taken_on().await {
             Status::Gone(reason) => Err(reason),
             Status::Starting | Status::Running | Status::Ended(_) => Ok(self.handle(published)),
         }
@@ -434,6 +469,23 @@ impl Runtime {
 
     fn handle(&self, published: Arc<Published>) -> BoardHandle {
         BoardHandle { context: Arc::clone(&self.running.context), published }
+    }
+}
+
+/// The place of a board that is being opened. It is free again if that comes to nothing, also because nobody waits any more.
+struct Opening<'a> {
+    boards: &'a Boards,
+    published: Arc<Published>,
+    /// Whether its actors have it from here on.
+    is_begun: bool,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.is_begun {
+            self.boards.remove(&self.published);
+            self.published.gone(RuntimeError::Closed(self.published.board().clone()));
+        }
     }
 }
 

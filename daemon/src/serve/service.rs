@@ -252,7 +252,8 @@ impl Daemon {
     /// Takes up a board that does not run, and tells those who wait for it.
     async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
         let taking_up = self.workspaces().taking_up();
-        let board = self.runtime.resume(board).await?;
+        // One inside another may just be taken up by the call that wants it.
+        let board = self.runtime.attach(board).await?;
         attach(taking_up, &board);
         if let Some(taken_up) = &*self.taken_up() {
             taken_up.send_modify(|count| *count += 1);

@@ -39,6 +39,56 @@ async fn a_board_that_was_closed_can_be_resumed_at_once() {
     boards.join_all().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_board_that_many_want_at_once_is_opened_for_all_of_them() {
+    let dir = dir();
+    let runtime = Arc::new(runtime(sqlite(dir.path()), agent(|_| never())).await);
+    let board = create(&runtime, five_steps()).await.id().clone();
+    for _ in 0..25 {
+        runtime.close(&board).await;
+        let mut wanted = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (runtime, board) = (Arc::clone(&runtime), board.clone());
+            wanted.spawn(async move { runtime.attach(&board).await.map(|attached| attached.id().clone()) });
+        }
+        for attached in wanted.join_all().await {
+            assert_eq!(attached.unwrap_or_else(|error| panic!("{error}")), board);
+        }
+    }
+    let none = runtime.attach(&"none".into()).await.err().map(|error| error.code());
+    assert_eq!(none, Some("not_found"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_more_is_not() {
+    let dir = dir();
+    let runtime = Arc::new(runtime(sqlite(dir.path()), agent(|_| never())).await);
+    for round in 0..100 {
+        let board: BoardId = format!("board-{round}").into();
+        let making = {
+            let (runtime, founding) = (Arc::clone(&runtime), Founding { id: Some(board.clone()), ..Founding::default() });
+            tokio::spawn(async move { runtime.create_with(five_steps(), Value::Null, founding).await.map(drop) })
+        };
+        if round % 2 == 0 {
+            making.abort();
+        }
+        let attached = runtime.attach(&board).await;
+        match (making.await, attached) {
+            (Ok(made), Ok(attached)) => {
+                made.unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(attached.id(), &board);
+            }
+            // It was not yet being made, nobody makes it any more, or its first record was written all the same.
+            (_, Err(error)) => assert_eq!(error.code(), "not_found"),
+            (Err(_), Ok(attached)) => assert_eq!(attached.id(), &board),
+        }
+        match runtime.attach(&board).await {
+            Ok(attached) => assert_eq!(attached.id(), &board),
+            Err(error) => assert_eq!((error.code(), round % 2), ("not_found", 0)),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_old_owner_of_a_seized_board_can_write_no_more() {
     let dir = dir();
