@@ -21,7 +21,7 @@ use patchboard_kernel::blueprint::Occasion;
 use patchboard_kernel::mode::Interface;
 use patchboard_runtime::agent::{Call, Reply};
 
-use speech::{Cleaning, Place, Speaker};
+use speech::{Cleaning, Message, Place, Speaker};
 
 /// Bytes of a reply that is read, whatever the patches of its seat may have.
 const BYTES_MAX: usize = 256 * 1024;
@@ -46,8 +46,10 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
     }
     let root = shown.basis().state.root();
     let public = elements::shown(shown, &["board", "public"]);
-    let text_of = |message: &serde_json::Value| message.get("text")?.as_str().map(str::to_owned);
-    let public = public.iter().filter_map(|(index, message)| Some((*index, text_of(message)?))).collect();
+    let public = public.iter().filter_map(|(index, message)| {
+        let part = |name: &str| message.get(name)?.as_str().map(str::to_owned);
+        Some(Message { index: *index, from: part("from").unwrap_or_default(), text: part("text")? })
+    });
     let cleaning = match root.child("request").and_then(|request| request.child("cleaner")?.as_str()) {
         Some("mark") => Cleaning::Mark,
         Some("off") => Cleaning::Off,
@@ -58,7 +60,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         worker: call.worker.as_str(),
         place: place(call),
         round: round(call.shown.woken_at()),
-        public,
+        public: public.collect(),
         cleaning,
         names: shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect(),
         invocation: call.invocation.0,

@@ -3,10 +3,29 @@
 //! As in the forms of patches, nothing is allowed by it: what is made of the reply is judged as ever. It tells of the
 //! document only what the state schema says.
 
+use jsonptr::Pointer;
 use patchboard_kernel::blueprint::{Format, Occasion};
 use patchboard_kernel::pattern::Pattern;
 use patchboard_kernel::shown::Shown;
+use patchboard_kernel::tree::Node;
 use serde_json::{Map, Value, json};
+
+/// In which order members are written: what is thought before what follows from it. A model that is held to a schema keeps
+/// to its order.
+pub const ORDER: &[&str] = &[
+    "role",
+    "description",
+    "reasoning",
+    "boxed",
+    "output",
+    "[problem]",
+    "[planning]",
+    "wrong message",
+    "useless message",
+    "agent",
+    "message",
+    "explanation",
+];
 
 /// Experts that a reply may name.
 const EXPERTS_MAX: usize = 3;
@@ -17,10 +36,30 @@ const NAMES_MAX: usize = 64;
 pub fn of_reply(shown: &Shown, format: Format) -> Value {
     let worker = &shown.seat().worker;
     let said = match Occasion::of(shown.woken_at()) {
-        Occasion::Own => own(shown, format),
-        Occasion::Room | Occasion::Ballot => object(&[("output", text())]),
+        // Who is shown no message has none to say anything of.
+        Occasion::Own if worker.pass && format.is_of_messages() && is_silent(shown) => None,
+        Occasion::Own => Some(own(shown, format)),
+        Occasion::Room => Some(object(&[("output", text())])),
+        Occasion::Ballot => Some(answer()),
     };
-    if worker.pass { json!({"anyOf": [said, object(&[("pass", text())])]}) } else { said }
+    let pass = || object(&[("pass", text())]);
+    match said {
+        Some(said) if worker.pass => json!({"anyOf": [said, pass()]}),
+        Some(said) => said,
+        None => pass(),
+    }
+}
+
+/// Whether the public space was shown, and is empty.
+fn is_silent(shown: &Shown) -> bool {
+    let public = Pointer::from_static("/board/public");
+    let messages = shown.value_at(public).ok().flatten().and_then(Node::as_array);
+    messages.is_some_and(|messages| messages.is_empty())
+}
+
+/// An answer behind what leads to it.
+fn answer() -> Value {
+    object(&[("reasoning", text()), ("boxed", text())])
 }
 
 fn own(shown: &Shown, format: Format) -> Value {
@@ -32,7 +71,8 @@ fn own(shown: &Shown, format: Format) -> Value {
     };
     match format {
         Format::Generator => {
-            json!({"type": "object", "additionalProperties": text(), "minProperties": 1, "maxProperties": EXPERTS_MAX})
+            let expert = object(&[("role", text()), ("description", text())]);
+            object(&[("experts", json!({"type": "array", "items": expert, "minItems": 1, "maxItems": EXPERTS_MAX}))])
         }
         Format::Control => {
             let names = json!({"type": "array", "items": name(shown), "minItems": 1});
@@ -42,18 +82,31 @@ fn own(shown: &Shown, format: Format) -> Value {
         Format::Critic => list("critic list", ["wrong message", "explanation"]),
         Format::Cleaner => list("clean list", ["useless message", "explanation"]),
         Format::ConflictResolver => list("conflict list", ["agent", "message"]),
-        Format::Decider | Format::Expert => object(&[("output", text())]),
+        Format::Decider => answer(),
+        Format::Expert => object(&[("reasoning", text()), ("output", text())]),
     }
 }
 
-/// The name of somebody who can be chosen: one of those that the state schema lists.
+/// The name of somebody who can be chosen: one of those that the state schema lists, and of these, as long as nobody has
+/// spoken, one who does not wait for what others say.
 fn name(shown: &Shown) -> Value {
     let pattern = Pattern::parse("/rounds/*/agents/*").ok();
     let fragment = pattern.and_then(|pattern| shown.plan().schema.fragment(&pattern)).unwrap_or_default();
     let names = fragment.get("enum").and_then(Value::as_array);
-    match names.filter(|names| (1..=NAMES_MAX).contains(&names.len()) && names.iter().all(Value::is_string)) {
-        Some(names) => json!({"type": "string", "enum": names}),
-        None => text(),
+    let Some(names) =
+        names.filter(|names| (1..=NAMES_MAX).contains(&names.len()) && names.iter().all(Value::is_string))
+    else {
+        return text();
+    };
+    let workers = &shown.plan().blueprint.workers;
+    let waits = |name: &&Value| {
+        let format = name.as_str().and_then(|name| workers.get(name)?.format);
+        format.is_some_and(Format::is_of_messages)
+    };
+    let (waiting, others): (Vec<&Value>, Vec<&Value>) = names.iter().partition(waits);
+    match is_silent(shown) && !waiting.is_empty() && !others.is_empty() {
+        true => json!({"type": "string", "enum": others}),
+        false => json!({"type": "string", "enum": names}),
     }
 }
 

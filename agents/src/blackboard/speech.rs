@@ -33,8 +33,8 @@ pub(super) struct Speaker<'a> {
     pub(super) place: Place,
     /// The round that waits for those who are chosen, by its index; none if choosing opens one.
     pub(super) round: Option<&'a str>,
-    /// Messages in the public space, by their indices in the document.
-    pub(super) public: Vec<(usize, String)>,
+    /// Messages in the public space.
+    pub(super) public: Vec<Message>,
     pub(super) cleaning: Cleaning,
     /// All workers.
     pub(super) names: Vec<&'a str>,
@@ -42,6 +42,15 @@ pub(super) struct Speaker<'a> {
     pub(super) invocation: u64,
     /// The most operations of a patch.
     pub(super) ops_max: usize,
+}
+
+/// A message in the public space.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    /// Its index in the document.
+    pub(super) index: usize,
+    pub(super) from: String,
+    pub(super) text: String,
 }
 
 /// Where words belong.
@@ -180,12 +189,14 @@ impl Speaker<'_> {
     }
 
     fn decision(&self, text: &str, values: &[Value]) -> Option<Made> {
+        let decided = |answer: String| Some(patch([add("/answer", json!({"text": answer, "by": "decider"}))]));
+        if let Some(answer) = answer_of(values) {
+            return if words(&answer).contains(WAITING) { self.passes(&answer) } else { decided(answer) };
+        }
         let output = member_of_any(values, "output").map(said);
         let text = output.as_deref().unwrap_or(text);
         match boxed(text) {
-            Some((answer, after)) if !words(after).contains(WAITING) => {
-                Some(patch([add("/answer", json!({"text": answer, "by": "decider"}))]))
-            }
+            Some((answer, after)) if !words(after).contains(WAITING) => decided(answer),
             Some(_) | None => self.passes(text),
         }
     }
@@ -208,7 +219,8 @@ impl Speaker<'_> {
         if self.cleaning == Cleaning::Off {
             return Some(Made::Pass("nothing is to be cleaned here".to_owned()));
         }
-        let squashed: Vec<(usize, String)> = self.public.iter().map(|(index, text)| (*index, squash(text))).collect();
+        let squashed: Vec<(usize, String)> =
+            self.public.iter().map(|message| (message.index, squash(&message.text))).collect();
         let mut found: BTreeMap<usize, String> = BTreeMap::new();
         for entry in &list {
             let Some(quoted) = member(entry, "uselessmessage").map(said) else { continue };
@@ -236,7 +248,7 @@ impl Speaker<'_> {
     /// The messages that a quotation is of: those with this very text; else those that differ in white space; else the
     /// one that a long quotation is a part of.
     fn quoted(&self, quoted: &str, squashed: &[(usize, String)]) -> Vec<usize> {
-        let exactly = self.public.iter().filter(|(_, text)| text == quoted).map(|(index, _)| *index);
+        let exactly = self.public.iter().filter(|message| message.text == quoted).map(|message| message.index);
         let exactly: Vec<usize> = exactly.collect();
         if !exactly.is_empty() {
             return exactly;
@@ -261,7 +273,8 @@ impl Speaker<'_> {
         let (mut members, mut about) = (Vec::new(), Vec::new());
         for entry in list.iter().take(NAMES_MAX) {
             let name = self.name(&member(entry, "agent").map(said).unwrap_or_default());
-            if !self.names.contains(&name.as_str()) {
+            // Who has said nothing contradicts nobody.
+            if !self.names.contains(&name.as_str()) || !self.public.iter().any(|message| message.from == name) {
                 continue;
             }
             let text = member(entry, "message").map(said).unwrap_or_default();
@@ -271,7 +284,9 @@ impl Speaker<'_> {
             }
         }
         if members.len() < 2 {
-            return Some(Made::Pass("a conflict is between two agents or more, each of them named".to_owned()));
+            return Some(Made::Pass(
+                "a conflict is between two agents or more who have spoken, each of them named".to_owned(),
+            ));
         }
         let turns = |act: &'static str| members.iter().map(move |who| json!({"who": who, "act": act}));
         let discussion = (0..ROUNDS).flat_map(|_| turns("discuss"));
@@ -285,6 +300,8 @@ impl Speaker<'_> {
             return Some(pass);
         }
         let output = member_of_any(values, "output").map(said).or_else(|| prose(text, values))?;
+        let reasoning = member_of_any(values, "reasoning").map(said).filter(|reasoning| !reasoning.is_empty());
+        let output = reasoning.map_or(output.clone(), |reasoning| format!("{reasoning}\n{output}").trim().to_owned());
         Some(match output.is_empty() {
             true => Made::Pass("nothing to say".to_owned()),
             false => patch([self.message("expertise", &output)]),
@@ -294,7 +311,7 @@ impl Speaker<'_> {
     /// What it says where its role does not matter.
     fn aloud(&self, text: &str) -> Option<Made> {
         let values = lenient::values(text);
-        let output = member_of_any(&values, "output").map(said);
+        let output = answer_of(&values).or_else(|| member_of_any(&values, "output").map(said));
         let spoken = output.as_deref().unwrap_or(text);
         let answer = boxed(spoken).filter(|_| self.place == Place::Ballot).map(|(answer, _)| answer);
         if answer.is_none()
@@ -333,11 +350,32 @@ impl Speaker<'_> {
     }
 }
 
-/// The roles of experts: the members of the first object behind the word that marks it, or of the first.
+/// Experts in a list of their own, or else in a dictionary.
 fn experts(text: &str, values: &[Value]) -> Option<Made> {
+    let roles = listed_experts(values).or_else(|| dictionary(text, values))?;
+    Some(patch(roles.into_iter().zip(1..).map(|((role, description), number)| {
+        add(&format!("/experts/expert_{number}"), json!({"role": role, "description": description}))
+    })))
+}
+
+/// The entries of a list of experts that have a role.
+fn listed_experts(values: &[Value]) -> Option<Vec<(String, String)>> {
+    let entries = member_of_any(values, "experts")?.as_array()?;
+    let expert = |entry: &Value| {
+        let entry = entry.as_object()?;
+        let role = one_line(&member(entry, "role").map(said)?, NAME_CHARS_MAX);
+        let description = member(entry, "description").map(said).unwrap_or_default();
+        (!role.trim().is_empty()).then_some((role, description))
+    };
+    let experts: Vec<_> = entries.iter().filter_map(expert).take(EXPERTS_MAX).collect();
+    (!experts.is_empty()).then_some(experts)
+}
+
+/// Roles with what each is for: the members of the first object behind the word that marks it, or of the first.
+fn dictionary(text: &str, values: &[Value]) -> Option<Vec<(String, String)>> {
     let marked = text.to_ascii_lowercase().find("answer:").map(|at| lenient::values(&text[at..]));
     let candidates = marked.filter(|values| !values.is_empty()).unwrap_or_else(|| values.to_vec());
-    let roles = candidates.iter().filter_map(Value::as_object).find_map(|object| {
+    candidates.iter().filter_map(Value::as_object).find_map(|object| {
         let object = match member(object, "answer") {
             Some(Value::Object(within)) => within,
             Some(_) | None => object,
@@ -351,10 +389,7 @@ fn experts(text: &str, values: &[Value]) -> Option<Made> {
                 .map(|(role, what)| (one_line(role, NAME_CHARS_MAX), what.trim().to_owned()))
                 .collect::<Vec<_>>()
         })
-    })?;
-    Some(patch(roles.iter().zip(1..).map(|((role, description), number)| {
-        add(&format!("/experts/expert_{number}"), json!({"role": role, "description": description}))
-    })))
+    })
 }
 
 /// What is wrong, and why.
@@ -374,6 +409,15 @@ fn prose(text: &str, values: &[Value]) -> Option<String> {
     let text = text.trim();
     (!values.iter().any(Value::is_object) && !text.contains("\"output\"") && !text.starts_with('{'))
         .then(|| text.to_owned())
+}
+
+/// The answer in a member of its own.
+fn answer_of(values: &[Value]) -> Option<String> {
+    let answer = member_of_any(values, "boxed").map(said)?;
+    // Some mark it there once more.
+    let marked = boxed(&answer).map(|(inner, _)| inner);
+    let answer = marked.unwrap_or(answer);
+    (!answer.is_empty()).then_some(answer)
 }
 
 /// The last answer in brackets behind the word that marks it, and what follows it. Brackets may be nested.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
 use super::{Asked, SeatKey};
+use crate::blackboard::form;
 use crate::ordered::Ordered;
 use crate::tools::Definition;
 
@@ -58,7 +59,8 @@ impl<'a> Task<'a> {
         let (level, schema, first) = match self {
             Self::Call(call) => {
                 let (level, schema) = schema::of_reply(&call.shown, level)?;
-                (level, Cow::Owned(schema), &[][..])
+                let order = if call.seat().format.is_some() { form::ORDER } else { &[] };
+                (level, Cow::Owned(schema), order)
             }
             Self::Asked(asked) => match level {
                 Level::Derived => (level, Cow::Borrowed(asked.schema), asked.order),

@@ -10,7 +10,7 @@ use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_agents::seats::{Inline, Seats};
-use patchboard_kernel::blueprint::{Blueprint, Format};
+use patchboard_kernel::blueprint::{Blueprint, Format, Occasion};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::Basis;
@@ -266,7 +266,13 @@ fn a_form_allows_what_is_read_and_nothing_else() {
     for format in Format::ALL {
         for (woken_at, is_own) in [(None, true), (Some("/ballot"), false)] {
             let fields = json!({"agent": "llm", "format": format, "pass": true, "patch": {"max_ops": 2}});
-            let call = asked(fields, &json!({}), &[], woken_at);
+            let spoken = json!({"board": {"public": [{"from": "planner", "text": "x"}]}});
+            let silent = json!({"board": {"public": []}});
+            let [silent, alone] = [(&silent, &["/board"][..]), (&spoken, &[])].map(|(document, reads)| {
+                let call = asked(fields.clone(), document, reads, woken_at);
+                jsonschema::draft202012::new(&form::of_reply(&call.shown, *format)).expect("a schema")
+            });
+            let call = asked(fields, &spoken, &["/board"], woken_at);
             let (level, schema) = schema::of_reply(&call.shown, Level::Derived).expect("a form");
             assert_eq!((level, &schema), (Level::Derived, &form::of_reply(&call.shown, *format)));
             assert_eq!(
@@ -278,7 +284,7 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             let told = match (format, is_own) {
                 (Format::Control, true) => names,
                 (_, true) => format.form().to_owned(),
-                (_, false) => "{\"output\": \"x\"}".to_owned(),
+                (_, false) => format.form_on(Occasion::Ballot).to_owned(),
             };
             let told: Value = serde_json::from_str(&told).expect("what a worker is told is JSON");
             assert!(validator.is_valid(&told), "{format}: {told}");
@@ -288,6 +294,32 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             }
             let unknown = json!({"chosen agents": ["plumber"]});
             assert!(!validator.is_valid(&unknown), "{format}");
+            assert!(silent.is_valid(&json!({"pass": "why"})));
+            assert_eq!(silent.is_valid(&told), !(is_own && format.is_of_messages()), "{format}");
+            assert!(alone.is_valid(&told), "{format}: the blackboard is none of its business");
         }
+    }
+}
+
+#[test]
+fn as_long_as_nobody_has_spoken_those_are_chosen_who_need_no_words_of_others() {
+    let workers = json!({
+        "w": seat(json!({"agent": "llm", "format": "control"})),
+        "critic": {"agent": "llm", "format": "critic", "pass": true},
+        "planner": {"agent": "llm", "format": "planner", "pass": true},
+    });
+    let names = json!({"enum": ["critic", "planner"]});
+    let schema = json!({"properties": {"rounds": {"items": {"properties": {"agents": {"items": names}}}}}});
+    let blueprint = json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": schema}});
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    for (public, chosen) in
+        [(json!([]), &["planner"][..]), (json!([{"from": "planner", "text": "x"}]), &["critic", "planner"])]
+    {
+        let state = State::new(&json!({"board": {"public": public}}), &Hasher::new(&Salt::ZERO));
+        let reads = vec![PointerBuf::from_tokens(["board"])];
+        let basis = Basis { state, reads, members: Vec::new() };
+        let shown = Shown::new(Arc::clone(&plan), "w".into(), Arc::new(basis), false).expect("the worker is there");
+        let form = form::of_reply(&shown, Format::Control);
+        assert_eq!(form["properties"]["chosen agents"]["items"]["enum"], json!(chosen));
     }
 }

@@ -8,18 +8,28 @@ use super::*;
 const LONG: &str = "The train leaves at nine and arrives at ten, so it takes an hour.";
 
 fn speaker(format: Format) -> Speaker<'static> {
-    let public = [(0, "It is 7."), (1, "It is 8."), (2, LONG), (4, "It is 7."), (5, "two\n  lines")];
+    let public = [
+        (0, "planner", "It is 7."),
+        (1, "expert_1", "It is 8."),
+        (2, "planner", LONG),
+        (4, "cleaner", "It is 7."),
+        (5, "planner", "two\n  lines"),
+    ];
     Speaker {
         format,
         worker: "critic",
         place: Place::Own,
         round: None,
-        public: public.into_iter().map(|(index, text)| (index, text.to_owned())).collect(),
+        public: public.into_iter().map(|(index, from, text)| message_of(index, from, text)).collect(),
         cleaning: Cleaning::Remove,
         names: vec!["cleaner", "critic", "decider", "expert_1", "expert_2", "planner"],
         invocation: 9,
         ops_max: 3,
     }
+}
+
+fn message_of(index: usize, from: &str, text: &str) -> Message {
+    Message { index, from: from.to_owned(), text: text.to_owned() }
 }
 
 fn said_at(text: &str, speaker: &Speaker<'_>) -> Value {
@@ -70,6 +80,8 @@ fn experts_are_generated_from_a_dictionary() {
         "Answer: {\"Chemist\": \"Knows what burns.\", \"Historian\": \"It's \\\"old\\\".\"}",
         "Answer: {'Chemist': 'Knows what burns.', 'Historian': 'It's \"old\".'}",
         "{\"thought\": 1}\n```python\nanswer: {'Chemist': 'Knows what burns.',\n 'Historian': 'It's \"old\".',}\n```\nThese help.",
+        "{\"experts\": [{\"role\": \"Chemist\", \"description\": \"Knows what burns.\"}, {\"role\": \" \"},
+            {\"role\": \"Historian\", \"description\": \"It's \\\"old\\\".\"}]}",
         "{\"Answer\": {\"Chemist\": \"Knows what burns.\", \"Historian\": \"It's \\\"old\\\".\"}}",
     ] {
         assert_eq!(said_by(Format::Generator, text), two, "{text}");
@@ -162,6 +174,11 @@ fn the_answer_stands_in_brackets() {
         ("Answer in the form boxed[...]: boxed[ Paris ]", answer("Paris")),
         ("{\"output\": \"As seen, the final answer is boxed[\\\\pi]\"}", answer("\\pi")),
         ("{{the final answer is boxed[yes]}}", answer("yes")),
+        ("{\"reasoning\": \"boxed[1] is too few\", \"boxed\": \" 2 \"}", answer("2")),
+        ("{\"reasoning\": \"\", \"boxed\": 2}", answer("2")),
+        ("{\"boxed\": \"the final answer is boxed[2]\"}", answer("2")),
+        ("{\"boxed\": \"continue, waiting for more information\"}", json!({"pass": Format::Decider.sentinel()})),
+        ("{\"reasoning\": \"none\", \"boxed\": \"\"}", Value::Null),
         (
             "boxed[1] is what they say; continue, waiting for more information",
             json!({"pass": Format::Decider.sentinel()}),
@@ -230,7 +247,7 @@ fn messages_are_cleaned_that_are_quoted() {
     let off = Speaker { cleaning: Cleaning::Off, ..speaker(Format::Cleaner) };
     assert!(said_at(&text, &off)["pass"].is_string());
     // A quotation that is a part of two messages means neither.
-    let twice = vec![(0, format!("{LONG} Yes.")), (1, format!("{LONG} No."))];
+    let twice = vec![message_of(0, "x", &format!("{LONG} Yes.")), message_of(1, "y", &format!("{LONG} No."))];
     let unsure = Speaker { public: twice, ..speaker(Format::Cleaner) };
     assert!(said_at(&list(&[LONG]), &unsure)["pass"].is_string());
 }
@@ -254,6 +271,8 @@ fn a_conflict_opens_a_room() {
         "{\"conflict list\": [{\"agent\": \"planner\", \"message\": \"a\"}, {\"agent\": \"PLANNER\", \"message\": \"b\"}]}",
         "{\"conflict list\": [{\"agent\": \"you\", \"message\": \"a\"}, {\"agent\": \"me\", \"message\": \"b\"}]}",
         "{\"conflict list\": [{\"message\": \"a\"}]}",
+        // Who has said nothing contradicts nobody.
+        "{\"conflict list\": [{\"agent\": \"planner\", \"message\": \"a\"}, {\"agent\": \"decider\", \"message\": \"b\"}]}",
     ] {
         assert!(said_by(Format::ConflictResolver, text)["pass"].is_string(), "{text}");
     }
@@ -265,6 +284,9 @@ fn an_expert_speaks_its_mind() {
         ("{\"output\": \"It is 7.\"}", message("expertise", "It is 7.")),
         ("```json\n{\"output\": \"two\nlines\"}\n```", message("expertise", "two\nlines")),
         ("{{\"output\": \"It is 7.\"}}", message("expertise", "It is 7.")),
+        ("{\"reasoning\": \"3 + 4\", \"output\": \"7\"}", message("expertise", "3 + 4\n7")),
+        ("{\"reasoning\": \"\", \"output\": \"7\"}", message("expertise", "7")),
+        ("{\"reasoning\": \"3 + 4\", \"output\": \"\"}", message("expertise", "3 + 4")),
         ("It is 7.", message("expertise", "It is 7.")),
         ("{\"output\": {\"answer\": 7}}", message("expertise", "answer: 7")),
         ("{\"output\": \" \"}", json!({"pass": "nothing to say"})),
@@ -293,6 +315,12 @@ fn in_rooms_and_at_ballots_every_role_speaks_alike() {
         }
         let boxed = "So the final answer is boxed[7]";
         assert_eq!(at(Place::Ballot, boxed), patch_of("/answers/-", spoken("7")));
+        let reasoned = "{\"reasoning\": \"3 + 4\", \"boxed\": \"7\"}";
+        assert_eq!(at(Place::Ballot, reasoned), patch_of("/answers/-", spoken("7")));
+        assert_eq!(
+            at(Place::Ballot, "{\"boxed\": \"waiting for more information\"}")["pass"],
+            "waiting for more information"
+        );
         assert_eq!(at(Place::Conclusion, boxed), message("statement", boxed));
         let waits = "I am waiting for more information.";
         assert!(at(room, waits)["pass"].is_string() && at(Place::Ballot, waits)["pass"].is_string(), "{format}");
@@ -324,6 +352,7 @@ fn reply() -> impl Strategy<Value = String> {
         "chosen agents",
         "boxed",
         "boxed[",
+        "reasoning",
         "Answer:",
         "waiting for more information",
         "planner",

@@ -14,7 +14,7 @@ coded! {
         Control = "control",
         /// What the problem is, and how to go about it.
         Planner = "planner",
-        /// The answer, in brackets after a word that marks it.
+        /// The answer, marked as such.
         Decider = "decider",
         /// Messages that are wrong, and why.
         Critic = "critic",
@@ -50,23 +50,26 @@ impl Occasion {
     }
 }
 
-/// How somebody speaks in a room and gives an answer.
+/// How somebody speaks in a room.
 const OUTPUT: &str = "{\"output\": \"...\"}";
+
+/// How somebody gives an answer.
+const ANSWER: &str = "{\"reasoning\": \"...\", \"boxed\": \"the final answer alone\"}";
 
 impl Format {
     /// A reply of this form, with dots where words belong.
     pub const fn form(self) -> &'static str {
         match self {
-            Self::Generator => "{\"name of a role\": \"what it is for\", \"name of another role\": \"...\"}",
+            Self::Generator => "{\"experts\": [{\"role\": \"...\", \"description\": \"...\"}]}",
             Self::Control => "{\"chosen agents\": [\"...\", \"...\"]}",
             Self::Planner => "{\"[problem]\": \"...\", \"[planning]\": \"...\"}",
-            Self::Decider => "{\"output\": \"... the final answer is boxed[...]\"}",
+            Self::Decider => ANSWER,
             Self::Critic => "{\"critic list\": [{\"wrong message\": \"...\", \"explanation\": \"...\"}]}",
             Self::Cleaner => "{\"clean list\": [{\"useless message\": \"...\", \"explanation\": \"...\"}]}",
             Self::ConflictResolver => {
                 "{\"conflict list\": [{\"agent\": \"...\", \"message\": \"...\"}, {\"agent\": \"...\", \"message\": \"...\"}]}"
             }
-            Self::Expert => OUTPUT,
+            Self::Expert => "{\"reasoning\": \"...\", \"output\": \"what comes of it\"}",
         }
     }
 
@@ -74,8 +77,14 @@ impl Format {
     pub const fn form_on(self, occasion: Occasion) -> &'static str {
         match occasion {
             Occasion::Own => self.form(),
-            Occasion::Room | Occasion::Ballot => OUTPUT,
+            Occasion::Room => OUTPUT,
+            Occasion::Ballot => ANSWER,
         }
+    }
+
+    /// Whether all that is said in it rests on messages of others.
+    pub const fn is_of_messages(self) -> bool {
+        matches!(self, Self::Critic | Self::Cleaner | Self::ConflictResolver | Self::Decider)
     }
 
     /// What who has nothing to say says instead; none where there is always something to say.

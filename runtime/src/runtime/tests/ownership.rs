@@ -66,7 +66,8 @@ async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_
     for round in 0..100 {
         let board: BoardId = format!("board-{round}").into();
         let making = {
-            let (runtime, founding) = (Arc::clone(&runtime), Founding { id: Some(board.clone()), ..Founding::default() });
+            let (runtime, founding) =
+                (Arc::clone(&runtime), Founding { id: Some(board.clone()), ..Founding::default() });
             tokio::spawn(async move { runtime.create_with(five_steps(), Value::Null, founding).await.map(drop) })
         };
         if round % 2 == 0 {

@@ -27,8 +27,8 @@ pub(super) fn instructions(worker: &Worker, format: Format) -> String {
     };
     let ballot = match may_write("/answers/") {
         true => {
-            "- If you were woken by /ballot, answer {\"output\": \"...\"} with your answer to the problem, and nothing \
-                 but the answer.\n"
+            "- If you were woken by /ballot, answer with the form that stands at the end: how your answer to the problem \
+                 follows, step by step, and then the answer alone, as short as it can be.\n"
         }
         false => "",
     };
@@ -51,8 +51,8 @@ pub(super) fn instructions(worker: &Worker, format: Format) -> String {
 fn notes(format: Format, entries: &str) -> String {
     match format {
         Format::Generator => {
-            "- Name 1 to 3 experts who can help most. The name of a member is the expert's role; its text \
-                              says in one sentence what this expert knows and does.\n"
+            "- Name 1 to 3 experts who can help most: the role of each, and in one sentence what this expert knows \
+                              and does.\n"
                 .to_owned()
         }
         Format::Control => {
@@ -64,8 +64,8 @@ fn notes(format: Format, entries: &str) -> String {
             "- Say what is asked, and by which steps it can be found. Do not take the steps yourself.\n".to_owned()
         }
         Format::Decider => {
-            "- Give the answer only if what you see is enough for it. Between the brackets stands the answer \
-                            alone.\n"
+            "- Give the answer only if what you see is enough for it: how it follows, step by step, and then the answer \
+                            alone, as short as it can be.\n"
                 .to_owned()
         }
         Format::Critic => format!(
@@ -81,7 +81,11 @@ fn notes(format: Format, entries: &str) -> String {
                                      wrote it, and what it says.\n"
                 .to_owned()
         }
-        Format::Expert => "- Write what your knowledge adds to what is there. You need not agree with it.\n".to_owned(),
+        Format::Expert => {
+            "- Do the work itself and say what comes of it, not what you are going to do. You need not agree with what is \
+                           there.\n"
+                .to_owned()
+        }
     }
 }
 
@@ -90,9 +94,18 @@ pub(in crate::view) fn reminders(worker: &Worker, format: Format) -> [(Occasion,
     let when = if worker.files.is_some() { "Now do your task with your tools. When it is done," } else { "Now" };
     [Occasion::Own, Occasion::Room, Occasion::Ballot].map(|occasion| {
         let what = match occasion {
-            Occasion::Own => "",
+            Occasion::Own => match format {
+                Format::Expert => ": the steps that you take with what the problem gives, and what comes of them",
+                Format::Decider => ": the steps by which the answer follows, and the answer alone",
+                Format::Generator
+                | Format::Control
+                | Format::Planner
+                | Format::Critic
+                | Format::Cleaner
+                | Format::ConflictResolver => "",
+            },
             Occasion::Room => ": what you say there",
-            Occasion::Ballot => ": your answer",
+            Occasion::Ballot => ": the steps by which your answer follows, and the answer alone",
         };
         (occasion, format!("{when} answer with {}{what}.\n", format.form_on(occasion)))
     })
