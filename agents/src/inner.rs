@@ -5,8 +5,8 @@
 //!
 //! The inner board is a board like any other, in the same journal, with an id that follows from the invocation and what is
 //! asked. Whoever takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is
-//! there; another one is made only for another request, or after one that ended without being done. A call that is given up leaves its board running for a moment, so
-//! that the next attempt finds it; then it is cancelled.
+//! there; another one is made only for another request, or after one that ended without being done. A call that is given
+//! up leaves its board running for a moment, so that the next attempt finds it; then it is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -142,10 +142,12 @@ impl Inner {
             drop(runtime);
             match taken {
                 Ok(board) => return Ok(board),
-                // Somebody is just doing it, or rewrites its journal.
-                Err(RuntimeError::AlreadyRunning(_) | RuntimeError::Journal(JournalError::Owned { .. })) => {
-                    tokio::time::sleep(PAUSE).await
-                }
+                // Somebody is just doing it, or rewrites its journal; or everything ends, and then this call will be withdrawn.
+                Err(
+                    RuntimeError::AlreadyRunning(_)
+                    | RuntimeError::Closed(_)
+                    | RuntimeError::Journal(JournalError::Owned { .. }),
+                ) => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
                     let why = format!("the board inside cannot be run: {error}");
                     return Err(failure(FailureCode::Crashed, why));

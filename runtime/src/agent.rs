@@ -11,6 +11,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::Parent;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 
@@ -21,6 +22,8 @@ use crate::runtime::WeakRuntime;
 pub struct Call {
     /// The board.
     pub board: BoardId,
+    /// The invocation of another board that it does, if it is one inside another.
+    pub parent: Option<Parent>,
     /// The invocation.
     pub invocation: InvocationId,
     /// Which attempt of it, from 1.

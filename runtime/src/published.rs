@@ -21,12 +21,19 @@ use crate::subscription::Live;
 
 /// The boards of a runtime.
 #[derive(Default)]
-pub(crate) struct Boards(DashMap<BoardId, Arc<Published>>);
+pub(crate) struct Boards {
+    here: DashMap<BoardId, Arc<Published>>,
+    /// Whether the runtime ends, so that no more come.
+    is_shut: AtomicBool,
+}
 
 impl Boards {
-    /// Adds a board, unless there is one with its id.
+    /// Adds a board, unless there is one with its id or the runtime ends.
     pub(crate) fn add(&self, published: Arc<Published>) -> Result<(), RuntimeError> {
-        match self.0.entry(published.board.clone()) {
+        if self.is_shut.load(Ordering::Acquire) {
+            return Err(RuntimeError::Closed(published.board.clone()));
+        }
+        match self.here.entry(published.board.clone()) {
             Entry::Occupied(_) => Err(RuntimeError::AlreadyRunning(published.board.clone())),
             Entry::Vacant(place) => {
                 place.insert(published);
@@ -35,17 +42,22 @@ impl Boards {
         }
     }
 
+    /// Lets no more boards in.
+    pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
+    }
+
     /// Takes out this board, not another that has taken its place.
     pub(crate) fn remove(&self, published: &Arc<Published>) {
-        self.0.remove_if(&published.board, |_, present| Arc::ptr_eq(present, published));
+        self.here.remove_if(&published.board, |_, present| Arc::ptr_eq(present, published));
     }
 
     pub(crate) fn get(&self, board: &BoardId) -> Option<Arc<Published>> {
-        self.0.get(board).map(|entry| Arc::clone(&entry))
+        self.here.get(board).map(|entry| Arc::clone(&entry))
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Published>> {
-        self.0.iter().map(|entry| Arc::clone(&entry)).collect()
+        self.here.iter().map(|entry| Arc::clone(&entry)).collect()
     }
 }
 

@@ -437,8 +437,9 @@ impl Runtime {
         }
     }
 
-    /// Closes all boards and ends.
+    /// Closes all boards and ends. From its beginning on no board is made or taken over.
     pub async fn shutdown(&self) {
+        self.running.boards.shut();
         for published in self.running.boards.all() {
             self.close_board(published).await;
         }

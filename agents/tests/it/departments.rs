@@ -6,14 +6,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::freshness::Basis;
+use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::lint;
-use patchboard_kernel::record::Body;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::record::{Body, Parent};
+use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Files, Source};
+use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -22,6 +30,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
+
+use crate::support;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -55,7 +65,7 @@ struct Voices {
 
 /// The value of a text that a seat is shown.
 fn shown(call: &Call, place: &str) -> Option<Value> {
-    let place = jsonptr::PointerBuf::parse(place).expect("a pointer");
+    let place = PointerBuf::parse(place).expect("a pointer");
     call.shown.value_at(&place).expect("it is shown whole").map(|node| node.to_value())
 }
 
@@ -219,4 +229,41 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
     conversation.board.signal("close", Value::Null, None).await.expect("it is heard");
     conversation.rest().await;
     conversation.runtime.shutdown().await;
+}
+
+/// A call of the notes' crud for what was found, on a board inside another one.
+fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> Call {
+    let mut blueprint = clipboard().boards.remove("notes").expect("the notes");
+    let fields = blueprint.workers.get_mut("crud").expect("its crud").clone();
+    let plan = Own.of(blueprint, &Mode::default()).expect("a plan");
+    let state = State::new(&json!({"resolved": found}), &Hasher::new(&Salt::ZERO));
+    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["resolved"])], members: Vec::new() };
+    let shown = Shown::new(plan, "crud".into(), Arc::new(basis), false).expect("the worker is there");
+    let parent = Parent { board: of.0.into(), invocation: InvocationId(of.1) };
+    let call = support::call("crud", fields, "x", 0);
+    Call {
+        board: board.into(),
+        invocation: InvocationId(invocation),
+        parent: Some(parent),
+        shown: Arc::new(shown),
+        ..call
+    }
+}
+
+#[tokio::test]
+async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
+    let data = tempfile::tempdir().expect("a directory");
+    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+    let seats = seats.with_storage(Storage::at(data.path()));
+    let found = |item: &str| json!({"status": "found", "action": "add", "slots": {"list": "office", "item": item}});
+    let status = async |board: &str, invocation: u64, of: (&str, u64), item: &str| {
+        let reply = seats.call(&asked_to_do(board, invocation, of, &found(item))).await.expect("a reply");
+        let patch: Value = serde_json::from_str(&reply.text).expect("JSON");
+        patch["patch"][0]["value"]["status"].clone()
+    };
+    assert_eq!(status("inner-0", 3, ("outer", 7), "tea").await, "done");
+    // The next board gets to it by another way.
+    assert_eq!(status("inner-1", 4, ("outer", 7), "tea").await, "done", "it gets what the first one got");
+    assert_eq!(status("inner-2", 3, ("outer", 7), "milk").await, "done", "something else is to be done");
+    assert_eq!(status("inner-3", 3, ("outer", 8), "tea").await, "error", "it is there already");
 }

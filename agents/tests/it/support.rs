@@ -28,6 +28,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
     let invocation = InvocationId(u64::from(occurrence) + 1);
     Call {
         board: BoardId::from("b"),
+        parent: None,
         invocation,
         attempt: 1,
         occurrence,

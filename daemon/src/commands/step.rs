@@ -186,6 +186,7 @@ impl Moment {
         let invocation = self.queued.as_ref().map(|queued| queued.invocation).unwrap_or_default();
         Call {
             board: self.board.id().clone(),
+            parent: self.board.parent().cloned(),
             invocation,
             attempt,
             token: Token::of(invocation, attempt),

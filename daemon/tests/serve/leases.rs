@@ -177,7 +177,10 @@ async fn a_worker_with_a_form_of_its_own_answers_in_it() {
     let wanted = json!({"worker": "expert", "wait": 30});
     let leased = daemon.post(&path, &wanted).await.is(200);
     let schema = jsonschema::validator_for(&leased["schema"]).expect("a schema");
-    assert!(schema.is_valid(&json!({"reasoning": "x", "output": "x"})) && !schema.is_valid(&json!({"patch": []})), "{leased}");
+    assert!(
+        schema.is_valid(&json!({"reasoning": "x", "output": "x"})) && !schema.is_valid(&json!({"patch": []})),
+        "{leased}"
+    );
     assert!(leased["system"].as_str().is_some_and(|system| system.contains("\"output\"")), "{leased}");
     let said = |reply: Value| json!({"worker": "expert", "patch": reply});
     let refused = daemon.post(&format!("{path}/1:1/answer"), &said(json!({"outpt": "It is 7."}))).await;

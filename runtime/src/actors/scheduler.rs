@@ -92,10 +92,11 @@ impl State {
     fn deliver(&mut self, durable: &Durable) {
         for (order, effect) in durable.ordered() {
             match effect {
-                Effect::Call { invocation, attempt, worker, view, prompt, shown, timeout_ms, occurrence } => {
+                Effect::Call { invocation, attempt, worker, view, prompt, shown, parent, timeout_ms, occurrence } => {
                     let Some(seat) = self.seats.get(worker) else { continue };
                     let call = Call {
                         board: self.board.clone(),
+                        parent: parent.clone(),
                         invocation: *invocation,
                         attempt: *attempt,
                         token: Token::of(*invocation, *attempt),

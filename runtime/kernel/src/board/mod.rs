@@ -39,7 +39,7 @@ use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans};
 use crate::planted::{self, Bug};
-use crate::record::{Architect, Body, Created, Ended, Record};
+use crate::record::{Architect, Body, Created, Ended, Parent, Record};
 use crate::scheduler::Scheduler;
 use crate::shown::Shown;
 use crate::state::State;
@@ -64,6 +64,8 @@ const OTHERS_FEEDBACK_MAX: usize = 2;
 #[derive(Clone)]
 pub struct Board {
     id: BoardId,
+    /// Whose work it does, if it is one inside another.
+    parent: Option<Parent>,
     plan: Arc<Plan>,
     hasher: Hasher,
     state: State,
@@ -147,8 +149,9 @@ impl Board {
             architect: architect.clone(),
             parent,
         };
+        let parent = created.parent.clone();
         let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
-        let mut made = Self::new(board, plan, hasher, state, &record, architect.as_ref());
+        let mut made = Self { parent, ..Self::new(board, plan, hasher, state, &record, architect.as_ref()) };
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -214,7 +217,7 @@ impl Board {
         }
         let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
         let board = Self::new(created.board, plan, hasher, state, record, created.architect.as_ref());
-        Ok(Self { opaque_until, is_exact, ..board })
+        Ok(Self { parent: created.parent, opaque_until, is_exact, ..board })
     }
 
     fn new(
@@ -233,6 +236,7 @@ impl Board {
         }
         Self {
             id,
+            parent: None,
             plan,
             hasher,
             state,
@@ -263,6 +267,11 @@ impl Board {
     /// Its id.
     pub const fn id(&self) -> &BoardId {
         &self.id
+    }
+
+    /// The invocation of another board that it does, if it is one inside another.
+    pub const fn parent(&self) -> Option<&Parent> {
+        self.parent.as_ref()
     }
 
     /// Its blueprint.

@@ -20,7 +20,7 @@ use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
-use crate::record::{Body, Ended, Record};
+use crate::record::{Body, Ended, Parent, Record};
 use crate::scheduler::Scheduler;
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
@@ -96,6 +96,7 @@ impl Board {
         let Self {
             // In the manifest itself, or made again from the first record.
             id: _,
+            parent: _,
             plan: _,
             hasher: _,
             head: _,
@@ -228,7 +229,8 @@ impl Board {
         }
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| unreadable(&error.to_string()))?;
         let Manifest { board: id, seal, head, trees, rest } = manifest;
-        let (created_id, plan, hasher) = identity(created, plans).map_err(|error| unreadable(&error.to_string()))?;
+        let identity = identity(created, plans).map_err(|error| unreadable(&error.to_string()))?;
+        let Identity { id: created_id, parent, plan, hasher } = identity;
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
@@ -305,6 +307,7 @@ impl Board {
         }
         Ok(Self {
             id,
+            parent,
             plan,
             hasher: Hasher::clone(&hasher),
             state,
@@ -334,7 +337,14 @@ impl Board {
 }
 
 /// What a first record says that no snapshot repeats.
-fn identity(created: &Record, plans: &dyn Plans) -> Result<(BoardId, Arc<Plan>, Arc<Hasher>), BoardError> {
+struct Identity {
+    id: BoardId,
+    parent: Option<Parent>,
+    plan: Arc<Plan>,
+    hasher: Arc<Hasher>,
+}
+
+fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError> {
     let bad = |message: String| BoardError::BadRecord { seq: created.seq, message };
     created.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;
     let Body::Created(body) = created.body().map_err(|error| bad(error.to_string()))? else {
@@ -345,5 +355,5 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<(BoardId, Arc<Plan>, 
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.of(blueprint, &body.mode).map_err(bad)?;
-    Ok((body.board, plan, Arc::new(hasher)))
+    Ok(Identity { id: body.board, parent: body.parent, plan, hasher: Arc::new(hasher) })
 }

@@ -329,6 +329,8 @@ pub enum Effect {
         prompt: Arc<Prompt>,
         /// The same as values.
         shown: Arc<Shown>,
+        /// The invocation of another board that its board does, if it is one inside another.
+        parent: Option<Parent>,
         /// The time it has, in milliseconds.
         timeout_ms: u64,
         /// How many attempts the worker had before this one on this board, without those that reached nobody.

@@ -74,6 +74,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
     let invocation = InvocationId(invocation);
     let call = Call {
         board: "b".into(),
+        parent: None,
         invocation,
         attempt,
         token: Token::of(invocation, attempt),

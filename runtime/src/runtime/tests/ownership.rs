@@ -152,7 +152,17 @@ async fn shutting_down_decides_what_has_been_asked() {
     }
     // All of them reach the mailbox, and none is answered yet.
     tokio::task::yield_now().await;
-    runtime.shutdown().await;
+    let id = board.id().clone();
+    let (wanted, ()) = tokio::join!(
+        async {
+            // The shutdown has begun by then, and closes the board while somebody wants it again.
+            tokio::task::yield_now().await;
+            assert_eq!(board.ended().await.expect_err("closed").code(), "board_closed");
+            runtime.attach(&id).await.map(drop)
+        },
+        runtime.shutdown()
+    );
+    assert_eq!(wanted.expect_err("nothing is taken over any more").code(), "board_closed");
     let mut committed = 0;
     while let Some(answer) = asked.join_next().await {
         match answer.expect("no panic") {

@@ -276,6 +276,7 @@ impl Draft<'_> {
             view: hash,
             prompt: Arc::new(prompt),
             shown: Arc::new(shown.expect("a seat was invoked")),
+            parent: self.board.parent.clone(),
             timeout_ms,
             occurrence,
         });
