@@ -2,11 +2,8 @@
 
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::canonical;
 use patchboard_kernel::department::Department;
-use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::record::Parent;
 use patchboard_kernel::shown::NotWhole;
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
 use serde::de::DeserializeOwned;
@@ -201,15 +198,13 @@ fn found(call: &Call) -> Result<Option<Resolved>, Stop> {
     }
 }
 
-/// The name under which a call is carried out once. A board inside another may be made anew after one that failed: what is
-/// to be done is the same as long as the invocation that it does is, and what was found.
-fn key(call: &Call, found: &Resolved) -> String {
-    match &call.parent {
-        Some(Parent { board, invocation }) => {
-            let found = serde_json::to_value(found).expect("what was found is JSON");
-            format!("{board}:{invocation}:{}", sha256(canonical::to_string(&found).as_bytes()))
-        }
-        None => format!("{}:{}", call.board, call.invocation),
+/// The name under which a call is carried out once. A board inside another may be made anew after one that failed; what it
+/// does for the outer invocation has the same number in each.
+fn key(call: &Call) -> String {
+    let Call { board, invocation, parent, .. } = call;
+    match parent {
+        Some(outer) => format!("{}:{}:{invocation}", outer.board, outer.invocation),
+        None => format!("{board}:{invocation}"),
     }
 }
 
@@ -218,7 +213,7 @@ pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
         let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
-        let key = key(call, &found);
+        let key = key(call);
         // Slots are in it as well, and the patch around it.
         let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
         put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)

@@ -259,11 +259,17 @@ async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
     let status = async |board: &str, invocation: u64, of: (&str, u64), item: &str| {
         let reply = seats.call(&asked_to_do(board, invocation, of, &found(item))).await.expect("a reply");
         let patch: Value = serde_json::from_str(&reply.text).expect("JSON");
-        patch["patch"][0]["value"]["status"].clone()
+        let outcome = &patch["patch"][0]["value"];
+        json!([outcome["status"], outcome["slots"]["item"]])
     };
-    assert_eq!(status("inner-0", 3, ("outer", 7), "tea").await, "done");
-    // The next board gets to it by another way.
-    assert_eq!(status("inner-1", 4, ("outer", 7), "tea").await, "done", "it gets what the first one got");
-    assert_eq!(status("inner-2", 3, ("outer", 7), "milk").await, "done", "something else is to be done");
-    assert_eq!(status("inner-3", 3, ("outer", 8), "tea").await, "error", "it is there already");
+    assert_eq!(status("inner-0", 3, ("outer", 7), "tea").await, json!(["done", "tea"]));
+    assert_eq!(
+        status("inner-1", 3, ("outer", 7), "tea").await,
+        json!(["done", "tea"]),
+        "it gets what the first one got"
+    );
+    // Also if it understands something else this time: one invocation, one change.
+    assert_eq!(status("inner-2", 3, ("outer", 7), "milk").await, json!(["done", "tea"]));
+    assert_eq!(status("inner-3", 4, ("outer", 7), "milk").await, json!(["done", "milk"]), "another call within");
+    assert_eq!(status("inner-4", 3, ("outer", 8), "tea").await, json!(["error", "tea"]), "it is there already");
 }
