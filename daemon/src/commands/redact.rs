@@ -9,7 +9,7 @@ use patchboard_agents::cassette;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::{Journal, JournalError};
+use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
 use patchboard_runtime::redaction::{self, Redaction, Refusal};
 use serde_json::{Value, json};
 
@@ -96,12 +96,18 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
             output.line(&format!("{}: {views} and {answers} erased", one_line(&path.display().to_string())))?;
         }
     }
+    let boards = Reader::open(data_dir)?.journal.boards().map_err(storage)?;
+    let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
-        let mut told = done.as_ref().map_or_else(|| json!({"board": board}), |done| told(&board, done));
+        let mut told = done.as_ref().map_or_else(|| json!({"board": board}), |done| told(&board, done, &related));
         told["cassettes"] = cassettes.into();
         output.json(&told)?;
     } else if let Some(done) = &done {
         tell(done, output)?;
+        if !related.is_empty() {
+            let ids: Vec<&str> = related.iter().map(|id| id.as_str()).collect();
+            output.note(&format!("boards that it is inside of, or inside of it, may hold the same: {}", ids.join(" ")));
+        }
     }
     if let Some(error) = done.and_then(|done| done.unscrubbed) {
         return Err(unscrubbed(&error));
@@ -128,7 +134,7 @@ pub(crate) fn request(targets: &[String]) -> Result<Request, Failure> {
 }
 
 /// As JSON.
-pub(crate) fn told(board: &BoardId, done: &Redaction) -> Value {
+pub(crate) fn told(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> Value {
     let still: Vec<Value> = done.still.iter().map(|still| json!({"seq": still.seq, "place": still.place})).collect();
     json!({
         "board": board,
@@ -141,6 +147,7 @@ pub(crate) fn told(board: &BoardId, done: &Redaction) -> Value {
         "replaced_at": done.replaced_at,
         "still": still,
         "scrubbed": done.unscrubbed.is_none(),
+        "related": related,
     })
 }
 

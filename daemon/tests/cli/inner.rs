@@ -91,6 +91,11 @@ fn a_board_inside_is_a_board_like_any_other() {
     }
     let why = sandbox.run(&["why", "last", "/length"]).exits(0).stdout;
     assert!(why.contains("counter"), "{why}");
+    // What crossed the border stands on both sides, and each is erased by itself.
+    let redacted = sandbox.run(&["--output", "json", "redact", "last", "/request/text"]).exits(0).json();
+    assert_eq!(redacted["related"], json!([id]));
+    let told = sandbox.run(&["redact", id, "/request/text"]).exits(0);
+    assert!(told.stderr.contains(parent), "{}", told.stderr);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a list of boards shows, derived from the records and kept beside them.
 
+use std::collections::BTreeMap;
+
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{End, GENESIS, Kind, Parent, Record, RecordError};
 use serde::Deserialize;
@@ -27,6 +29,23 @@ pub struct BoardSummary {
     pub ended: Option<End>,
     /// The board that it does the work of, if it is a board inside a board.
     pub parent: Option<BoardId>,
+}
+
+impl BoardSummary {
+    /// Of these boards those that one is inside of, and those inside of it, at any depth, in their order.
+    pub fn related<'b>(boards: &'b [Self], board: &BoardId) -> Vec<&'b BoardId> {
+        let parents: BTreeMap<&str, &str> = boards
+            .iter()
+            .filter_map(|summary| Some((summary.id.as_str(), summary.parent.as_ref()?.as_str())))
+            .collect();
+        let is_around = |outer: &str, inner: &str| {
+            // Ids follow from those of the boards around, so there is no way back; a damaged list may have one.
+            let above = std::iter::successors(parents.get(inner), |id| parents.get(**id)).take(boards.len());
+            above.into_iter().any(|id| *id == outer)
+        };
+        let (ids, one) = (boards.iter().map(|summary| &summary.id), board.as_str());
+        ids.filter(|id| is_around(id.as_str(), one) || is_around(one, id.as_str())).collect()
+    }
 }
 
 /// The few header members a summary depends on.

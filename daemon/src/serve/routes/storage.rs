@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_runtime::archive;
-use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -53,7 +53,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
 /// Erase values of a board from every file
 ///
 /// A board that runs stands still for it, and calls under way are made again. `still` lists where the same text stands in
-/// values that were not asked for.
+/// values that were not asked for, `related` the boards that it is inside of or that are inside of it: they may hold the same.
 #[utoipa::path(post, path = "/v1/boards/{board}/redactions", tag = "storage", request_body = Redaction,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -75,7 +75,11 @@ pub(crate) async fn redact(
     let done = daemon.redact(&board, request, asked.replace).await?;
     match &done.unscrubbed {
         Some(error) => Err(redact::unscrubbed(error).into()),
-        None => Ok((replayed(done.is_repeated), Json(redact::told(&board, &done)))),
+        None => {
+            let boards = daemon.boards()?;
+            let related = BoardSummary::related(&boards, &board);
+            Ok((replayed(done.is_repeated), Json(redact::told(&board, &done, &related))))
+        }
     }
 }
 
