@@ -13,9 +13,10 @@ use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::WorkerName;
+use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
+use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::runtime::BoardHandle;
 use serde_json::json;
 
@@ -24,6 +25,7 @@ use crate::drafting::try_writing;
 use crate::failure::Failure;
 use crate::output::{Output, one_line};
 use crate::progress::author;
+use crate::reader::{Reader, storage};
 
 /// The configuration that is read where none is named, if it is there.
 const CONFIG: &str = "patchboard.toml";
@@ -70,6 +72,9 @@ pub(crate) struct SeatArguments {
     /// Write over a file that exists
     #[arg(long, requires = "written")]
     force: bool,
+    /// Go on in a recording that exists: of the same board in another process
+    #[arg(long, requires = "record", conflicts_with = "force")]
+    append: bool,
     /// The directory that a blueprint's workspace of this name is, beside those that patchboard.toml names
     #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
     workspace: Vec<(String, PathBuf)>,
@@ -189,7 +194,7 @@ impl SeatArguments {
     pub(crate) fn can_record(&self) -> Result<(), Failure> {
         let Some(path) = &self.record else { return Ok(()) };
         let name = path.display().to_string();
-        if path.exists() && !self.force {
+        if path.exists() && !self.force && !self.append {
             return Err(cassette_failure(&CassetteError::Exists { path: name }));
         }
         try_writing(path).map_err(|source| cassette_failure(&CassetteError::Io { path: name, source }))
@@ -248,10 +253,10 @@ impl SeatArguments {
                 recorder: None,
             });
         };
-        let made = if self.force {
-            Recorder::replace(path, &blueprint.name, agent)
-        } else {
-            Recorder::create(path, &blueprint.name, agent)
+        let made = match (self.force, self.append && path.exists()) {
+            (true, _) => Recorder::replace(path, &blueprint.name, agent),
+            (false, true) => Recorder::append(path, &player(path, blueprint)?, agent),
+            (false, false) => Recorder::create(path, &blueprint.name, agent),
         };
         let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_notes(notes));
         Ok(Seating {
@@ -288,12 +293,17 @@ impl Seating {
         attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }
 
-    /// Tells a recording which of its answers a board had before it goes on here, so that nobody waits for them. Answers
-    /// that were under way when a process ended are asked for again.
-    pub(crate) fn goes_on(&self, records: &[Record]) {
-        if let Some(player) = &self.player {
-            answered(player, records);
+    /// Tells a recording which of its answers a board had before it goes on here, and those inside of it, so that nobody
+    /// waits for them. Answers that were under way when a process ended are asked for again.
+    pub(crate) fn goes_on(&self, records: &[Record], data_dir: &Path, board: &BoardId) -> Result<(), Failure> {
+        let Some(player) = &self.player else { return Ok(()) };
+        answered(player, records);
+        let reader = Reader::open(data_dir)?;
+        let boards = reader.journal.boards().map_err(storage)?;
+        for inside in BoardSummary::related(&boards, board) {
+            answered(player, &reader.records(inside)?);
         }
+        Ok(())
     }
 
     /// What to do about a call that failed, where the seats have to do with it.

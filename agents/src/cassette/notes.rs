@@ -43,6 +43,11 @@ impl Notes {
         &self.0.gate
     }
 
+    /// The first place, where something is recorded already.
+    pub(super) fn begin_at(&self, order: u64) {
+        self.taken().next_order = order;
+    }
+
     /// The place of what is complete now.
     pub(super) fn next_order(&self) -> u64 {
         let mut taken = self.taken();

@@ -94,6 +94,16 @@ impl Player {
         self.salt
     }
 
+    /// How often each worker had each view, and the first order that nothing has.
+    pub(super) fn recorded(&self) -> (Occurrences, u64) {
+        let mut occurrences = Occurrences::default();
+        self.entries.keys().for_each(|key| occurrences.count(key));
+        let steps = |entry: &Entry| entry.tools.iter().map(|step| step.order).max();
+        let last =
+            self.entries.values().map(|entry| steps(entry).map_or(entry.order, |step| step.max(entry.order))).max();
+        (occurrences, last.map_or(0, |last| last.saturating_add(1)))
+    }
+
     /// How many recorded answers have not been given.
     pub fn left(&self) -> usize {
         let state = self.state();

@@ -11,7 +11,7 @@ use patchboard_kernel::id::{BoardId, Token};
 use patchboard_runtime::agent::{Agent, Answer, Call};
 use serde::Serialize;
 
-use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, RecordedFailure, RecordedReply};
+use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, Player, RecordedFailure, RecordedReply};
 
 /// Passes calls on to an agent and writes down what comes back, each entry in one piece before the answer is passed on.
 pub struct Recorder {
@@ -19,6 +19,8 @@ pub struct Recorder {
     path: PathBuf,
     tape: Mutex<Tape>,
     notes: Notes,
+    /// The order of the first answer.
+    order: u64,
 }
 
 struct Tape {
@@ -52,9 +54,27 @@ impl Recorder {
         Self::start(path, file, blueprint, agent)
     }
 
+    /// The same at the end of a recording that goes on; `recorded`: as it is so far.
+    ///
+    /// # Errors
+    /// [`CassetteError::Io`].
+    pub fn append(path: &Path, recorded: &Player, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
+        let (occurrences, order) = recorded.recorded();
+        let opened = OpenOptions::new().append(true).open(path).and_then(|mut file| {
+            // The last line may have no end.
+            file.write_all(b"\n")?;
+            Ok(file)
+        });
+        let file = opened.map_err(|error| CassetteError::io(path, error))?;
+        let tape = Tape { file, occurrences, entries: 0, broken: None };
+        Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default(), order }
+            .with_notes(Notes::default()))
+    }
+
     /// The same where the agent's tools are those of these notes.
     #[must_use]
     pub fn with_notes(self, notes: Notes) -> Self {
+        notes.begin_at(self.order);
         Self { notes, ..self }
     }
 
@@ -75,7 +95,9 @@ impl Recorder {
         let mut tape = Tape { file, occurrences: Occurrences::default(), entries: 0, broken: None };
         tape.write(&Header { cassette: FORMAT, blueprint: blueprint.to_owned() });
         match tape.broken.take() {
-            None => Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default() }),
+            None => {
+                Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default(), order: 0 })
+            }
             Some(error) => Err(CassetteError::io(path, error)),
         }
     }

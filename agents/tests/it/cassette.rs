@@ -270,6 +270,29 @@ async fn a_miss_names_the_nearest_recorded_view_and_shows_the_difference() {
     assert!(failure.message.contains("no call of that worker"), "{failure}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_recording_goes_on_where_it_ended() {
+    let (_dir, path) = place();
+    let say = async |agent: Arc<dyn Agent>, calls: &[(&str, &str, u32)]| {
+        let mut texts = Vec::new();
+        for (worker, shown, occurrence) in calls {
+            texts.extend(race(&agent, vec![asked(worker, shown, *occurrence)]).await);
+        }
+        texts
+    };
+    let before = Arc::new(Recorder::create(&path, "b", Arc::new(Echo)).expect("a new file"));
+    say(before.clone(), &[("a", "x", 0), ("a", "x", 1)]).await;
+    assert_eq!(before.finish().expect("written"), 2);
+    // Another process, which counts from the beginning.
+    let player = Player::open(&path).expect("a recording");
+    let after = Arc::new(Recorder::append(&path, &player, Arc::new(Echo)).expect("it is there"));
+    say(after.clone(), &[("a", "x", 7), ("b", "y", 8)]).await;
+    assert_eq!(after.finish().expect("written"), 2);
+    let all = [("a", "x", 0), ("a", "x", 1), ("a", "x", 2), ("b", "y", 0)];
+    let played = say(Arc::new(Player::open(&path).expect("one recording")), &all).await;
+    assert_eq!(played, ["x/0", "x/1", "x/7", "y/8"]);
+}
+
 #[test]
 fn a_recording_is_not_overwritten_unless_it_is_asked_for() {
     let (_dir, path) = place();

@@ -182,7 +182,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     drop(reader);
     output.note(&question_text(seq, &question, recovered.state()));
     let seating = asked.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records);
+    seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     let text = match &said {

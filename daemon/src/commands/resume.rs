@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records);
+    seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if arguments.force_takeover { TakeUp::Forced } else { TakeUp::Plainly };
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     if board.snapshot().paused {

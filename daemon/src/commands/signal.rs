@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         output.complaint(&format!("warning: no rule waits for {name}; names that rules wait for: {names}"));
     }
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
-    seating.goes_on(&records);
+    seating.goes_on(&records, data_dir, &summary.id)?;
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, TakeUp::Plainly).await?;
     let sent = async {
         if arguments.no_run {

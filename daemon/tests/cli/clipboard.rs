@@ -54,6 +54,38 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
 }
 
 #[test]
+fn a_conversation_is_one_recording_and_is_played_word_for_word() {
+    let (sandbox, voices) = (sandbox(), voices());
+    let tape = sandbox.path().join("tape.jsonl");
+    let tape = tape.to_str().expect("a path");
+    let said = [
+        "Put bananas on the household list.",
+        "Put bananas on the office list.",
+        "Throw the bananas off the list.",
+        "the household one",
+    ];
+    let begin = json!({"text": said[0]}).to_string();
+    let talk = |sandbox: &Sandbox, first: &[&str], more: &[&str]| -> Vec<Value> {
+        let mut states = Vec::new();
+        let run = [&["--output", "json", "run", "clipboard.yaml", "--request", &begin], first].concat();
+        states.push(sandbox.run(&run).exits(4).json()["state"].clone());
+        for words in &said[1..] {
+            let words = json!(words).to_string();
+            let signal = [&["--output", "json", "signal", "last", "say", &words], more].concat();
+            states.push(sandbox.run(&signal).exits(4).json()["state"].clone());
+        }
+        states
+    };
+    let model = ["--model-url", &voices.url, "--model", "m", "--record", tape];
+    let recorded = talk(&sandbox, &model, &[&model[..], &["--append"]].concat());
+    assert_eq!(last_reply(&recorded[3]), "Took bananas off the household list.");
+    drop(voices);
+    let elsewhere = self::sandbox();
+    let played = talk(&elsewhere, &["--cassette", tape], &["--cassette", tape]);
+    assert_eq!(played, recorded);
+}
+
+#[test]
 fn check_runs_the_tests_of_departments_and_says_which_fail() {
     let sandbox = sandbox();
     let checked = sandbox.run(&["check", "--deny-warnings", "clipboard.yaml"]).exits(0).stdout;
