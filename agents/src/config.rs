@@ -16,6 +16,12 @@
 //! model = "gpt-4.1-mini"
 //! api_key_env = "OPENAI_API_KEY"
 //!
+//! [embeddings]               # what words mean that departments do not find by their letters
+//! url = "http://127.0.0.1:18081/v1"
+//! model = "nomic-embed-text-v1.5"
+//! likeness = 0.6
+//! timeout = "5s"
+//!
 //! [architect]
 //! repairs = 3
 //! tokens = 200000
@@ -36,6 +42,7 @@
 //! ```
 
 mod directory;
+mod embeddings;
 mod model;
 mod program;
 
@@ -49,6 +56,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 pub use directory::{Directory, Shared};
+pub use embeddings::Embeddings;
 use model::check_url;
 pub use model::{Model, Structured};
 pub use program::Program;
@@ -71,6 +79,9 @@ pub struct Config {
     /// Models by the operator's name for them.
     #[serde(default)]
     pub models: BTreeMap<String, Model>,
+    /// Where departments learn what words mean that they do not find; absent: they go by letters alone.
+    #[serde(default)]
+    pub embeddings: Option<Embeddings>,
     /// Programs by the operator's name for them.
     #[serde(default)]
     pub commands: BTreeMap<String, Program>,
@@ -368,6 +379,12 @@ mod tests {
             (format!("{model}structured = \"yes\""), "line 4", "derived"),
             ("[models.a]\nurl = \"ftp://h\"\nmodel = \"m\"".to_owned(), "line 2", "http://"),
             ("[models.a]\nurl = \"http://u:p@h\"\nmodel = \"m\"".to_owned(), "line 2", "credentials"),
+            ("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\nlikeness = 1.5".to_owned(), "line 4", "between 0 and 1"),
+            ("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\nlikeness = nan".to_owned(), "line 4", "between 0 and 1"),
+            ("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\ntimeout = \"0s\"".to_owned(), "line 4", "above zero"),
+            ("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\nmax_tries = 11".to_owned(), "line 4", "max_tries"),
+            ("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\ntemperature = 0".to_owned(), "line 4", "temperature"),
+            ("[embeddings]\nmodel = \"m\"".to_owned(), "line 1", "url"),
             ("[commands.a]\nprogram = []".to_owned(), "line 2", "begins with its name"),
             ("[commands.a]\nprogram = \"sh -c\"".to_owned(), "line 2", "sequence"),
             ("[workspaces.a]\ndir = \".\"\nexclude = [\"{a,b\"]".to_owned(), "line 3", "{a,b"),
@@ -480,7 +497,9 @@ mod tests {
         let mut program = Program::new(vec!["p".into()]);
         program.env.insert("KEY".into(), "hush-env".into());
         let env = Environment::from_iter([("K", "hush-process")]);
-        let shown = format!("{model:?} {program:?} {env:?}");
-        assert!(shown.contains("x-key") && shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        let mut embeddings = Embeddings::new("http://h", "m");
+        embeddings.headers.insert("y-key".into(), "hush-header".into());
+        let shown = format!("{model:?} {program:?} {env:?} {embeddings:?}");
+        assert!(shown.contains("x-key") && shown.contains("y-key") && shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 }
