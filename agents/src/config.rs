@@ -500,6 +500,9 @@ mod tests {
         let mut embeddings = Embeddings::new("http://h", "m");
         embeddings.headers.insert("y-key".into(), "hush-header".into());
         let shown = format!("{model:?} {program:?} {env:?} {embeddings:?}");
-        assert!(shown.contains("x-key") && shown.contains("y-key") && shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        assert!(
+            shown.contains("x-key") && shown.contains("y-key") && shown.contains("KEY") && !shown.contains("hush"),
+            "{shown}"
+        );
     }
 }

@@ -34,7 +34,8 @@ pub struct Embedding(Vec<f64>);
 impl Embedding {
     /// The direction of these numbers; none if they have none, are too many, or are not finite.
     pub fn new(numbers: Vec<f64>) -> Option<Self> {
-        let most = numbers.iter().try_fold(0.0_f64, |most, number| number.is_finite().then(|| most.max(number.abs())))?;
+        let most =
+            numbers.iter().try_fold(0.0_f64, |most, number| number.is_finite().then(|| most.max(number.abs())))?;
         if most == 0.0 || numbers.len() > DIMENSIONS_MAX {
             return None;
         }
@@ -172,7 +173,9 @@ mod tests {
 
     #[test]
     fn what_has_no_direction_is_no_embedding() {
-        for numbers in [vec![], vec![0.0, -0.0], vec![1.0, f64::NAN], vec![f64::INFINITY], vec![1.0; DIMENSIONS_MAX + 1]] {
+        for numbers in
+            [vec![], vec![0.0, -0.0], vec![1.0, f64::NAN], vec![f64::INFINITY], vec![1.0; DIMENSIONS_MAX + 1]]
+        {
             assert_eq!(Embedding::new(numbers), None);
         }
         for numbers in [[f64::MAX, f64::MAX], [5e-324, 5e-324], [1.0, 1.0]] {

@@ -153,10 +153,7 @@ async fn exchange(http: &reqwest::Client, request: &HttpRequestFactory) -> Resul
 }
 
 /// Sends a request; the whole answer, as it came and as JSON.
-pub(super) async fn answer(
-    http: &reqwest::Client,
-    request: reqwest::Request,
-) -> Result<(Vec<u8>, Value), HttpFailure> {
+pub(super) async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<(Vec<u8>, Value), HttpFailure> {
     let response = http.execute(request).await.map_err(network_failure)?;
     let status = response.status();
     if !status.is_success() {
