@@ -88,3 +88,37 @@ fn likeness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error>
     let value = f64::deserialize(deserializer)?;
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a likeness lies between 0 and 1")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_page_shows_the_table_with_its_defaults() {
+        let page = include_str!("../../../docs/roles.md");
+        let table = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a table");
+        let config = Config::parse(table, "roles.md").expect("it can be read");
+        let expected = Embeddings::new("http://127.0.0.1:18081/v1", "nomic-embed-text-v1.5");
+        assert_eq!(config.embeddings, Some(expected));
+        assert_eq!(Config::parse("", "p").expect("nothing is demanded").embeddings, None);
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_refused() {
+        for (line, words) in [
+            ("likeness = 1.5", "between 0 and 1"),
+            ("likeness = nan", "between 0 and 1"),
+            ("timeout = \"0s\"", "above zero"),
+            ("max_tries = 11", "max_tries"),
+            ("temperature = 0", "temperature"),
+            ("url = \"http://g\"", "url"),
+        ] {
+            let text = format!("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\n{line}");
+            let error = Config::parse(&text, "p.toml").expect_err("must be refused").to_string();
+            assert!(error.contains("line 4") && error.contains(words), "{error}");
+        }
+        let lacks = Config::parse("[embeddings]\nmodel = \"m\"", "p.toml").expect_err("where is it").to_string();
+        assert!(lacks.contains("url"), "{lacks}");
+    }
+}
