@@ -1,19 +1,22 @@
 //! The coordination roles of this project, `builtin:NAME`: one table of what each is.
 //!
-//! A role looks at its call and answers at once. One that reads or writes a file does so on a thread that may wait.
+//! A role looks at its call and answers at once. One that reads or writes a file does so on a thread that may wait; one
+//! may ask a server in between.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_runtime::agent::{Answer, Call};
+use patchboard_runtime::agent::{Answer, Call, Failure};
 use patchboard_runtime::clock::{Clock, SystemClock};
 
 use crate::blackboard::vote;
 use crate::departments::seats;
 use crate::departments::storage::Storage;
 use crate::failure;
+use crate::llm::embeddings::Embedder;
 
 /// A coordination role.
 pub(crate) struct Builtin {
@@ -21,10 +24,21 @@ pub(crate) struct Builtin {
     pub(crate) name: &'static str,
     /// What is wrong with a seat of it, if anything is.
     pub(crate) problem: fn(&Worker) -> Option<String>,
-    answer: fn(&Call, &Means) -> Answer,
-    /// Whether it may have to wait for a file.
-    waits: bool,
+    answer: How,
 }
+
+/// How a role answers.
+enum How {
+    /// At once.
+    AtOnce(fn(&Call, &Means) -> Answer),
+    /// It may have to wait for a file.
+    Waiting(fn(&Call, &Means) -> Answer),
+    /// It may have to wait for a file, and for a server.
+    Asking(for<'a> fn(&'a Call, &'a Arc<Means>) -> Answering<'a>),
+}
+
+/// An answer that is still to come.
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 /// What roles have beside what they are shown.
 pub(crate) struct Means {
@@ -32,24 +46,26 @@ pub(crate) struct Means {
     pub(crate) storage: Storage,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
+    /// What tells what words mean, if the operator has it.
+    pub(crate) embedder: Option<Arc<Embedder>>,
 }
 
 impl Means {
     /// Those of this machine.
-    pub(crate) fn with(storage: Storage) -> Self {
-        Self { storage, clock: Arc::new(SystemClock) }
+    pub(crate) fn with(storage: Storage, embedder: Option<Arc<Embedder>>) -> Self {
+        Self { storage, clock: Arc::new(SystemClock), embedder }
     }
 }
 
 /// All of them.
 pub(crate) const ALL: [Builtin; 7] = [
-    Builtin { name: "begin", problem: seats::problem_of_begin, answer: seats::begin, waits: false },
-    Builtin { name: "confirm", problem: seats::problem_within, answer: seats::confirm, waits: false },
-    Builtin { name: "crud", problem: seats::problem_within, answer: seats::crud, waits: true },
-    Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: seats::perceive, waits: false },
-    Builtin { name: "resolve", problem: seats::problem_within, answer: seats::resolve, waits: true },
-    Builtin { name: "resume", problem: seats::problem_within, answer: seats::resume, waits: false },
-    Builtin { name: "vote", problem: vote::problem, answer: |call, _means| vote::answer(call), waits: false },
+    Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
+    Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
+    Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
+    Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
+    Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
+    Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },
+    Builtin { name: "vote", problem: vote::problem, answer: How::AtOnce(|call, _means| vote::answer(call)) },
 ];
 
 /// The role of this name, if there is one.
@@ -61,13 +77,24 @@ pub(crate) fn named(name: &str) -> Option<&'static Builtin> {
 impl Builtin {
     /// Answers a call.
     pub(crate) async fn call(&'static self, call: &Call, means: &Arc<Means>) -> Answer {
-        if !self.waits {
-            return (self.answer)(call, means);
+        match self.answer {
+            How::AtOnce(answer) => answer(call, means),
+            How::Waiting(answer) => {
+                let (call, means) = (call.clone(), Arc::clone(means));
+                waiting(move || answer(&call, &means)).await?
+            }
+            How::Asking(answer) => answer(call, means).await,
         }
-        let (call, means) = (call.clone(), Arc::clone(means));
-        let answered = tokio::task::spawn_blocking(move || (self.answer)(&call, &means)).await;
-        answered.unwrap_or_else(|why| Err(failure(FailureCode::Crashed, format!("builtin:{}: {why}", self.name))))
     }
+}
+
+/// Does what may take a while on a thread that may wait.
+///
+/// # Errors
+/// It has panicked.
+pub(crate) async fn waiting<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    worked.map_err(|why| failure(FailureCode::Crashed, format!("a role of this project: {why}")))
 }
 
 impl fmt::Debug for Builtin {

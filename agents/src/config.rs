@@ -16,6 +16,12 @@
 //! model = "gpt-4.1-mini"
 //! api_key_env = "OPENAI_API_KEY"
 //!
+//! [embeddings]               # what words mean that departments do not find by their letters
+//! url = "http://127.0.0.1:18081/v1"
+//! model = "nomic-embed-text-v1.5"
+//! likeness = 0.6
+//! timeout = "5s"
+//!
 //! [architect]
 //! repairs = 3
 //! tokens = 200000
@@ -36,6 +42,7 @@
 //! ```
 
 mod directory;
+mod embeddings;
 mod model;
 mod program;
 
@@ -49,6 +56,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 pub use directory::{Directory, Shared};
+pub use embeddings::Embeddings;
 use model::check_url;
 pub use model::{Model, Structured};
 pub use program::Program;
@@ -71,6 +79,9 @@ pub struct Config {
     /// Models by the operator's name for them.
     #[serde(default)]
     pub models: BTreeMap<String, Model>,
+    /// Where departments learn what words mean that they do not find; absent: they go by letters alone.
+    #[serde(default)]
+    pub embeddings: Option<Embeddings>,
     /// Programs by the operator's name for them.
     #[serde(default)]
     pub commands: BTreeMap<String, Program>,
@@ -480,7 +491,12 @@ mod tests {
         let mut program = Program::new(vec!["p".into()]);
         program.env.insert("KEY".into(), "hush-env".into());
         let env = Environment::from_iter([("K", "hush-process")]);
-        let shown = format!("{model:?} {program:?} {env:?}");
-        assert!(shown.contains("x-key") && shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        let mut embeddings = Embeddings::new("http://h", "m");
+        embeddings.headers.insert("y-key".into(), "hush-header".into());
+        let shown = format!("{model:?} {program:?} {env:?} {embeddings:?}");
+        assert!(
+            shown.contains("x-key") && shown.contains("y-key") && shown.contains("KEY") && !shown.contains("hush"),
+            "{shown}"
+        );
     }
 }

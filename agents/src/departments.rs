@@ -5,6 +5,7 @@
 //!
 //! * `found`: what the roles hand on to each other;
 //! * `likeness`: how like two texts are, and which of several choices words name;
+//! * [`meaning`]: the same by embeddings, for words that are like nothing;
 //! * `values`: what somebody said, as a value for a field;
 //! * [`resolve`]: which row is meant, or what is to be asked;
 //! * [`resume`]: what an answer to that means;
@@ -19,6 +20,7 @@ pub mod confirm;
 pub mod crud;
 pub mod found;
 mod likeness;
+pub mod meaning;
 pub mod resolve;
 pub mod resume;
 pub(crate) mod seats;

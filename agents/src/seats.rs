@@ -23,6 +23,7 @@ use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, 
 use crate::departments::storage::Storage;
 use crate::lease::Leases;
 use crate::llm::Chat;
+use crate::llm::embeddings::Embedder;
 use crate::llm::probe::{Probed, probe};
 use crate::script::{self, Script};
 use crate::tools::{Toolbox, Tools};
@@ -83,8 +84,14 @@ type Slot = OnceLock<Result<Chat, String>>;
 impl Seats {
     /// Seats filled from `config`; keys and the programs' basic variables are taken from `env`.
     pub fn new(config: Config, env: &Environment, inline: Inline) -> Self {
-        let names = config.models.values().chain(&config.any_model).filter_map(|model| model.api_key_env.as_deref());
-        let keys = names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect();
+        let of_models = config.models.values().chain(&config.any_model).map(|model| &model.api_key_env);
+        let names = of_models.chain(config.embeddings.iter().map(|embeddings| &embeddings.api_key_env)).flatten();
+        let keys: BTreeMap<String, SecretString> =
+            names.filter_map(|name| Some((name.clone(), env.get(name)?.into()))).collect();
+        let embedder = config.embeddings.clone().map(|embeddings| {
+            let key = key_of(&keys, embeddings.api_key_env.as_ref());
+            Arc::new(Embedder::new(embeddings, key))
+        });
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
@@ -99,7 +106,7 @@ impl Seats {
             leases: None,
             toolbox: Arc::new(desk),
             workspaces,
-            means: Arc::new(Means::with(Storage::nowhere())),
+            means: Arc::new(Means::with(Storage::nowhere(), embedder)),
         }
     }
 
@@ -112,7 +119,8 @@ impl Seats {
     /// The same where departments keep what they know; without, they say that there is no place for it.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
-        Self { means: Arc::new(Means::with(storage)), ..self }
+        let embedder = self.means.embedder.clone();
+        Self { means: Arc::new(Means::with(storage, embedder)), ..self }
     }
 
     /// What seats have tools from that do something with files.
@@ -204,19 +212,12 @@ impl Seats {
     }
 
     fn connect(&self, model: &Model) -> Result<Chat, String> {
-        Chat::new(model, self.key(model)?)
+        Chat::new(model, key_of(&self.keys, model.api_key_env.as_ref())?)
     }
 
-    /// The key that a model's server is sent; none where none is configured.
-    fn key(&self, model: &Model) -> Result<Option<SecretString>, String> {
-        let Some(variable) = &model.api_key_env else { return Ok(None) };
-        let missing = || format!("set {variable}, which api_key_env says holds its key");
-        self.keys.get(variable).cloned().map(Some).ok_or_else(missing)
-    }
-
-    /// Whether the server of one of the operator's models is there, and takes its key.
+    /// Whether the server of one of the operator's models, or of embeddings, is there, and takes its key.
     pub async fn probe(&self, model: &Model, patience: Duration) -> Probed {
-        match self.key(model) {
+        match key_of(&self.keys, model.api_key_env.as_ref()) {
             Ok(key) => probe(model, key.as_ref(), patience).await,
             Err(why) => Probed::NotUsable(why),
         }
@@ -315,6 +316,13 @@ impl Agent for Seats {
         self.runner.ended(board);
         self.workspaces.ended(board);
     }
+}
+
+/// The key that a server is sent; none where none is configured.
+fn key_of(keys: &BTreeMap<String, SecretString>, variable: Option<&String>) -> Result<Option<SecretString>, String> {
+    let Some(variable) = variable else { return Ok(None) };
+    let missing = || format!("set {variable}, which api_key_env says holds its key");
+    keys.get(variable).cloned().map(Some).ok_or_else(missing)
 }
 
 /// Whether agents of this kind are handed tools.

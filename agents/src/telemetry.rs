@@ -57,6 +57,23 @@ pub(crate) fn chat(model: &Model, reply_tokens: u32) -> Span {
     )
 }
 
+/// A call for embeddings, with all its requests.
+pub(crate) fn embeddings(model: &Model) -> Span {
+    let url = Url::parse(&model.url).ok();
+    tracing::info_span!(
+        "embeddings",
+        otel.name = format!("embeddings {}", model.model),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "embeddings",
+        gen_ai.provider.name = "openai",
+        gen_ai.request.model = model.model,
+        server.address = url.as_ref().and_then(Url::host_str),
+        server.port = url.as_ref().and_then(Url::port_or_known_default),
+        error.r#type = Empty,
+    )
+}
+
 /// Notes which model answered.
 pub(crate) fn responded(span: &Span, answer: &Value) {
     for (name, value) in [("gen_ai.response.id", &answer["id"]), ("gen_ai.response.model", &answer["model"])] {

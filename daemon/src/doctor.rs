@@ -29,6 +29,7 @@ pub(crate) enum Check {
     Clock,
     Files,
     Models,
+    Embeddings,
     Commands,
     Daemon,
     Address,
@@ -37,7 +38,7 @@ pub(crate) enum Check {
 
 impl Check {
     #[cfg(test)]
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Version,
         Self::Configuration,
         Self::DataDir,
@@ -48,6 +49,7 @@ impl Check {
         Self::Clock,
         Self::Files,
         Self::Models,
+        Self::Embeddings,
         Self::Commands,
         Self::Daemon,
         Self::Address,
@@ -67,6 +69,7 @@ impl Check {
             Self::Clock => "clock",
             Self::Files => "files",
             Self::Models => "models",
+            Self::Embeddings => "embeddings",
             Self::Commands => "commands",
             Self::Daemon => "daemon",
             Self::Address => "address",
@@ -269,7 +272,15 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
 
 /// A model of the operator, by the operator's name.
 pub(crate) fn model(name: &str, wanted: &str, probed: &Probed) -> Finding {
-    let check = Check::Models;
+    server(Check::Models, name, wanted, probed)
+}
+
+/// What the operator has embeddings from. Whether it gives any is not asked: that may cost something.
+pub(crate) fn embeddings(wanted: &str, probed: &Probed) -> Finding {
+    server(Check::Embeddings, "embeddings", wanted, probed)
+}
+
+fn server(check: Check, name: &str, wanted: &str, probed: &Probed) -> Finding {
     match probed {
         Probed::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "mend it in patchboard.toml"),
         Probed::Unreachable(why) => Finding::error(

@@ -96,11 +96,11 @@ const fn default_context() -> u32 {
     32_768
 }
 
-const fn default_tries() -> u32 {
+pub(super) const fn default_tries() -> u32 {
     3
 }
 
-fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+pub(super) fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     check_url(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
@@ -125,7 +125,7 @@ fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
     if (0.0..=2.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a temperature lies between 0 and 2")) }
 }
 
-fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+pub(super) fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let value = u32::deserialize(deserializer)?;
     if (1..=TRIES_MAX).contains(&value) {
         Ok(value)

@@ -171,7 +171,14 @@ fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
             choices.push(choice);
         }
     }
-    if !choices.is_empty() {
+    if let [Choice { ids, values, .. }] = open.options.as_slice()
+        && !ids.is_empty()
+    {
+        question = match values.contains_key(field) {
+            true => format!("did you mean {}", choices.concat()),
+            false => format!("did you mean the one with {}", choices.concat()),
+        };
+    } else if !choices.is_empty() {
         if open.more > 0 {
             choices.push("another".to_owned());
         }

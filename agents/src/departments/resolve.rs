@@ -2,7 +2,7 @@
 //!
 //! Every row gets the likeness of what was said of it, the product over all slots that find it. The best is meant if it is
 //! clearly better than the next; otherwise the user is asked for the first field in which those that may be meant are
-//! different.
+//! different. What is like it only by its meaning is always asked for.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use patchboard_kernel::department::{Action, Department, Does, SLOT_OF_NEW};
 use serde_json::Value;
 
 use super::found::{Choice, Resolved, Row, Status, Values, Why};
-use super::likeness::{Bar, SAME, share};
-use super::values::{Said, likeness_of, said_of};
+use super::likeness::{Bar, SAME, said, share};
+use super::meaning::Meaning;
+use super::values::{Said, likeness_of, quoted, said_of};
 
 /// Choices that are put to a user.
 const OPTIONS_MAX: usize = 12;
@@ -33,13 +34,10 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
     if action.does == Does::Insert {
         return settle(department, action_name, Resolved::new(Status::Found, action_name, given));
     }
-    let search = Search { department, action_name, action, given: &given, bar: Bar::of(&department.resolve) };
+    let bar = Bar::of(&department.resolve);
+    let search = Search { department, action_name, action, given: &given, bar, meaning: None };
     let candidates = search.candidates(rows);
-    let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
-    // One that is not like enough still keeps the best from being clear.
-    let is_close = |candidate: &&Candidate| best.is_some_and(|best| search.bar.is_close(candidate.score, best));
-    let close: Vec<&Candidate> = candidates.iter().filter(is_close).collect();
-    match close.as_slice() {
+    match search.close(&candidates).as_slice() {
         [] => search.nothing(rows),
         [one] => {
             let mut found = Resolved::new(Status::Found, action_name, search.with_found(one));
@@ -50,12 +48,31 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
     }
 }
 
+/// Which rows may be meant by words that are like none by their letters; none: none are like them by their meaning either.
+/// That is never known, only asked, however clear it seems.
+pub fn resolve_by_meaning(
+    department: &Department,
+    unresolved: &Resolved,
+    rows: &[Row],
+    meaning: &Meaning,
+) -> Option<Resolved> {
+    let Resolved { action: action_name, slots: given, .. } = unresolved;
+    let action = department.actions.get(action_name)?;
+    let bar = Bar::of(&department.resolve);
+    let search = Search { department, action_name, action, given, bar, meaning: Some(meaning) };
+    let candidates = search.candidates(rows);
+    let close = search.close(&candidates);
+    (!close.is_empty()).then(|| search.open(&close))
+}
+
 struct Search<'a> {
     department: &'a Department,
     action_name: &'a str,
     action: &'a Action,
     given: &'a Values,
     bar: Bar,
+    /// What goes by its meaning, and not by its letters.
+    meaning: Option<&'a Meaning>,
 }
 
 /// Rows that may be meant: one, or for a selection all that are the same in what finds them.
@@ -92,6 +109,14 @@ impl<'a> Search<'a> {
         found
     }
 
+    /// Those that are not clearly worse than the best; none if nothing is like what was said.
+    fn close<'c>(&self, candidates: &'c [Candidate<'a>]) -> Vec<&'c Candidate<'a>> {
+        let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
+        // One that is not like enough still keeps the best from being clear.
+        let is_close = |candidate: &&Candidate<'a>| best.is_some_and(|best| self.bar.is_close(candidate.score, best));
+        candidates.iter().filter(is_close).collect()
+    }
+
     /// What a row has of what finds it.
     fn found_by(&self, row: &Row) -> Values {
         let has = |field: &String| Some((field.clone(), row.values.get(field)?.clone()));
@@ -104,15 +129,23 @@ impl<'a> Search<'a> {
         for name in &self.action.finds {
             let Some(given) = self.given.get(name) else { continue };
             let likeness = self.likeness(name, given, row);
-            is_like &= likeness >= self.bar.likeness;
+            is_like &= likeness >= self.by_meaning(name).map_or(self.bar.likeness, |meaning| meaning.least());
             score = score * likeness / SAME;
         }
         (score, is_like)
     }
 
     fn likeness(&self, name: &str, given: &Value, row: &Row) -> u32 {
+        if let Some(meaning) = self.by_meaning(name) {
+            return row.values.get(name).map_or(0, |has| meaning.likeness(name, &said(has)));
+        }
         let field = self.department.storage.fields.get(name);
         field.map_or(0, |field| likeness_of(field, given, row.values.get(name)))
+    }
+
+    /// What a field goes by, if that is not its letters.
+    fn by_meaning(&self, name: &str) -> Option<&'a Meaning> {
+        self.meaning.filter(|meaning| meaning.has(name))
     }
 
     /// What is known, with what found the row as the row has it.
@@ -126,14 +159,21 @@ impl<'a> Search<'a> {
     fn open(&self, several: &[&Candidate<'_>]) -> Resolved {
         let has = |field: &str| several.iter().map(|one| one.values.get(field)).collect::<Vec<_>>();
         let differ = |field: &str| has(field).windows(2).any(|two| two[0] != two[1]);
+        // What is only supposed has to be told, also where all have the same.
+        let is_told = |field: &str| differ(field) || self.by_meaning(field).is_some();
         let mut slots = self.given.clone();
         // What all have is known, as they have it.
-        for field in self.action.finds.iter().filter(|field| !differ(field)) {
+        for field in self.action.finds.iter().filter(|field| !is_told(field)) {
             slots.extend(has(field)[0].map(|value| (field.clone(), value.clone())));
         }
         let choice = |one: &&Candidate<'_>| Choice {
             ids: one.ids.clone(),
-            values: one.values.iter().filter(|(field, _)| differ(field)).map(|(f, v)| (f.clone(), v.clone())).collect(),
+            values: one
+                .values
+                .iter()
+                .filter(|(field, _)| is_told(field))
+                .map(|(f, v)| (f.clone(), v.clone()))
+                .collect(),
             likeness: Some(share(one.score)),
             action: None,
         };
@@ -141,9 +181,20 @@ impl<'a> Search<'a> {
         order.sort_by_key(|one| std::cmp::Reverse(one.score));
         let options: Vec<Choice> = order.into_iter().take(OPTIONS_MAX).map(choice).collect();
         let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
-        let field = asked_field(self.department, self.action, &options);
-        let open = Resolved { options, more, ..Resolved::new(Status::Open, self.action_name, slots) };
+        let field = match self.meaning {
+            None => asked_field(self.department, self.action, &options),
+            Some(meaning) => supposed_field(meaning, &options),
+        };
+        let because = self.meaning.map(|meaning| self.unlike(meaning));
+        let open = Resolved { options, more, because, ..Resolved::new(Status::Open, self.action_name, slots) };
         open.asking(self.department, &field, &field)
+    }
+
+    /// That nothing is called as it was said.
+    fn unlike(&self, meaning: &Meaning) -> String {
+        let words = |name: &str| self.given.get(name).map(said).unwrap_or_default();
+        let one = |name: &str| format!("there is no {} {}", name.replace('_', " "), quoted(&words(name)));
+        meaning.fields().map(one).collect::<Vec<_>>().join(" and ")
     }
 
     /// Nothing is like it.
@@ -219,6 +270,17 @@ pub(super) fn asked_field(department: &Department, action: &Action, options: &[C
     let fields: Vec<&String> = action.finds.iter().chain(others).filter(differ).collect();
     let first = fields.iter().copied().find(have_it).or_else(|| fields.first().copied());
     first.cloned().unwrap_or_default()
+}
+
+/// The field that is asked for where values are only supposed: theirs, if it tells the options apart. Without one, options are
+/// told with all that they have, so that nobody agrees to what was not said.
+fn supposed_field(meaning: &Meaning, options: &[Choice]) -> String {
+    let differ = |field: &str| options.windows(2).any(|two| two[0].values.get(field) != two[1].values.get(field));
+    let mut fields = meaning.fields();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) if options.len() == 1 || differ(field) => field.to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Goes on where it is known which row is meant: what is to be written has to be known too, and asks for the first that is

@@ -44,6 +44,8 @@ pub fn is_answer(pending: &Pending, text: &str) -> bool {
 fn meant(department: &Department, pending: &Pending, text: &str) -> Vec<usize> {
     let named = named(text, &pending.options, Bar::of(&department.resolve));
     match pending.options.len() {
+        // A no to the only one is a no, also where it names it.
+        1 if is_no(text) => Vec::new(),
         1 if named.is_empty() && is_yes(text) => vec![0],
         _ => named,
     }

@@ -1,5 +1,7 @@
 //! The roles as agents: what a seat is shown goes in, a patch comes out.
 
+use std::sync::Arc;
+
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::department::Department;
@@ -10,10 +12,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::found::{Outcome, Pending, Resolved, Status, Values};
+use super::found::{Outcome, Pending, Resolved, Row, Status, Values};
+use super::meaning::{Unknown, unknown};
 use super::turns::{Before, Turn, perceived};
 use super::{confirm, crud, resolve, resume};
-use crate::builtin::Means;
+use crate::builtin::{Answering, Means, waiting};
 use crate::failure;
 
 /// What the `with` of a role within a department says.
@@ -170,14 +173,63 @@ fn own(call: &Call) -> Result<Department, Stop> {
 }
 
 /// `builtin:resolve`.
-pub(crate) fn resolve(call: &Call, means: &Means) -> Answer {
-    told(call, || {
-        let department = own(call)?;
-        let action: String = needed(call, "/classified/action")?;
-        let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
-        let rows = means.storage.rows(&department)?;
-        put("/resolved", &resolve::resolve(&department, &action, &slots, &rows))
+pub(crate) fn resolve<'a>(call: &'a Call, means: &'a Arc<Means>) -> Answering<'a> {
+    Box::pin(async move {
+        let (own_call, own_means) = (call.clone(), Arc::clone(means));
+        let looked = waiting(move || look(&own_call, &own_means)).await?;
+        let resolved = match looked {
+            Ok(Looked { resolved, unclear: None }) => Ok(resolved),
+            Ok(Looked { resolved, unclear: Some(unclear) }) => Ok(ask(call, means, resolved, unclear).await?),
+            Err(stop) => Err(stop),
+        };
+        told(call, || put("/resolved", &resolved?))
     })
+}
+
+/// What resolve finds by letters.
+struct Looked {
+    resolved: Resolved,
+    /// What is left, if there is somebody to ask for its meaning.
+    unclear: Option<Unclear>,
+}
+
+/// Words that are like nothing, and what they may mean.
+struct Unclear {
+    department: Department,
+    rows: Vec<Row>,
+    unknown: Unknown,
+}
+
+fn look(call: &Call, means: &Means) -> Result<Looked, Stop> {
+    let department = own(call)?;
+    let action: String = needed(call, "/classified/action")?;
+    let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
+    let rows = means.storage.rows(&department)?;
+    let resolved = resolve::resolve(&department, &action, &slots, &rows);
+    let unknown = means.embedder.as_ref().and_then(|_| unknown(&department, &resolved, &rows));
+    Ok(Looked { resolved, unclear: unknown.map(|unknown| Unclear { department, rows, unknown }) })
+}
+
+/// Looks again by what words mean. Whoever cannot tell that changes nothing.
+async fn ask(call: &Call, means: &Means, resolved: Resolved, unclear: Unclear) -> Result<Resolved, Failure> {
+    let Some(embedder) = &means.embedder else { return Ok(resolved) };
+    let Unclear { department, rows, unknown } = unclear;
+    // The rest of the time is for the answer.
+    match embedder.embed(&unknown.texts(), call.timeout / 2).await {
+        Ok(embeddings) => {
+            let likeness = embedder.config.likeness;
+            let again = move || {
+                let meaning = unknown.meaning(&embeddings, likeness);
+                resolve::resolve_by_meaning(&department, &resolved, &rows, &meaning).unwrap_or(resolved)
+            };
+            waiting(again).await
+        }
+        Err(Failure { code, message, .. }) => {
+            let model = &embedder.config.model;
+            tracing::warn!(%model, code = code.as_str(), why = %message, "no embeddings: words go by their letters alone");
+            Ok(resolved)
+        }
+    }
 }
 
 /// `builtin:resume`.

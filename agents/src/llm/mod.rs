@@ -14,6 +14,7 @@
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
+//! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
@@ -45,6 +46,7 @@ use crate::config::{Model, Structured};
 use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
+pub mod embeddings;
 pub mod probe;
 pub mod reply;
 mod request;
@@ -235,14 +237,8 @@ impl Chat {
 
     /// Sends the request until it is answered, cannot be, or may not be sent again.
     async fn insist(&self, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
-        let tries = usize::try_from(self.model.max_tries).unwrap_or(usize::MAX);
-        let pauses = ExponentialBuilder::new()
-            .with_min_delay(PAUSE_MIN)
-            .with_max_delay(PAUSE_MAX)
-            .with_max_times(tries.saturating_sub(1))
-            .with_jitter();
         (|| self.send(request))
-            .retry(pauses)
+            .retry(pauses(self.model.max_tries))
             .sleep(tokio::time::sleep)
             .when(|failure| is_passing(failure) && !refuses_tools(failure, request))
             .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
@@ -288,21 +284,11 @@ impl Chat {
 
     /// What an exchange that came to nothing is called.
     fn name(&self, error: &HttpFailure) -> Failure {
-        let code = match error {
-            HttpFailure::Connect(_) => FailureCode::Unreachable,
-            // It reached the model, or may have: it stays charged.
-            HttpFailure::Broken(_) | HttpFailure::Form(_) => FailureCode::Protocol,
-            HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
-            HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
-            HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-            HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
-            HttpFailure::Status { .. } => FailureCode::Refused,
-        };
         let asked = match error {
             HttpFailure::Status { retry_after: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs()),
             _ => String::new(),
         };
-        failure(code, self.masked(&error.to_string()) + &asked)
+        failure(code_of(error), self.masked(&error.to_string()) + &asked)
     }
 
     /// One line of bounded length without anything secret in it.
@@ -371,6 +357,29 @@ impl Refused {
         refused.store(true, Ordering::Relaxed);
         true
     }
+}
+
+/// What an exchange that came to nothing is called.
+fn code_of(error: &HttpFailure) -> FailureCode {
+    match error {
+        HttpFailure::Connect(_) => FailureCode::Unreachable,
+        // It reached the model, or may have: it stays charged.
+        HttpFailure::Broken(_) | HttpFailure::Form(_) => FailureCode::Protocol,
+        HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
+        HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
+        HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
+        HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Status { .. } => FailureCode::Refused,
+    }
+}
+
+/// The waits between so many tries.
+fn pauses(tries: u32) -> ExponentialBuilder {
+    ExponentialBuilder::new()
+        .with_min_delay(PAUSE_MIN)
+        .with_max_delay(PAUSE_MAX)
+        .with_max_times(usize::try_from(tries).unwrap_or(usize::MAX).saturating_sub(1))
+        .with_jitter()
 }
 
 /// Whether the same request may well be answered later.

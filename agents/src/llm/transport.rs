@@ -104,7 +104,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(model: &Model, key: Option<&SecretString>) -> Result<Self, String> {
+    pub(super) fn new(model: &Model, key: Option<&SecretString>) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         if let Some(key) = key {
             let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))
@@ -148,10 +148,12 @@ impl async_openai::config::Config for Endpoint {
 /// Sends a request and checks the whole answer, so that nothing is left that async-openai could fail at.
 async fn exchange(http: &reqwest::Client, request: &HttpRequestFactory) -> Result<Response, OpenAIError> {
     let request = request.build().await?;
-    answer(http, request).await.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))
+    let (bytes, _) = answer(http, request).await.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))?;
+    Ok(Response::from(http::Response::new(bytes)))
 }
 
-async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<Response, HttpFailure> {
+/// Sends a request; the whole answer, as it came and as JSON.
+pub(super) async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<(Vec<u8>, Value), HttpFailure> {
     let response = http.execute(request).await.map_err(network_failure)?;
     let status = response.status();
     if !status.is_success() {
@@ -181,7 +183,7 @@ async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<Res
             None => HttpFailure::Form(format!("the answer is an error: {}", message(&value.to_string()))),
         });
     }
-    Ok(Response::from(http::Response::new(bytes)))
+    Ok((bytes, value))
 }
 
 /// The body up to `max` bytes, and whether that is all of it.

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::support;
+use crate::{embeddings, support};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -83,10 +83,11 @@ fn voice(call: &Call) -> Answer {
         "classify" => {
             let words = shown(call, "/request/text").expect("there are words");
             let text = words.as_str().expect("a text");
+            let item = if text.contains("plantains") { "plantains" } else { "bananas" };
             let slots = match text.split(' ').next() {
-                Some("Household:") => json!({"list": "household", "item": "bananas"}),
-                Some("Office:") => json!({"list": "office", "item": "bananas"}),
-                _ => json!({"item": "bananas"}),
+                Some("Household:") => json!({"list": "household", "item": item}),
+                Some("Office:") => json!({"list": "office", "item": item}),
+                _ => json!({"item": item}),
             };
             let action = if text.contains("Throw") { "remove" } else { "add" };
             say("/classified", &json!({"action": action, "slots": slots, "normalised": words}))
@@ -116,8 +117,12 @@ struct Conversation {
 
 impl Conversation {
     async fn begin() -> Self {
+        Self::with(Config::default()).await
+    }
+
+    async fn with(config: Config) -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+        let seats = Seats::new(config, &Environment::default(), Inline::Refused);
         let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
         let agent = Inner::around(Arc::new(voices));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
@@ -228,6 +233,20 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
     assert_eq!((&state["turn"]["n"], &state["messages"]), (&json!(4), &json!([])));
     conversation.board.signal("close", Value::Null, None).await.expect("it is heard");
     conversation.rest().await;
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_found_by_its_meaning_waits_for_an_answer() {
+    let (config, _endpoint) = embeddings::configured();
+    let conversation = Conversation::with(config).await;
+    conversation.say("Household: put bananas there").await;
+    let asked = conversation.say("Throw the plantains off the list.").await;
+    assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
+    let reply = asked["replies"][0]["text"].as_str().expect("a reply");
+    assert!(reply.starts_with("did you mean bananas"), "{reply}");
+    let state = conversation.say("yes").await;
+    assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
     conversation.runtime.shutdown().await;
 }
 

@@ -8,6 +8,7 @@ mod boards;
 mod cassette;
 mod command;
 mod departments;
+mod embeddings;
 mod git;
 #[cfg(target_os = "linux")]
 mod in_the_way;

@@ -70,12 +70,19 @@ async fn answered(seats: &Seats, call: &Call) -> Result<Value, Failure> {
 }
 
 /// What a role puts at a place.
-async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -> Value {
+pub(crate) async fn put(seats: &Seats, name: &str, document: &Value, at: &str) -> Value {
     let reads: Vec<String> = document.as_object().expect("an object").keys().map(|key| format!("/{key}")).collect();
     let reads: Vec<&str> = reads.iter().map(String::as_str).collect();
     let said = answered(seats, &asked(role(name), document, &reads, false)).await.expect("a reply");
     assert_eq!((&said["patch"][0]["op"], &said["patch"][0]["path"]), (&json!("add"), &json!(at)));
     said["patch"][0]["value"].clone()
+}
+
+/// What comes of what was found, carried out on a board of this name.
+pub(crate) async fn carried_out(seats: &Seats, board: &str, found: &Value) -> Value {
+    let mut call = asked(role("crud"), &json!({"resolved": found}), &["/resolved"], false);
+    call.board = board.into();
+    answered(seats, &call).await.expect("a reply")["patch"][0]["value"].clone()
 }
 
 #[tokio::test]

@@ -79,6 +79,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let exit = if let Ok((seats, settings)) = &configured {
         if !arguments.offline {
             findings.extend(models(seats).await);
+            if let Some(configured) = &seats.config().embeddings {
+                let probed = seats.probe(&configured.server(), PATIENCE).await;
+                findings.push(doctor::embeddings(&configured.model, &probed));
+            }
         }
         for (name, program) in &seats.config().commands {
             let wanted = program.program.first().map(String::as_str).unwrap_or_default();

@@ -7,7 +7,9 @@ use patchboard_agents::llm::probe::{Listed, Probed};
 use patchboard_kernel::id::Timestamp;
 
 use super::observe::{Bound, DataDir, Found, Journaled, Placed};
-use super::{Check, Finding, Severity, address, boards, clock, command, data_dir, disk, files, model, sync, tokens};
+use super::{
+    Check, Finding, Severity, address, boards, clock, command, data_dir, disk, embeddings, files, model, sync, tokens,
+};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -62,6 +64,8 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
     check(&model("m", "gpt", &Probed::Other(404)), Severity::Warning, "404");
     check(&model("m", "gpt", &Probed::Unreachable("refused".into())), Severity::Error, "refused");
     check(&model("m", "gpt", &Probed::NotUsable("set X".into())), Severity::Error, "set X");
+    check(&embeddings("nomic", &listed(&["nomic"])), Severity::Ok, "has nomic");
+    check(&embeddings("nomic", &Probed::Unreachable("refused".into())), Severity::Error, "refused");
     check(&command("c", "p", &Found::NoDirectory("w".into())), Severity::Error, "working directory w");
     let here: SocketAddr = "127.0.0.1:7733".parse().expect("an address");
     check(&address(here, &Bound::Taken, Placed::Served), Severity::Ok, "by the daemon");

@@ -176,6 +176,19 @@ fn models_are_asked_with_their_keys_which_are_never_shown() {
 }
 
 #[test]
+fn the_server_of_embeddings_is_asked_if_there_is_one() {
+    let sandbox = healthy();
+    let none = doctor(&sandbox, &[]).exits(0).json();
+    assert!(none["findings"].as_array().expect("a list").iter().all(|finding| finding["check"] != "embeddings"));
+    let endpoint = Endpoint::new(vec![Act::Say(200, "", serde_json::json!({"data": [{"id": "e"}]}).to_string())]);
+    sandbox.write("patchboard.toml", format!("[embeddings]\nurl = \"{}\"\nmodel = \"e\"\n", endpoint.url));
+    assert!(finding(&doctor(&sandbox, &[]).exits(0), "embeddings", "ok").contains("has e"));
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    sandbox.write("patchboard.toml", format!("[embeddings]\nurl = \"http://{nobody}/v1\"\nmodel = \"e\"\n"));
+    assert!(finding(&doctor(&sandbox, &[]).exits(1), "embeddings", "error").contains("start the server"));
+}
+
+#[test]
 fn programs_that_are_missing_or_not_executable_are_found() {
     let sandbox = healthy();
     sandbox.write("bare.sh", "#!/bin/sh\n");

@@ -1,0 +1,124 @@
+//! Where texts become embeddings, if the operator says so.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use patchboard_kernel::blueprint::Duration;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::model::{Model, default_tries, endpoint, tries};
+use super::span;
+
+/// An OpenAI-compatible embeddings endpoint: the table `[embeddings]`.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embeddings {
+    /// Base of the endpoint, up to and without `/embeddings`.
+    #[serde(deserialize_with = "endpoint")]
+    pub url: String,
+    /// The provider's name of the model.
+    pub model: String,
+    /// Name of the environment variable that holds the key; absent: no key is sent.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// The least likeness in meaning that is worth a question, 0 to 1. What unrelated texts have depends on the model.
+    #[serde(default = "default_likeness", deserialize_with = "likeness")]
+    pub likeness: f64,
+    /// The time that all requests of one search may take; more than half of a seat's own they never get.
+    #[serde(default = "default_timeout", deserialize_with = "span")]
+    pub timeout: Duration,
+    /// Times one request may be made: the first and its repetitions, 1 to 10.
+    #[serde(default = "default_tries", deserialize_with = "tries")]
+    pub max_tries: u32,
+    /// Headers to send along.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Embeddings {
+    /// An endpoint with the defaults of the format.
+    pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            model: model.into(),
+            api_key_env: None,
+            likeness: default_likeness(),
+            timeout: default_timeout(),
+            max_tries: default_tries(),
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// The same as a model: how its server is reached does not depend on what it is asked for.
+    pub fn server(&self) -> Model {
+        Model {
+            api_key_env: self.api_key_env.clone(),
+            max_tries: self.max_tries,
+            headers: self.headers.clone(),
+            ..Model::new(&self.url, &self.model)
+        }
+    }
+}
+
+// By hand, because the values of headers may be secret.
+impl fmt::Debug for Embeddings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embeddings")
+            .field("url", &self.url)
+            .field("model", &self.model)
+            .field("api_key_env", &self.api_key_env)
+            .field("likeness", &self.likeness)
+            .field("timeout", &self.timeout)
+            .field("max_tries", &self.max_tries)
+            .field("headers", &self.headers.keys())
+            .finish()
+    }
+}
+
+const fn default_likeness() -> f64 {
+    0.6
+}
+
+const fn default_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn likeness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a likeness lies between 0 and 1")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_page_shows_the_table_with_its_defaults() {
+        let page = include_str!("../../../docs/roles.md");
+        let table = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a table");
+        let config = Config::parse(table, "roles.md").expect("it can be read");
+        let expected = Embeddings::new("http://127.0.0.1:18081/v1", "nomic-embed-text-v1.5");
+        assert_eq!(config.embeddings, Some(expected));
+        assert_eq!(Config::parse("", "p").expect("nothing is demanded").embeddings, None);
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_refused() {
+        for (line, words) in [
+            ("likeness = 1.5", "between 0 and 1"),
+            ("likeness = nan", "between 0 and 1"),
+            ("timeout = \"0s\"", "above zero"),
+            ("max_tries = 11", "max_tries"),
+            ("temperature = 0", "temperature"),
+            ("url = \"http://g\"", "url"),
+        ] {
+            let text = format!("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\n{line}");
+            let error = Config::parse(&text, "p.toml").expect_err("must be refused").to_string();
+            assert!(error.contains("line 4") && error.contains(words), "{error}");
+        }
+        let lacks = Config::parse("[embeddings]\nmodel = \"m\"", "p.toml").expect_err("where is it").to_string();
+        assert!(lacks.contains("url"), "{lacks}");
+    }
+}

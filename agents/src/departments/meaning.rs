@@ -1,0 +1,134 @@
+//! What words may mean that are like nothing by their letters.
+//!
+//! Owns which texts are embedded, and how like their embeddings are. Who asks for embeddings is in `seats`; what comes of
+//! the likeness is decided in [`super::resolve`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patchboard_kernel::department::{Department, Field, FieldType};
+use serde_json::Value;
+
+use super::found::{Resolved, Row, Why};
+use super::likeness::{Bar, thousandths, words};
+use super::values::likeness_of;
+use crate::llm::embeddings::Embedding;
+
+/// Texts that are embedded for one search.
+const TEXTS_MAX: usize = 256;
+/// Bytes of all of them.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// What was said that is like nothing by its letters, and the texts that it may mean.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unknown {
+    fields: BTreeMap<String, Texts>,
+}
+
+/// What was said of a field, and what rows have there.
+#[derive(Clone, PartialEq, Debug)]
+struct Texts {
+    said: String,
+    of_rows: BTreeSet<String>,
+}
+
+/// How like texts are to what was said of a field, by what they mean.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Meaning {
+    likeness: BTreeMap<String, BTreeMap<String, u32>>,
+    least: u32,
+}
+
+/// What there is to learn about the words for which nothing was found, if there is anything: only rows that are like
+/// everything else that was said are looked at, and the newest first, as far as there is room.
+pub fn unknown(department: &Department, resolved: &Resolved, rows: &[Row]) -> Option<Unknown> {
+    if resolved.why != Some(Why::NotFound) {
+        return None;
+    }
+    let bar = Bar::of(&department.resolve);
+    let is_like = |(name, field, given): &(&String, &Field, &Value), row: &Row| {
+        likeness_of(field, given, row.values.get(*name)) >= bar.likeness
+    };
+    let action = department.actions.get(&resolved.action)?;
+    let given = action.finds.iter().filter_map(|name| {
+        let given = resolved.slots.get(name).filter(|given| !given.is_null())?;
+        Some((name, department.storage.fields.get(name)?, given))
+    });
+    let (unknown, known): (Vec<_>, Vec<_>) =
+        given.partition(|one| is_free(one.1, one.2) && !rows.iter().any(|row| is_like(one, row)));
+    let said = |given: &Value| given.as_str().unwrap_or_default().trim().to_owned();
+    let texts = |given: &Value| Texts { said: said(given), of_rows: BTreeSet::new() };
+    let mut fields: BTreeMap<String, Texts> =
+        unknown.iter().map(|(name, _, given)| ((*name).clone(), texts(given))).collect();
+    let (mut count, mut bytes) = (fields.len(), fields.values().map(|texts| texts.said.len()).sum::<usize>());
+    for row in rows.iter().rev().filter(|row| known.iter().all(|one| is_like(one, row))) {
+        for (name, texts) in &mut fields {
+            let text = row.values.get(name).and_then(Value::as_str).filter(|text| !words(text).is_empty());
+            let Some(text) = text.filter(|text| !texts.of_rows.contains(*text)) else { continue };
+            (count, bytes) = (count + 1, bytes + text.len());
+            if count > TEXTS_MAX || bytes > BYTES_MAX {
+                return Unknown { fields }.if_any();
+            }
+            texts.of_rows.insert(text.to_owned());
+        }
+    }
+    Unknown { fields }.if_any()
+}
+
+/// Whether something was said in words of the user's own: what has a declared form means nothing else.
+fn is_free(field: &Field, given: &Value) -> bool {
+    let has_words = given.as_str().is_some_and(|text| !words(text).is_empty() && text.len() <= BYTES_MAX / 2);
+    field.kind == FieldType::String && field.only.is_empty() && field.pattern.is_none() && has_words
+}
+
+impl Unknown {
+    fn if_any(self) -> Option<Self> {
+        let is_any = !self.fields.is_empty() && self.fields.values().all(|texts| !texts.of_rows.is_empty());
+        is_any.then_some(self)
+    }
+
+    /// What has to be embedded: each text once.
+    pub fn texts(&self) -> Vec<&str> {
+        let fields = self.fields.values();
+        let all: BTreeSet<&str> =
+            fields.flat_map(|texts| texts.of_rows.iter().chain([&texts.said])).map(String::as_str).collect();
+        all.into_iter().collect()
+    }
+
+    /// How like the texts are, by their embeddings, given in the order of [`Self::texts`]. `least`: the share that says
+    /// something.
+    pub fn meaning(&self, embeddings: &[Embedding], least: f64) -> Meaning {
+        let embedded: BTreeMap<&str, &Embedding> = self.texts().into_iter().zip(embeddings).collect();
+        let like = |one: &str, other: &str| {
+            let cosine = embedded.get(one).zip(embedded.get(other)).map(|(one, other)| one.cosine(other));
+            thousandths(cosine.unwrap_or(0.0))
+        };
+        let of = |texts: &Texts| texts.of_rows.iter().map(|text| (text.clone(), like(&texts.said, text))).collect();
+        let likeness = self.fields.iter().map(|(name, texts)| (name.clone(), of(texts))).collect();
+        Meaning { likeness, least: thousandths(least) }
+    }
+}
+
+impl Meaning {
+    /// The fields that it is about.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.likeness.keys().map(String::as_str)
+    }
+
+    /// Whether a field goes by its meaning.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.likeness.contains_key(field)
+    }
+
+    /// How like a text is to what was said of a field.
+    pub(super) fn likeness(&self, field: &str, text: &str) -> u32 {
+        self.likeness.get(field).and_then(|texts| texts.get(text)).copied().unwrap_or(0)
+    }
+
+    /// The least likeness that says something: not none, whatever is configured.
+    pub(super) fn least(&self) -> u32 {
+        self.least.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Texts as directions, from an OpenAI-compatible embeddings endpoint.
+//!
+//! Owns the requests and the reading of answers; what likeness of two texts is worth is for others to say. Requests are
+//! repeated as those of a chat are ([`super`]), within the time that all of them have together. A failure says nothing
+//! of what the server wrote: it may have repeated what it was sent.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use async_openai::config::Config as _;
+use backon::Retryable as _;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::Failure;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::transport::{self, Endpoint, HttpFailure};
+use super::{code_of, is_passing, pauses, wait};
+use crate::config::{Embeddings, Model};
+use crate::{failure, telemetry};
+
+/// Texts of one request: common servers take so many.
+const BATCH: usize = 32;
+
+/// Numbers of one embedding.
+const DIMENSIONS_MAX: usize = 8192;
+
+/// A direction: finite, and of length one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Embedding(Vec<f64>);
+
+impl Embedding {
+    /// The direction of these numbers; none if they have none, are too many, or are not finite.
+    pub fn new(numbers: Vec<f64>) -> Option<Self> {
+        let most =
+            numbers.iter().try_fold(0.0_f64, |most, number| number.is_finite().then(|| most.max(number.abs())))?;
+        if most == 0.0 || numbers.len() > DIMENSIONS_MAX {
+            return None;
+        }
+        // First by the largest of them, so that no square is too large or too small.
+        let scaled: Vec<f64> = numbers.into_iter().map(|number| number / most).collect();
+        let length = scaled.iter().map(|number| number * number).sum::<f64>().sqrt();
+        Some(Self(scaled.into_iter().map(|number| number / length).collect()))
+    }
+
+    /// The cosine of the angle between two, from -1 to 1. Those of different dimensions have nothing in common.
+    pub fn cosine(&self, other: &Self) -> f64 {
+        if self.0.len() != other.0.len() {
+            return 0.0;
+        }
+        let product: f64 = self.0.iter().zip(&other.0).map(|(one, other)| one * other).sum();
+        product.clamp(-1.0, 1.0)
+    }
+}
+
+/// What asks the operator's endpoint.
+pub(crate) struct Embedder {
+    pub(crate) config: Embeddings,
+    server: Model,
+    key: Result<Option<SecretString>, String>,
+    connection: OnceLock<Result<Connection, String>>,
+}
+
+/// Made when it is first needed: reading the system's certificates takes a while.
+struct Connection {
+    http: reqwest::Client,
+    endpoint: Endpoint,
+}
+
+impl Embedder {
+    /// One for this endpoint, with its key or why there is none. Makes no request yet.
+    pub(crate) fn new(config: Embeddings, key: Result<Option<SecretString>, String>) -> Self {
+        Self { server: config.server(), config, key, connection: OnceLock::new() }
+    }
+
+    /// The embeddings of these texts, in this order, all of the same dimensions.
+    ///
+    /// # Errors
+    /// Why there are none, in words of our own.
+    pub(crate) async fn embed(&self, texts: &[&str], patience: Duration) -> Result<Vec<Embedding>, Failure> {
+        let span = telemetry::embeddings(&self.server);
+        let patience = patience.min(Duration::from_millis(self.config.timeout.as_ms()));
+        let deadline = Instant::now() + patience;
+        let asking = self.ask(texts, deadline).instrument(span.clone());
+        let embedded = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| {
+            Err(failure(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
+        });
+        telemetry::ended(&span, embedded.as_ref().map(|_| None));
+        embedded
+    }
+
+    async fn ask(&self, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
+        let connection = self.connection.get_or_init(|| self.connect()).as_ref();
+        let connection = connection.map_err(|why| failure(FailureCode::NotConfigured, why.as_str()))?;
+        let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(BATCH) {
+            let answer = self.insist(connection, batch, deadline).await.map_err(|error| named(&error))?;
+            let read = read(&answer, batch.len()).map_err(|why| failure(FailureCode::Protocol, why))?;
+            all.extend(read);
+        }
+        match all.windows(2).all(|two| two[0].0.len() == two[1].0.len()) {
+            true => Ok(all),
+            false => Err(failure(FailureCode::Protocol, "the embeddings have different dimensions")),
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, String> {
+        let key = self.key.as_ref().map_err(Clone::clone)?;
+        let endpoint = Endpoint::new(&self.server, key.as_ref())?;
+        Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
+    }
+
+    async fn insist(&self, connection: &Connection, texts: &[&str], deadline: Instant) -> Result<Value, HttpFailure> {
+        let body = json!({"model": self.server.model, "input": texts});
+        (|| connection.send(&body))
+            .retry(pauses(self.server.max_tries))
+            .sleep(tokio::time::sleep)
+            .when(is_passing)
+            .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
+            .await
+    }
+}
+
+impl Connection {
+    async fn send(&self, body: &Value) -> Result<Value, HttpFailure> {
+        let request = self.http.post(self.endpoint.url("/embeddings")).headers(self.endpoint.headers()).json(body);
+        let request = request.build().map_err(|error| HttpFailure::Form(error.without_url().to_string()))?;
+        let (_, answer) = transport::answer(&self.http, request).await?;
+        Ok(answer)
+    }
+}
+
+/// What an exchange that came to nothing is called, without what the server wrote.
+fn named(error: &HttpFailure) -> Failure {
+    let why = match error {
+        HttpFailure::Connect(_) => "no connection was made".to_owned(),
+        HttpFailure::Broken(_) => "the connection broke".to_owned(),
+        HttpFailure::Status { status, .. } => format!("the server answered with status {status}"),
+        HttpFailure::Form(_) => "the answer has no JSON, or is too long".to_owned(),
+    };
+    failure(code_of(error), why)
+}
+
+/// The embeddings of an answer, one for each of so many texts.
+fn read(answer: &Value, count: usize) -> Result<Vec<Embedding>, &'static str> {
+    let data = answer["data"].as_array().ok_or("the answer has no embeddings")?;
+    if data.len() != count {
+        return Err("the answer has another number of embeddings than there are texts");
+    }
+    let mut found: Vec<Option<Embedding>> = vec![None; count];
+    for (position, item) in data.iter().enumerate() {
+        let at = item.get("index").map_or(Some(position), |index| usize::try_from(index.as_u64()?).ok());
+        let place = at.and_then(|at| found.get_mut(at)).filter(|place| place.is_none());
+        let place = place.ok_or("the answer does not say which embedding is of which text")?;
+        let numbers = item["embedding"].as_array().filter(|numbers| numbers.len() <= DIMENSIONS_MAX);
+        let numbers = numbers.and_then(|numbers| numbers.iter().map(Value::as_f64).collect());
+        *place = Some(numbers.and_then(Embedding::new).ok_or("an embedding is no direction")?);
+    }
+    Ok(found.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn embedding(numbers: &[f64]) -> Embedding {
+        Embedding::new(numbers.to_vec()).expect("a direction")
+    }
+
+    #[test]
+    fn what_has_no_direction_is_no_embedding() {
+        for numbers in
+            [vec![], vec![0.0, -0.0], vec![1.0, f64::NAN], vec![f64::INFINITY], vec![1.0; DIMENSIONS_MAX + 1]]
+        {
+            assert_eq!(Embedding::new(numbers), None);
+        }
+        for numbers in [[f64::MAX, f64::MAX], [5e-324, 5e-324], [1.0, 1.0]] {
+            let cosine = embedding(&numbers).cosine(&embedding(&[1.0, 1.0]));
+            assert!(cosine > 0.999, "{numbers:?}: {cosine}");
+        }
+        assert_eq!(embedding(&[1.0]).cosine(&embedding(&[1.0, 0.0])), 0.0);
+        assert_eq!(embedding(&[3.0, 0.0]).cosine(&embedding(&[-2.0, 0.0])), -1.0);
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_indices_or_in_its_order() {
+        let (east, north) = (embedding(&[2.0, 0.0]), embedding(&[0.0, 1.0]));
+        let item = |index: Value, numbers: Value| json!({"object": "embedding", "index": index, "embedding": numbers});
+        let of = |data: Value| read(&json!({"object": "list", "data": data, "usage": {"prompt_tokens": 2}}), 2);
+        let (first, second) = (item(json!(0), json!([1, 0])), item(json!(1), json!([0.0, 0.5])));
+        assert_eq!(of(json!([second, first])), Ok(vec![east.clone(), north.clone()]));
+        assert_eq!(of(json!([{"embedding": [1, 0]}, {"embedding": [0, 1]}])), Ok(vec![east, north]));
+        for data in [
+            json!(null),
+            json!([]),
+            json!([first]),
+            json!([first, second, second]),
+            json!([first, first]),
+            json!([first, item(json!(2), json!([1, 0]))]),
+            json!([first, item(json!(-1), json!([1, 0]))]),
+            json!([first, item(json!(1), json!([]))]),
+            json!([first, item(json!(1), json!([0, 0]))]),
+            json!([first, item(json!(1), json!([1, null]))]),
+            json!([first, item(json!(1), json!([1, "2"]))]),
+            json!([first, item(json!(1), json!([[1, 2]]))]),
+            json!([first, item(json!(1), json!("AACAPw=="))]),
+            json!([first, item(json!(1), json!(vec![1; DIMENSIONS_MAX + 1]))]),
+            json!([first, 1]),
+        ] {
+            assert!(of(data.clone()).is_err(), "{data}");
+        }
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<f64>().prop_map(Value::from),
+            (-2_i64..3).prop_map(Value::from),
+            "[a-z]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let member = prop_oneof![Just("data"), Just("embedding"), Just("index")].prop_map(str::to_owned);
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(member, inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_cosine_is_the_same_both_ways_and_at_any_length(
+            one in proptest::collection::vec(-1e6..1e6, 3),
+            other in proptest::collection::vec(-1e6..1e6, 3),
+            factor in 1e-3..1e3,
+        ) {
+            let longer = Embedding::new(one.iter().map(|number| number * factor).collect());
+            let (Some(one), Some(other), Some(longer)) = (Embedding::new(one), Embedding::new(other), longer) else {
+                return Ok(());
+            };
+            prop_assert!((one.cosine(&one) - 1.0).abs() < 1e-9);
+            prop_assert_eq!(one.cosine(&other), other.cosine(&one));
+            prop_assert!((-1.0..=1.0).contains(&one.cosine(&other)));
+            prop_assert!((one.cosine(&other) - longer.cosine(&other)).abs() < 1e-9);
+        }
+
+        #[test]
+        fn whatever_is_answered_is_read_or_refused(
+            data in proptest::option::of(proptest::collection::vec(json(), 0..4)),
+            other in json(),
+            count in 0_usize..4,
+        ) {
+            let answer = data.map_or(other, |data| json!({"data": data}));
+            if let Ok(read) = read(&answer, count) {
+                prop_assert_eq!(read.len(), count);
+            }
+        }
+    }
+}

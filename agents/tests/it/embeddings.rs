@@ -1,0 +1,244 @@
+//! What departments do not find by its letters, with an embeddings endpoint that answers as servers do.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use patchboard_agents::config::{Config, Embeddings, Environment};
+use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_endpoint::{Act, Endpoint};
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::roles::put;
+
+const KEY: &str = "hush-key-0123456789";
+
+/// Words that mean the same.
+const MEANINGS: [&[&str]; 2] = [&["plantains", "bananas"], &["espresso", "coffee", "mocha"]];
+
+/// What a text means: words that mean the same share a dimension, and each has a little of its own.
+fn embedding(text: &str) -> Value {
+    let mut numbers = vec![0.0; 256];
+    for word in text.split(' ') {
+        numbers[2 + word.bytes().map(usize::from).sum::<usize>() % 251] += 0.5;
+        if let Some(meaning) = MEANINGS.iter().position(|words| words.contains(&word)) {
+            numbers[meaning] += 1.0;
+        }
+    }
+    json!(numbers)
+}
+
+fn texts(body: &Value) -> Vec<&str> {
+    body["input"].as_array().expect("texts").iter().map(|text| text.as_str().expect("a text")).collect()
+}
+
+/// The answer to a request.
+fn embedded(body: &Value) -> Act {
+    let item =
+        |(index, text): (usize, &str)| json!({"object": "embedding", "index": index, "embedding": embedding(text)});
+    let data: Vec<Value> = texts(body).into_iter().enumerate().map(item).collect();
+    Act::Say(200, "", json!({"object": "list", "data": data, "usage": {"prompt_tokens": 3}}).to_string())
+}
+
+/// A configuration with an endpoint that knows these meanings.
+pub(crate) fn configured() -> (Config, Endpoint) {
+    let endpoint = Endpoint::serving(embedded);
+    (with(Embeddings::new(&endpoint.url, "m")), endpoint)
+}
+
+fn with(embeddings: Embeddings) -> Config {
+    Config { embeddings: Some(embeddings), ..Config::default() }
+}
+
+/// Seats whose notes have these entries.
+async fn seats(config: Config, entries: &[(&str, &str)]) -> Seats {
+    let seats = Seats::new(config, &Environment::from_iter([("KEY", KEY)]), Inline::Refused);
+    let seats = seats.with_storage(Storage::in_memory());
+    for (list, item) in entries {
+        let found = json!({"status": "found", "action": "add", "slots": {"list": list, "item": item}});
+        let outcome = crate::roles::carried_out(&seats, item, &found).await;
+        assert_eq!(outcome["status"], "done", "{outcome}");
+    }
+    seats
+}
+
+async fn resolved(seats: &Seats, item: &str) -> Value {
+    let classified = json!({"action": "remove", "slots": {"item": item}, "normalised": ""});
+    put(seats, "resolve", &json!({"classified": classified}), "/resolved").await
+}
+
+#[tokio::test]
+async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
+    let (mut config, endpoint) = configured();
+    config.embeddings.as_mut().expect("they are there").api_key_env = Some("KEY".to_owned());
+    let seats = seats(config, &[("household", "bananas"), ("office", "hammer")]).await;
+    let open = resolved(&seats, "plantains").await;
+    assert_eq!((&open["status"], open.get("ids")), (&json!("open"), None), "{open}");
+    let asks = put(&seats, "confirm", &json!({"resolved": open}), "/result").await;
+    assert_eq!((&asks["status"], asks.get("patch")), (&json!("clarification"), None));
+    assert_eq!(asks["question"], "did you mean bananas (there is no item \"plantains\")?");
+    let answered = async |text: &str| {
+        let request = json!({"text": text, "pending": asks["pending"]});
+        put(&seats, "resume", &json!({"request": request}), "/resumed").await
+    };
+    assert_eq!(answered("No, leave the bananas.").await["why"], "declined");
+    let resumed = answered("Yes, please.").await;
+    let outcome = put(&seats, "crud", &json!({"resumed": resumed}), "/outcome").await;
+    let told = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;
+    assert_eq!(told["text"], "Took bananas off the household list.");
+
+    let requests = endpoint.requests();
+    let [(head, body)] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(head.starts_with("post /v1/embeddings http/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("authorization: bearer {KEY}\r\n")), "{head}");
+    assert_eq!(*body, json!({"model": "m", "input": ["bananas", "hammer", "plantains"]}));
+}
+
+#[tokio::test]
+async fn several_that_mean_the_same_are_options_and_what_means_nothing_alike_is_not_there() {
+    let (config, endpoint) = configured();
+    let seats = seats(config, &[("household", "coffee"), ("office", "mocha"), ("office", "hammer")]).await;
+    let open = resolved(&seats, "espresso").await;
+    let asks = put(&seats, "confirm", &json!({"resolved": open}), "/result").await;
+    assert_eq!(asks["question"], "which item, coffee or mocha (there is no item \"espresso\")?");
+    let none = resolved(&seats, "plantains").await;
+    assert_eq!((&none["status"], &none["why"]), (&json!("none"), &json!("not_found")));
+    // What is like something by its letters is nobody's to embed.
+    let asked = endpoint.requests().len();
+    assert_eq!(resolved(&seats, "hamer").await["status"], "found");
+    assert_eq!((asked, endpoint.requests().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn many_texts_are_asked_for_in_parts_and_a_busy_server_again() {
+    let busy = AtomicUsize::new(0);
+    let endpoint = Endpoint::serving(move |body| match busy.fetch_add(1, Ordering::Relaxed) {
+        0 => Act::Say(503, "retry-after-ms: 1\r\n", String::new()),
+        _ => embedded(body),
+    });
+    let things: Vec<String> = (0..40).map(|number| format!("thing{number:02}")).collect();
+    let mut entries: Vec<(&str, &str)> = things.iter().map(|thing| ("office", thing.as_str())).collect();
+    entries.push(("household", "bananas"));
+    let seats = seats(with(Embeddings::new(&endpoint.url, "m")), &entries).await;
+    let open = resolved(&seats, "plantains").await;
+    assert_eq!((&open["status"], &open["options"][0]["values"]), (&json!("open"), &json!({"item": "bananas"})));
+    let bodies = endpoint.bodies();
+    let counts: Vec<usize> = bodies.iter().map(|body| texts(body).len()).collect();
+    assert_eq!(counts, [32, 32, 10]);
+    assert_eq!(bodies.iter().flat_map(texts).collect::<BTreeSet<&str>>().len(), 42);
+}
+
+/// What is logged by this project.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("no thread has failed").clone()
+    }
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {field}={value:?}").expect("a text takes all");
+    }
+}
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("patchboard")
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut line = attributes.metadata().name().to_owned();
+        attributes.record(&mut Fields(&mut line));
+        self.0.lock().expect("no thread has failed").push(line);
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, values: &Record<'_>) {
+        let mut line = "record".to_owned();
+        values.record(&mut Fields(&mut line));
+        self.0.lock().expect("no thread has failed").push(line);
+    }
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = event.metadata().level().to_string();
+        event.record(&mut Fields(&mut line));
+        self.0.lock().expect("no thread has failed").push(line);
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[tokio::test]
+async fn whoever_cannot_tell_what_words_mean_changes_nothing() {
+    let entries = [("household", "bananas"), ("office", "hammer")];
+    let without = resolved(&seats(Config::default(), &entries).await, "plantains").await;
+    assert_eq!((&without["status"], &without["why"]), (&json!("none"), &json!("not_found")));
+    let (config, _endpoint) = configured();
+    assert_ne!(resolved(&seats(config, &entries).await, "plantains").await, without, "who can tell does");
+
+    let of = |all: [Value; 3]| Act::Say(200, "", json!({"data": all.map(|one| json!({"embedding": one}))}).to_string());
+    let say = |status: u16, body: &str| Act::Say(status, "", body.to_owned());
+    let wrong = [
+        (of([json!([1, 0]), json!([1, 0]), json!([0, 0])]), "protocol"),
+        (of([json!([1, 0]), json!([1, 0]), json!([1])]), "protocol"),
+        (of([json!([1, 0]), json!([1, 0]), json!([1, null])]), "protocol"),
+        (of([json!([1, 0]), json!([1, 0]), json!("plantains")]), "protocol"),
+        (say(200, r#"{"data": [{"embedding": [1, 0]}]}"#), "protocol"),
+        (say(200, r#"{"data": [{"embedding": [NaN]}, {"embedding": [1]}, {"embedding": [1]}]}"#), "protocol"),
+        (say(200, r#"{"error": "plantains are too long"}"#), "protocol"),
+        (say(200, "<html>plantains</html>"), "protocol"),
+        (say(400, r#"{"error": {"message": "cannot embed plantains and bananas"}}"#), "refused"),
+        (say(302, "plantains"), "refused"),
+        (say(429, "insufficient_quota"), "refused"),
+        (say(500, "plantains"), "unreachable"),
+        (Act::BreakOff, "protocol"),
+        (Act::Hang, "timeout"),
+    ];
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let mut cases: Vec<(String, Option<&str>, &str, Option<Endpoint>)> = vec![
+        (format!("http://{free}/v1"), None, "unreachable", None),
+        (format!("http://{free}/v1"), Some("NO_KEY"), "not_configured", None),
+    ];
+    for (act, code) in wrong {
+        let endpoint = Endpoint::new(vec![act]);
+        cases.push((endpoint.url.clone(), None, code, Some(endpoint)));
+    }
+    for (url, key, code, endpoint) in cases {
+        let embeddings = Embeddings {
+            api_key_env: key.map(str::to_owned),
+            timeout: "300ms".parse().expect("a time"),
+            max_tries: 1,
+            ..Embeddings::new(url, "m")
+        };
+        let seats = seats(with(embeddings), &entries).await;
+        let heard = Heard::default();
+        let listening = tracing::subscriber::set_default(heard.clone());
+        assert_eq!(resolved(&seats, "plantains").await, without, "{code}");
+        drop(listening);
+        let lines = heard.lines();
+        let warnings: Vec<&String> = lines.iter().filter(|line| line.starts_with("WARN")).collect();
+        let [warning] = warnings.as_slice() else { panic!("{lines:?}") };
+        assert!(warning.contains(&format!("code=\"{code}\"")), "{code}: {warning}");
+        for line in &lines {
+            assert!(!["plantains", "bananas", "hammer"].iter().any(|word| line.contains(word)), "{line}");
+        }
+        if let Some(endpoint) = endpoint {
+            assert_eq!(endpoint.requests().len(), 1, "{code}");
+        }
+    }
+}
