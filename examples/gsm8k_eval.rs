@@ -77,7 +77,7 @@ fn single() -> Result<Blueprint, serde_json::Error> {
         "request": {"type": "object", "required": ["question"], "properties": {"question": {"type": "string"}}},
         "state": {"schema": {"type": "object", "properties": {"request": true, "answer": answer}}, "initial": {}},
         "workers": {"answerer": {
-            "agent": "llm", "format": "decider",
+            "agent": "llm", "format": "decider", "pass": true,
             "role": "Answer the question. Work step by step and in few words, then give the final answer.",
             "reads": ["/request/question"], "writes": [{"path": "/answer", "ops": ["add"]}],
             "view": {"budget": 12000}, "limits": {"attempts": 3, "timeout": "10m", "reply_tokens": 400},
