@@ -240,6 +240,88 @@ fn nobody_speaks_for_another_and_only_members_in_a_room() {
     assert_eq!(played.rejection("cleaner", removed).stage.to_string(), "invariant");
 }
 
+#[test]
+fn a_room_that_is_there_is_neither_replaced_nor_cut_nor_taken_away() {
+    let mut played = board(json!({}));
+    let turn = |act: &str| json!({"who": "critic", "act": act});
+    let room = |messages: Value| {
+        json!({"members": ["critic", "planner"], "about": [], "agenda": [turn("discuss"), turn("conclude")],
+               "messages": messages})
+    };
+    let add = |path: &str, value: Value| json!([{"op": "add", "path": path, "value": value}]);
+    let said = |text: &str| json!({"from": "critic", "text": text});
+    for (worker, patch) in [
+        ("conflict_resolver", add("/board/rooms/r", room(json!([])))),
+        ("critic", add("/board/rooms/r/messages/-", said("psst"))),
+        ("conflict_resolver", add("/board/rooms/a~1b", room(json!([])))),
+    ] {
+        let outcome = played.direct(worker, &patch.to_string());
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{patch}: {outcome:?}");
+    }
+    let kept = played.board.state().root().to_value();
+    for patch in [
+        // An `add` to a name that is there would put the new value in the place of the old.
+        add("/board/rooms/r", room(json!([]))),
+        add("/board/rooms/a~1b", room(json!([said("mine")]))),
+        json!([
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([]))},
+            {"op": "add", "path": "/board/rooms/r", "value": room(json!([]))},
+        ]),
+        json!([
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([]))},
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([said("mine")]))},
+        ]),
+        json!([{"op": "replace", "path": "/board/rooms/r", "value": room(json!([]))}]),
+        json!([{"op": "remove", "path": "/board/rooms/r"}]),
+        json!([{"op": "move", "from": "/board/rooms/r", "path": "/board/rooms/s"}]),
+        add("/board/rooms", json!({})),
+        add("/board/rooms/r/messages", json!([])),
+        add("/board/rooms/r/agenda", json!([])),
+        add("/board/rooms/r/agenda/-", turn("discuss")),
+        add("/board/rooms/r/members/-", json!("decider")),
+        add("/board/rooms/r/messages/0", said("before")),
+        json!([{"op": "remove", "path": "/board/rooms/r/messages/0"}]),
+        json!([{"op": "replace", "path": "/board/rooms/r/messages/0", "value": said("other")}]),
+    ] {
+        for worker in ["conflict_resolver", "critic", "cleaner"] {
+            let refused = played.rejection(worker, patch.clone());
+            assert_eq!(refused.stage.to_string(), "authorization", "{worker}: {patch}: {refused:?}");
+        }
+    }
+    assert_eq!(played.board.state().root().to_value(), kept);
+}
+
+#[test]
+fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
+    let mut played = board(json!({}));
+    let text = |number: usize| format!("<{number}> {}", "word ".repeat(240));
+    let (messages, held) = (100, 30);
+    for number in 0..messages {
+        let said = message("critic", text(number).trim_end());
+        assert!(matches!(played.direct("critic", &said.to_string()), Outcome::Committed { .. }));
+        for worker in ["control", "decider", "expert_1"] {
+            if number + 1 != held && number + 1 != messages {
+                continue;
+            }
+            let view = played.board.preview(&worker.into()).expect("a worker").text;
+            let is_whole = |number: &usize| view.contains(text(*number).trim_end());
+            let whole: Vec<usize> = (0..messages).filter(is_whole).collect();
+            let first = (number + 1).saturating_sub(whole.len());
+            assert_eq!(whole, (first..=number).collect::<Vec<_>>(), "{worker} is shown the newest");
+            match first {
+                0 => assert_eq!(whole.len(), held, "{worker}: all of it"),
+                _ => assert!(whole.len() > held - 5, "{worker}: {whole:?}"),
+            }
+            // It is told how many there are, and which of them it is not shown.
+            let told = format!("/board/public: {messages} elements");
+            assert_eq!(view.contains(&told), first > 0, "{worker}: {}", &view[..200]);
+            // Of the last that has no room, the beginning may stand there.
+            let hidden = [1, 2].map(|of| format!("not shown: 0 to {}", first.saturating_sub(of)));
+            assert_eq!(hidden.iter().any(|hidden| view.contains(hidden)), first > 0, "{worker}");
+        }
+    }
+}
+
 /// What agents do when they are called.
 #[derive(Clone, Debug)]
 enum Act {
