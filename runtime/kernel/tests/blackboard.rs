@@ -14,8 +14,9 @@ use played::Played;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// In the order in which all of it is woken.
 const GROUP: [&str; 8] =
-    ["cleaner", "conflict_resolver", "critic", "decider", "expert_1", "expert_2", "expert_3", "planner"];
+    ["planner", "expert_1", "expert_2", "expert_3", "critic", "conflict_resolver", "cleaner", "decider"];
 
 fn members() -> Value {
     let text = include_str!("../../../blueprints/blackboard.yaml");
@@ -159,6 +160,39 @@ fn each_is_shown_what_those_before_it_have_written() {
 }
 
 #[test]
+fn who_is_chosen_after_the_resolver_works_after_the_room() {
+    let mut played = board(json!({"rounds": 1}));
+    let chosen = ["planner", "critic", "conflict_resolver", "cleaner", "decider"];
+    let mut turns = Vec::new();
+    while let Some((worker, scheduled)) = next(&played) {
+        let (_, prompt, _) = played.prompts.last().expect("a call");
+        let is_concluded = prompt.user.contains("we have talked");
+        let path = json!(scheduled.trigger)["path"].as_str().unwrap_or_default().to_owned();
+        let reply = match (worker.as_str(), rule(&scheduled)) {
+            ("control", _) => json!([{"op": "add", "path": "/rounds/0/agents", "value": chosen}]),
+            (_, "room") if act_at(&played, &path) == "discuss" => pass(),
+            (_, "room") => message(&worker, "we have talked"),
+            ("conflict_resolver", "turn") => Act::Open(vec!["planner", "critic"]).reply(&worker, &BTreeMap::new()),
+            ("decider", "turn") => {
+                assert!(is_concluded, "{}", prompt.user);
+                json!([{"op": "add", "path": "/answer", "value": {"text": "7", "by": "decider"}}])
+            }
+            (_, "turn") => message(&worker, "well"),
+            _ => of_the_cycle(&worker, &played).expect("of the cycle"),
+        };
+        turns.extend(["turn", "room"].contains(&rule(&scheduled)).then(|| format!("{worker} {}", rule(&scheduled))));
+        let outcome = played.answer(reply, None);
+        assert!(matches!(outcome, Outcome::Committed { .. } | Outcome::NoOp { .. }), "{worker}: {outcome:?}");
+    }
+    played.holds();
+    assert_eq!(ended(&played), (End::Done, Cause::Done));
+    let room = ["planner room", "critic room"].repeat(2);
+    let expected =
+        [&["planner turn", "critic turn", "conflict_resolver turn"][..], &room, &["cleaner turn", "decider turn"]];
+    assert_eq!(turns, expected.concat());
+}
+
+#[test]
 fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
     // Nobody can be understood, the control unit least of all.
     let mut played = board(json!({"rounds": 3}));
@@ -209,7 +243,7 @@ fn each_agent_can_have_a_model_of_its_own() {
         created.drawn
     };
     let all = drawn(1);
-    assert_eq!(all.keys().map(|worker| worker.as_str()).collect::<Vec<_>>(), GROUP);
+    assert_eq!(all.keys().map(|worker| worker.as_str()).collect::<BTreeSet<_>>(), BTreeSet::from(GROUP));
     assert_eq!(all.values().collect::<BTreeSet<_>>().len(), 2, "{all:?}");
     assert_eq!(all, drawn(1));
     assert_ne!(all, drawn(2));
