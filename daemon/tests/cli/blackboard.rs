@@ -333,9 +333,8 @@ fn what_is_shipped_has_nothing_to_find_fault_with() {
     sandbox.write("blackboard.yaml", TEXT);
     sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).exits(0);
     // As its comment says: a model for each agent, from a set of them.
-    let crowd = TEXT.replacen("\nstate:\n", "\nmodels: {default: small, crowd: [small, large]}\nstate:\n", 1);
-    let crowd =
-        crowd.replace("    agent: llm\n    group: agents\n", "    agent: llm\n    model: crowd\n    group: agents\n");
+    let crowd = TEXT.replacen("crowd: [default]}", "crowd: [small, large]}", 1);
+    assert_ne!(crowd, TEXT);
     sandbox.write("crowd.yaml", crowd);
     sandbox.run(&["check", "crowd.yaml", "--deny-warnings"]).exits(0);
 }

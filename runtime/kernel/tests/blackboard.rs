@@ -235,9 +235,8 @@ fn a_board_whose_tokens_are_used_up_is_stopped() {
 fn each_agent_can_have_a_model_of_its_own() {
     let drawn = |seed: u64| {
         let mut members = members();
-        members["models"] = json!({"default": "small", "crowd": ["small", "large"]});
+        members["models"]["crowd"] = json!(["small", "large"]);
         members["seed"] = json!(seed);
-        GROUP.iter().for_each(|worker| members["workers"][worker]["model"] = "crowd".into());
         let played = board_of(json!({}), members);
         let Some(Body::Created(created)) = played.bodies().next() else { panic!("the first creates") };
         created.drawn
