@@ -8,7 +8,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Answer, Call};
-use patchboard_runtime::clock::{Clock, SystemClock};
+use patchboard_runtime::clock::Clock;
 
 use crate::blackboard::vote;
 use crate::departments::seats;
@@ -32,13 +32,6 @@ pub(crate) struct Means {
     pub(crate) storage: Storage,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-}
-
-impl Means {
-    /// Those of this machine.
-    pub(crate) fn with(storage: Storage) -> Self {
-        Self { storage, clock: Arc::new(SystemClock) }
-    }
 }
 
 /// All of them.
