@@ -55,6 +55,9 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         Some("off") => Cleaning::Off,
         Some(_) | None => Cleaning::Remove,
     };
+    let names: Vec<&str> = shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect();
+    let listed = form::eligible(shown);
+    let is_eligible = |name: &&&str| listed.as_ref().is_none_or(|listed| listed.iter().any(|one| one == **name));
     let speaker = Speaker {
         format,
         worker: call.worker.as_str(),
@@ -62,7 +65,8 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         round: round(call.shown.woken_at()),
         public: public.collect(),
         cleaning,
-        names: shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect(),
+        eligible: names.iter().filter(is_eligible).copied().collect(),
+        names,
         invocation: call.invocation.0,
         ops_max: usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX),
     };
@@ -81,17 +85,8 @@ fn place(call: &Call) -> Place {
         Occasion::Own => Place::Own,
         Occasion::Ballot => Place::Ballot,
         Occasion::Room => {
-            let mut tokens = woken_at.unwrap_or_default().split('/').skip(3);
-            let room = tokens.next().unwrap_or_default();
-            let turn = tokens.nth(1).unwrap_or_default();
-            let name = room.replace("~1", "/").replace("~0", "~");
-            let way = ["board", "rooms", &name, "agenda", turn, "act"];
-            let root = call.shown.basis().state.root();
-            let act = way.iter().try_fold(root, |node, token| node.child(token));
-            match act.and_then(|act| act.as_str()) {
-                Some("conclude") => Place::Conclusion,
-                Some(_) | None => Place::Room(room.to_owned()),
-            }
+            let room = woken_at.unwrap_or_default().split('/').nth(3).unwrap_or_default();
+            if form::concludes(&call.shown) { Place::Conclusion } else { Place::Room(room.to_owned()) }
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Answer, Call, Failure};
-use patchboard_runtime::clock::{Clock, SystemClock};
+use patchboard_runtime::clock::Clock;
 
 use crate::blackboard::vote;
 use crate::departments::seats;
@@ -48,13 +48,6 @@ pub(crate) struct Means {
     pub(crate) clock: Arc<dyn Clock>,
     /// What tells what words mean, if the operator has it.
     pub(crate) embedder: Option<Arc<Embedder>>,
-}
-
-impl Means {
-    /// Those of this machine.
-    pub(crate) fn with(storage: Storage, embedder: Option<Arc<Embedder>>) -> Self {
-        Self { storage, clock: Arc::new(SystemClock), embedder }
-    }
 }
 
 /// All of them.

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
+use patchboard_runtime::clock::{Clock, SystemClock};
 use secrecy::SecretString;
 use tracing::Instrument as _;
 
@@ -30,6 +32,15 @@ use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
 use crate::workspace::tools::Desk;
 use crate::{blackboard, failure, telemetry};
+
+/// A clock that stands.
+struct Standing(Timestamp);
+
+impl Clock for Standing {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+}
 
 /// Fills seats with the operator's models and programs, and with scripts.
 pub struct Seats {
@@ -106,7 +117,7 @@ impl Seats {
             leases: None,
             toolbox: Arc::new(desk),
             workspaces,
-            means: Arc::new(Means::with(Storage::nowhere(), embedder)),
+            means: Arc::new(Means { storage: Storage::nowhere(), clock: Arc::new(SystemClock), embedder }),
         }
     }
 
@@ -119,8 +130,17 @@ impl Seats {
     /// The same where departments keep what they know; without, they say that there is no place for it.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
-        let embedder = self.means.embedder.clone();
-        Self { means: Arc::new(Means::with(storage, embedder)), ..self }
+        let (clock, embedder) = (Arc::clone(&self.means.clock), self.means.embedder.clone());
+        Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
+    }
+
+    /// The same at another moment, for what this project's own roles go by: it is always this one, and what departments
+    /// keep in this directory is a copy of what was there before it.
+    #[must_use]
+    pub fn at(self, moment: Timestamp, data_dir: &Path) -> Self {
+        let storage = Storage::copy_before(data_dir, moment);
+        let (clock, embedder) = (Arc::new(Standing(moment)), self.means.embedder.clone());
+        Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
     }
 
     /// What seats have tools from that do something with files.

@@ -13,7 +13,7 @@ use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
@@ -142,13 +142,14 @@ impl AgentArguments {
         self.cassette.is_some()
     }
 
-    /// Who answers one worker of a blueprint, without tools and with a copy of what departments keep; a recording goes on
-    /// behind what these records hold of it.
+    /// Who answers one worker of a blueprint as of a moment, without tools and with a copy of what departments kept then; a
+    /// recording goes on behind what these records hold of it.
     pub(crate) fn one(
         &self,
         blueprint: &Blueprint,
         data_dir: &Path,
         worker: &WorkerName,
+        moment: Timestamp,
         before: &[Record],
         config: Option<&Path>,
     ) -> Result<Arc<dyn Agent>, Failure> {
@@ -157,7 +158,7 @@ impl AgentArguments {
             answered(&player, before);
             return Ok(Arc::new(player));
         }
-        let seats = self.models.seats(config, self.inline())?.with_storage(Storage::copy_of(data_dir));
+        let seats = self.models.seats(config, self.inline())?.at(moment, data_dir);
         let problems = seats.check(blueprint);
         let own: Vec<_> = problems.into_iter().filter(|problem| problem.workers.contains(worker)).collect();
         if own.is_empty() { Ok(Arc::new(seats)) } else { Err(not_configured(&own)) }

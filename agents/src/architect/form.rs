@@ -56,8 +56,20 @@ const ITEMS_MAX: u64 = 16;
 const LEFT_OUT: [&str; 7] = ["boards", "circuit", "departments", "models", "seed", "use", "writers"];
 
 /// Members of a worker that they may not, or need not.
-const NOT_OF_WORKERS: [&str; 11] =
-    ["board", "command", "description", "format", "group", "model", "pass", "program", "restart", "script", "with"];
+const NOT_OF_WORKERS: [&str; 12] = [
+    "board",
+    "command",
+    "description",
+    "format",
+    "group",
+    "model",
+    "order",
+    "pass",
+    "program",
+    "restart",
+    "script",
+    "with",
+];
 
 /// Keywords that are kept.
 const KEYWORDS: [&str; 11] = [
@@ -98,6 +110,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
             *place = value;
         }
     }
+    remove(&mut root, "/properties/rules/items/properties", &["urgent"]);
     remove(&mut root, "/properties/limits/properties", &["edits", "state_bytes", "depth"]);
     // A schedule and a rule that is asked for by hand are nothing that a board which must come to an end waits for.
     if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {

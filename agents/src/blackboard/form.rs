@@ -39,6 +39,8 @@ pub fn of_reply(shown: &Shown, format: Format) -> Value {
         // Who is shown no message has none to say anything of.
         Occasion::Own if worker.pass && format.is_of_messages() && is_silent(shown) => None,
         Occasion::Own => Some(own(shown, format)),
+        // Who concludes does not pass.
+        Occasion::Room if concludes(shown) => return object(&[("output", text())]),
         Occasion::Room => Some(object(&[("output", text())])),
         Occasion::Ballot => Some(answer()),
     };
@@ -48,6 +50,14 @@ pub fn of_reply(shown: &Shown, format: Format) -> Value {
         Some(said) => said,
         None => pass(),
     }
+}
+
+/// Whether it is woken to conclude what was said in a room.
+pub(super) fn concludes(shown: &Shown) -> bool {
+    let place = shown.woken_at().filter(|place| Occasion::of(Some(place)) == Occasion::Room);
+    let place = place.and_then(|place| Pointer::parse(place).ok());
+    let turn = place.and_then(|place| shown.basis().state.root().get(place));
+    turn.and_then(|turn| turn.child("act")?.as_str()) == Some("conclude")
 }
 
 /// Whether the public space was shown, and is empty.
@@ -90,24 +100,25 @@ fn own(shown: &Shown, format: Format) -> Value {
 /// The name of somebody who can be chosen: one of those that the state schema lists, and of these, as long as nobody has
 /// spoken, one who does not wait for what others say.
 fn name(shown: &Shown) -> Value {
-    let pattern = Pattern::parse("/rounds/*/agents/*").ok();
-    let fragment = pattern.and_then(|pattern| shown.plan().schema.fragment(&pattern)).unwrap_or_default();
-    let names = fragment.get("enum").and_then(Value::as_array);
-    let Some(names) =
-        names.filter(|names| (1..=NAMES_MAX).contains(&names.len()) && names.iter().all(Value::is_string))
-    else {
-        return text();
-    };
+    let Some(names) = eligible(shown).filter(|names| (1..=NAMES_MAX).contains(&names.len())) else { return text() };
     let workers = &shown.plan().blueprint.workers;
-    let waits = |name: &&Value| {
-        let format = name.as_str().and_then(|name| workers.get(name)?.format);
+    let waits = |name: &&String| {
+        let format = workers.get(name.as_str()).and_then(|worker| worker.format);
         format.is_some_and(Format::is_of_messages)
     };
-    let (waiting, others): (Vec<&Value>, Vec<&Value>) = names.iter().partition(waits);
+    let (waiting, others): (Vec<&String>, Vec<&String>) = names.iter().partition(waits);
     match is_silent(shown) && !waiting.is_empty() && !others.is_empty() {
         true => json!({"type": "string", "enum": others}),
         false => json!({"type": "string", "enum": names}),
     }
+}
+
+/// Those whom the state schema lists as who can work in a round; none if it does not.
+pub(super) fn eligible(shown: &Shown) -> Option<Vec<String>> {
+    let pattern = Pattern::parse("/rounds/*/agents/*").ok()?;
+    let fragment = shown.plan().schema.fragment(&pattern)?;
+    let names = fragment.get("enum")?.as_array()?.iter();
+    names.map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 fn text() -> Value {

@@ -38,6 +38,8 @@ pub(super) struct Speaker<'a> {
     pub(super) cleaning: Cleaning,
     /// All workers.
     pub(super) names: Vec<&'a str>,
+    /// Those of them who can be chosen.
+    pub(super) eligible: Vec<&'a str>,
     /// The number of the invocation, from which a room has its name: nobody else opens one of that name.
     pub(super) invocation: u64,
     /// The most operations of a patch.
@@ -85,6 +87,11 @@ enum Made {
 
 /// The envelope that a reply becomes, as text; none if it is a patch or an envelope already, or cannot be read.
 pub(super) fn envelope(text: &str, speaker: &Speaker<'_>) -> Option<String> {
+    let passed = match speaker.place {
+        Place::Conclusion => words_of_pass(text),
+        Place::Own | Place::Room(_) | Place::Ballot => None,
+    };
+    let text = passed.as_deref().unwrap_or(text);
     if is_patch(text) {
         return None;
     }
@@ -107,6 +114,12 @@ fn is_patch(text: &str) -> bool {
         Ok(Value::Object(members)) => MEMBERS.iter().any(|name| members.contains_key(*name)),
         Ok(_) | Err(_) => false,
     }
+}
+
+/// The words of who passes and says nothing else.
+fn words_of_pass(text: &str) -> Option<String> {
+    let Value::Object(members) = serde_json::from_str(text).ok()? else { return None };
+    members.get("pass").filter(|_| members.len() == 1)?.as_str().map(str::to_owned)
 }
 
 impl Speaker<'_> {
@@ -172,10 +185,18 @@ impl Speaker<'_> {
                 agents.push(name);
             }
         }
+        // If nobody is left, the refusal of what was named says who there is.
+        if agents.iter().any(|name| self.is_eligible(name)) {
+            agents.retain(|name| self.is_eligible(name));
+        }
         Some(patch([match self.round {
             Some(round) => add(&format!("/rounds/{round}/agents"), json!(agents)),
             None => add("/rounds/-", json!({"agents": agents})),
         }]))
+    }
+
+    fn is_eligible(&self, name: &str) -> bool {
+        self.eligible.contains(&name)
     }
 
     fn plan(&self, values: &[Value]) -> Option<Made> {
@@ -314,7 +335,9 @@ impl Speaker<'_> {
         let output = answer_of(&values).or_else(|| member_of_any(&values, "output").map(said));
         let spoken = output.as_deref().unwrap_or(text);
         let answer = boxed(spoken).filter(|_| self.place == Place::Ballot).map(|(answer, _)| answer);
+        // Who concludes is heard, whatever it says.
         if answer.is_none()
+            && self.place != Place::Conclusion
             && let Some(pass) = self.passes(spoken)
         {
             return Some(pass);

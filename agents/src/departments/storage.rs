@@ -49,8 +49,8 @@ enum Place {
     Nowhere,
     Memory,
     Directory(PathBuf),
-    /// A copy of what is there in this directory, as long as it is looked at.
-    Copy(PathBuf),
+    /// A copy of what was there in this directory before this moment, as long as it is looked at.
+    Copy(PathBuf, Timestamp),
 }
 
 /// An open file.
@@ -100,9 +100,10 @@ impl Storage {
         Self { place: Place::Directory(data_dir.to_owned()), open: Mutex::new(None) }
     }
 
-    /// The same on a copy, made when it is first needed: whatever is done, the file stays as it is.
-    pub fn copy_of(data_dir: &Path) -> Self {
-        Self { place: Place::Copy(data_dir.to_owned()), open: Mutex::new(None) }
+    /// The same as it was before a moment, on a copy that is made when it is first needed: whatever is done, the file stays
+    /// as it is. Nothing is known there of what came later, nor of calls that were carried out.
+    pub fn copy_before(data_dir: &Path, moment: Timestamp) -> Self {
+        Self { place: Place::Copy(data_dir.to_owned(), moment), open: Mutex::new(None) }
     }
 
     /// All current rows of a department, in the order in which they were made.
@@ -157,7 +158,7 @@ impl Storage {
                 std::fs::create_dir_all(dir)?;
                 Ok(Open { connection: set_up(Connection::open(dir.join(FILE))?)?, _copy: None })
             }
-            Place::Copy(dir) => {
+            Place::Copy(dir, moment) => {
                 let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
                 let to = copy.path().join(FILE);
                 if file.is_file() {
@@ -165,7 +166,9 @@ impl Storage {
                     original.busy_timeout(PATIENCE)?;
                     original.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
                 }
-                Ok(Open { connection: set_up(Connection::open(to)?)?, _copy: Some(copy) })
+                let mut connection = set_up(Connection::open(to)?)?;
+                forget_since(&mut connection, *moment)?;
+                Ok(Open { connection, _copy: Some(copy) })
             }
         }
     }
@@ -195,6 +198,23 @@ fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
         transaction.commit()?;
     }
     Ok(connection)
+}
+
+/// Takes back what was recorded at a moment or later. A row's states only ever gain an end, so nothing else changed.
+fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let departments: Vec<String> = {
+        let mut statement = transaction.prepare(sql::DEPARTMENTS)?;
+        statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?
+    };
+    for department in departments {
+        let [states, ends] = sql::forget_since(&department);
+        transaction.execute(&states, [moment.0])?;
+        transaction.execute(&ends, [moment.0])?;
+    }
+    transaction.execute(sql::FORGET_OUTCOMES, [moment.0])?;
+    transaction.commit()?;
+    Ok(())
 }
 
 /// Makes the table of a department, or adds the columns that are new.

@@ -216,6 +216,16 @@ async fn only_messages_count_that_were_shown_and_in_a_room_only_its_act() {
         let (said, _) = answered(asked(expert.clone(), &document, &["/board"], Some(woken_at))).await;
         assert_eq!(said["patch"][0]["path"], path, "{woken_at}");
     }
+    // Who concludes is heard, whatever it says.
+    for (act, words) in [(0, "I am waiting for more information."), (1, r#"{"pass": "Nothing to add."}"#)] {
+        let says = json!({"agent": "script", "format": "expert", "pass": true, "script": [{"text": words}]});
+        let at = format!("/board/rooms/x~1y/agenda/{act}");
+        let (said, _) = answered(asked(says, &document, &["/board"], Some(&at))).await;
+        match act {
+            0 => assert!(said["pass"].is_string(), "{said}"),
+            _ => assert_eq!(said["patch"][0]["value"]["text"], "Nothing to add."),
+        }
+    }
     // What is too long is for the kernel to refuse, and a seat without a form is left alone.
     let mut long = expert.clone();
     long["patch"] = json!({"max_bytes": 5});
@@ -297,6 +307,22 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             assert!(silent.is_valid(&json!({"pass": "why"})));
             assert_eq!(silent.is_valid(&told), !(is_own && format.is_of_messages()), "{format}");
             assert!(alone.is_valid(&told), "{format}: the blackboard is none of its business");
+        }
+    }
+}
+
+#[test]
+fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
+    let turn = |act: &str| json!({"who": "w", "act": act});
+    let room = json!({"agenda": [turn("discuss"), turn("conclude")], "messages": []});
+    let document = json!({"board": {"public": [], "rooms": {"a/b": room}}});
+    for format in Format::ALL {
+        for (turn, may_pass) in [(0, true), (1, false)] {
+            let fields = json!({"agent": "llm", "format": format, "pass": true});
+            let call = asked(fields, &document, &["/board"], Some(&format!("/board/rooms/a~1b/agenda/{turn}")));
+            let form = jsonschema::draft202012::new(&form::of_reply(&call.shown, *format)).expect("a schema");
+            assert!(form.is_valid(&json!({"output": "It is 7."})), "{format}");
+            assert_eq!(form.is_valid(&json!({"pass": "no"})), may_pass, "{format}");
         }
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::blackboard;
-use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Rehearsal};
 use patchboard_kernel::event::Change;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, Token, WorkerName};
+use patchboard_kernel::id::{InvocationId, Timestamp, Token, WorkerName};
 use patchboard_kernel::pipeline::Verdict;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Author, Body, Invoked, Record};
@@ -40,6 +40,8 @@ const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// then; elsewhere it is shown the board as it was before the record, woken by what had woken it last. Its agent is asked
 /// alone, or `--reply` answers for it, and the kernel judges the reply as it would have at that moment. Where the journal
 /// says what really came of it, the two are compared: `same` is the same patch, the same refusal or the same failure.
+///
+/// The roles of departments go by the time of the attempt, or of the record, and by the rows as they were then.
 ///
 /// Nothing changes: the journal is only read, also while another process runs the board; no record is made, and what the
 /// call costs is not charged to the board (a model's server still counts it). Agents that edit files would change them, so
@@ -82,6 +84,8 @@ struct Moment {
     queued: Option<Queued>,
     /// The attempt that the journal has of it.
     invoked: Option<Invoked>,
+    /// When that was called; without one, when the record was made.
+    time: Timestamp,
     /// What came of it: the place among the records.
     outcome: Option<usize>,
 }
@@ -98,7 +102,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         Some(path) => Ok(blackboard::made(&call, Reply { text: read_reply(path)?, usage: None, written: None })),
         None => {
             let before = &records[..moment.outcome.unwrap_or(at)];
-            ask(&arguments.agents, moment.board.blueprint(), &call, before, data_dir, config).await?
+            ask(&arguments.agents, &moment, &call, before, data_dir, config).await?
         }
     };
     let result = Stepped::of(&moment, &records[at], answer);
@@ -176,7 +180,8 @@ impl Moment {
         // Without an attempt, or at its very record, this board is the one that is shown.
         let rehearsal = rehearsal.or_else(|| board.rehearse(worker, queued.as_ref())).expect("the worker is there");
         let outcome = outcome(records, at, worker, invocation, attempt)?;
-        Ok(Self { board, rehearsal, queued, invoked, outcome })
+        let time = records[shown_at.unwrap_or(at)].at;
+        Ok(Self { board, rehearsal, queued, invoked, time, outcome })
     }
 
     /// The call that the worker's agent would have.
@@ -257,7 +262,7 @@ fn read_reply(path: &Path) -> Result<String, Failure> {
 /// Asks the worker's agent.
 async fn ask(
     agents: &AgentArguments,
-    blueprint: &Blueprint,
+    moment: &Moment,
     call: &Call,
     before: &[Record],
     data_dir: &Path,
@@ -279,7 +284,7 @@ async fn ask(
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
         return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
     }
-    let agent = agents.one(blueprint, data_dir, worker, before, config)?;
+    let agent = agents.one(moment.board.blueprint(), data_dir, worker, moment.time, before, config)?;
     let answered = tokio::select! {
         answered = tokio::time::timeout(call.timeout, agent.call(call)) => answered,
         _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),

@@ -6,13 +6,16 @@ use patchboard_kernel::digest::{Digest, sha256};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, notes_by};
+use crate::voices::{copy_into, voices};
 
 /// The files of the data directory that hold something, with what that is.
 fn files(sandbox: &Sandbox) -> Vec<(PathBuf, Digest)> {
     let directory = std::fs::read_dir(sandbox.path().join(".patchboard")).expect("there are boards");
     let paths = directory.map(|entry| entry.expect("an entry").path());
     // What readers of one file agree on is shared memory.
-    let paths = paths.filter(|path| path.is_file() && path.extension().is_none_or(|ending| ending != "db-shm"));
+    let is_shared =
+        |path: &PathBuf| path.extension().is_some_and(|ending| ending == "db-shm" || ending == "sqlite-shm");
+    let paths = paths.filter(|path| path.is_file() && !is_shared(path));
     let mut files: Vec<_> =
         paths.map(|path| (path.clone(), sha256(&std::fs::read(&path).expect("it can be read")))).collect();
     // A reader may leave a log without anything in it.
@@ -198,4 +201,59 @@ fn who_edits_files_is_answered_for_by_hand_only() {
     let by_hand = sandbox.step(seq, "ada", &["--reply", "reply.json"]).exits(0).json();
     assert_eq!(by_hand["recorded"]["same"], true, "{by_hand}");
     assert_eq!(files(&sandbox), before);
+}
+
+#[test]
+fn the_roles_of_a_department_find_the_rows_and_the_time_of_then() {
+    let (sandbox, voices) = (Sandbox::new(), voices());
+    copy_into(sandbox.path());
+    let model = ["--model-url", &voices.url, "--model", "m", "-q"];
+    let begin = ["run", "clipboard.yaml", "--request", r#"{"text": "Put bananas on the household list."}"#];
+    sandbox.run(&[&begin[..], &model].concat()).exits(4);
+    for words in ["Put bananas on the office list.", "Throw the bananas off the list.", "the household one"] {
+        sandbox.run(&[&["signal", "last", "say", &json!(words).to_string()][..], &model].concat()).exits(4);
+    }
+    let before = files(&sandbox);
+    let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+    let (mut stepped, mut expires) = (Vec::new(), 0);
+    for board in boards.iter().filter(|board| board["name"] == "notes") {
+        let board = board["board"].as_str().expect("an id");
+        let records = sandbox.run(&["log", board, "--output", "json"]).exits(0).lines();
+        for record in records.iter().filter(|record| record["kind"] == "invoked") {
+            let worker = record["worker"].as_str().expect("a name");
+            if !["resolve", "resume", "crud", "confirm"].contains(&worker) {
+                continue;
+            }
+            let seq = record["seq"].to_string();
+            let step = ["step", board, "--at", &seq, "--worker", worker, "--output", "json"];
+            let mut came = sandbox.run(&step).exits(0).json();
+            // When a question expires follows from the clock, which stands at the call.
+            let then = came["recorded"]["patch"][0]["value"]["pending"]["expires_at"].clone();
+            if let Some(at) = came.pointer_mut("/patch/0/value/pending/expires_at") {
+                let wait = at.as_i64().expect("a time") - record["at"].as_i64().expect("a time");
+                assert_eq!(wait, 300_000, "{record}");
+                expires += 1;
+                *at = then;
+            }
+            assert_eq!(came["patch"], came["recorded"]["patch"], "{worker}: {came}");
+            let status = came["patch"][0]["value"]["status"].as_str().unwrap_or_default().to_owned();
+            stepped.push(format!("{worker} {status}"));
+        }
+    }
+    stepped.sort();
+    let expected = [
+        "confirm clarification",
+        "confirm done",
+        "confirm done",
+        "confirm done",
+        "crud done",
+        "crud done",
+        "crud done",
+        "resolve found",
+        "resolve found",
+        "resolve open",
+        "resume found",
+    ];
+    assert_eq!((stepped, expires), (expected.map(str::to_owned).to_vec(), 1));
+    assert_eq!(files(&sandbox), before, "a step writes nothing");
 }

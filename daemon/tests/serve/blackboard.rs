@@ -1,5 +1,7 @@
 //! The shipped blackboard on a daemon: what a seat's token opens of rooms.
 
+use std::collections::BTreeMap;
+
 use patchboard_kernel::source::Source;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,46 +10,72 @@ use crate::daemon::Daemon;
 
 const TEXT: &str = include_str!("../../../blueprints/blackboard.yaml");
 
-/// Two experts talk in a room, in words with a mark, and conclude; then the decider ends it.
-fn scripted() -> Value {
+/// Each seat asks for one version of so many, each for others: a view takes a debug build a while.
+const STRIDE: usize = 8;
+
+/// What somebody says in its turn, so that it can be in conflict with others.
+fn opinion(name: &str) -> &'static str {
+    match name {
+        "planner" => "{\"[problem]\": \"\", \"[planning]\": \"It is 7.\"}",
+        "critic" => "{\"critic list\": [{\"wrong message\": \"\", \"explanation\": \"It is 7.\"}]}",
+        _ => "It is 7.",
+    }
+}
+
+/// What stands in a room and nowhere else.
+fn mark(room: usize) -> String {
+    format!("<W{room}>")
+}
+
+/// A room in each round, with these members, who speak in it in words with a mark; then the decider ends it.
+fn scripted(rooms: &[Vec<&str>]) -> Value {
     let source = Source::read("blackboard.yaml", TEXT).expect("it can be read");
     let mut blueprint = source.value().clone();
-    let conflict = "{\"conflict list\": [{\"agent\": \"expert_1\", \"message\": \"It is 7.\"}, \
-        {\"agent\": \"expert_2\", \"message\": \"It is 8.\"}]}";
+    let mut says: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut say = |name, words: String| says.entry(name).or_default().push(words);
+    for (number, members) in rooms.iter().enumerate() {
+        let chosen: Vec<&str> = members.iter().copied().chain(["conflict_resolver"]).collect();
+        say("control", json!({"chosen agents": chosen}).to_string());
+        let conflict = |who: &&str| json!({"agent": who, "message": mark(number)});
+        let list: Vec<Value> = members.iter().map(conflict).collect();
+        say("conflict_resolver", json!({"conflict list": list}).to_string());
+        for who in members {
+            say(who, opinion(who).to_owned());
+            say(who, format!("{} I have counted.", mark(number)));
+            say(who, format!("{} Count again.", mark(number)));
+            say(who, "We have talked.".to_owned());
+        }
+    }
+    say("control", json!({"chosen agents": ["decider"]}).to_string());
+    say("generator", json!({"One": "Counts.", "Two": "Doubts.", "Three": "Waits."}).to_string());
+    say("decider", "the final answer is boxed[7]".to_owned());
     for (name, worker) in blueprint["workers"].as_object_mut().expect("workers") {
-        let words: &[&str] = match name.as_str() {
-            "generator" => &["{\"Counter\": \"Counts.\", \"Doubter\": \"Doubts.\"}"],
-            "control" => &[
-                "{\"chosen agents\": [\"expert_1\", \"expert_2\", \"conflict_resolver\"]}",
-                "{\"chosen agents\": [\"critic\", \"decider\"]}",
-            ],
-            "expert_1" => &["It is 7.", "<W> I have counted.", "<W> Count again.", "It is 7."],
-            "expert_2" => &["It is 8.", "<W> So have I.", "<W> You are right.", "It is 7."],
-            "conflict_resolver" => &[conflict],
-            "decider" => &["the final answer is boxed[7]"],
-            _ => &["waiting for more information"],
-        };
         if worker["agent"] == "llm" {
             worker["agent"] = json!("script");
+            let words = says.remove(name.as_str()).unwrap_or_else(|| vec!["waiting for more information".to_owned()]);
             worker["script"] = words.iter().map(|words| json!({"text": words})).collect();
         }
     }
     blueprint
 }
 
+/// Rooms of whichever members: at every version, what a token opens tells of the rooms that its seat is a member of, and of
+/// no other.
 #[tokio::test]
 async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
+    let rooms = [vec!["expert_1", "planner"], vec!["critic", "expert_3", "expert_1"], vec!["expert_2", "critic"]];
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();
     let get = async |token: &str, path: &str| {
         daemon.request(Method::GET, path, &[("authorization", &format!("Bearer {token}"))], None).await
     };
-    let blueprint = scripted();
+    let blueprint = scripted(&rooms);
     let body = json!({"source": blueprint.to_string(), "request": {"question": "How many are there?"}});
     let bearer = format!("Bearer {admin}");
     let made = daemon.post_with("/v1/boards", &body, &[("authorization", &bearer)]).await.is(201);
-    let board = format!("/v1/boards/{}", made["board"].as_str().expect("an id"));
+    let id = made["board"].as_str().expect("an id");
+    let board = format!("/v1/boards/{id}");
     let mut state = json!({});
     for _ in 0..600 {
         state = get(&admin, &format!("{board}/state")).await.is(200);
@@ -56,23 +84,36 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let rooms = state["state"]["board"]["rooms"].as_object().unwrap_or_else(|| panic!("no rooms in {state}"));
-    let room = rooms.keys().next().expect("a room").clone();
-    let version = state["version"].as_u64().expect("a version");
-    for worker in blueprint["workers"].as_object().expect("workers").keys() {
-        let token = daemon.token(&format!("seat:{}/{worker}", made["board"].as_str().expect("an id")));
+    let opened = state["state"]["board"]["rooms"].as_object().unwrap_or_else(|| panic!("no rooms in {state}"));
+    let version = usize::try_from(state["version"].as_u64().expect("a version")).expect("a small one");
+    let names: Vec<&String> = (0..rooms.len())
+        .map(|number| opened.iter().find(|(_, room)| room.to_string().contains(&mark(number))).expect("a room").0)
+        .collect();
+    // One name may be the beginning of another, or of a number.
+    let is_named = |view: &str, name: &str| {
+        let mut behind = view.match_indices(name).map(|(at, name)| view[at + name.len()..].chars().next());
+        behind.any(|next| next.is_none_or(|next| !next.is_ascii_digit()))
+    };
+    let (mut told, mut silent) = (0, 0);
+    for (nth, worker) in blueprint["workers"].as_object().expect("workers").keys().enumerate() {
+        let token = daemon.token(&format!("seat:{id}/{worker}"));
         for path in ["state", "journal", "events", "why?pointer=/board", "views/expert_3"] {
             let is_own = path.ends_with(worker.as_str());
             let status = get(&token, &format!("{board}/{path}")).await.status;
             assert_eq!(status == 403, !is_own, "{worker} at {path}: {status}");
         }
-        let (is_member, mut heard) = (matches!(worker.as_str(), "expert_1" | "expert_2"), 0);
-        for at in (0..=version).step_by(5) {
+        for at in (nth % STRIDE..version).step_by(STRIDE).chain([version]) {
             let view = get(&token, &format!("{board}/views/{worker}?at={at}")).await.is(200).to_string();
-            let is_told = view.contains("<W>") || view.contains(&room);
-            assert!(is_member || !is_told, "{worker} is told of {room} at {at}: {view}");
-            heard += usize::from(is_told);
+            for (number, members) in rooms.iter().enumerate() {
+                let (is_member, is_told) = (
+                    members.contains(&worker.as_str()),
+                    view.contains(&mark(number)) || is_named(&view, names[number]),
+                );
+                assert!(is_member || !is_told, "{worker} is told of the room of {members:?} at {at}: {view}");
+                assert!(at < version || is_told == is_member, "{worker} is in the room of {members:?}: {view}");
+                (told, silent) = (told + usize::from(is_told), silent + usize::from(!is_told));
+            }
         }
-        assert_eq!(heard > 1, is_member, "{worker}");
     }
+    assert!(told > 15 && silent > 120, "{told} {silent}");
 }

@@ -71,7 +71,7 @@ pub struct Seat {
 pub struct Rule {
     /// Its name.
     pub name: RuleName,
-    /// All whom it may wake, in the order of their names.
+    /// All whom it may wake, in the order in which it would.
     pub workers: Vec<WorkerName>,
     /// Which of them it wakes: the one whose name stands there; none: all.
     pub chosen: Option<Chosen>,
@@ -79,6 +79,8 @@ pub struct Rule {
     pub wakes_on: WakesOn,
     /// Its condition.
     pub when: Option<Expr>,
+    /// Whether whom it wakes comes before all who wait that are not urgent.
+    pub urgent: bool,
 }
 
 /// Where a compiled rule finds whom it wakes.
@@ -253,7 +255,7 @@ impl Plan {
                 }
                 None => None,
             };
-            rules.push(Rule { name: rule.name.clone(), workers, chosen, wakes_on, when });
+            rules.push(Rule { name: rule.name.clone(), workers, chosen, wakes_on, when, urgent: rule.urgent });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {

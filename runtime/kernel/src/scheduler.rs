@@ -1,7 +1,7 @@
 //! Which invocations are wanted, queued and under way (SPEC section 6).
 //!
-//! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out) and the open
-//! invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
+//! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out; what urgent rules wake
+//! before the rest) and the open invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -345,7 +345,7 @@ impl Scheduler {
     }
 
     /// Applies a `scheduled` record.
-    pub(crate) fn enqueue(&mut self, queued: Queued, is_after: bool) {
+    pub(crate) fn enqueue(&mut self, plan: &Plan, queued: Queued, is_after: bool) {
         self.last = queued.invocation;
         // What goes on in another invocation was counted when it began.
         if queued.expansion.is_none() {
@@ -355,7 +355,15 @@ impl Scheduler {
         if is_after && let Some(rule) = &queued.branch.rule {
             self.fired.insert(rule.clone());
         }
-        self.queue.push_back(queued);
+        let is_urgent = |queued: &Queued| {
+            let rule = queued.branch.rule.as_ref();
+            rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.urgent && rule.name == *name))
+        };
+        let before = match is_urgent(&queued) {
+            true => self.queue.iter().position(|waiting| !is_urgent(waiting)),
+            false => None,
+        };
+        self.queue.insert(before.unwrap_or(self.queue.len()), queued);
     }
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.

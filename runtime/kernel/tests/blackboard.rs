@@ -14,8 +14,9 @@ use played::Played;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// In the order in which all of it is woken.
 const GROUP: [&str; 8] =
-    ["cleaner", "conflict_resolver", "critic", "decider", "expert_1", "expert_2", "expert_3", "planner"];
+    ["planner", "expert_1", "expert_2", "expert_3", "critic", "conflict_resolver", "cleaner", "decider"];
 
 fn members() -> Value {
     let text = include_str!("../../../blueprints/blackboard.yaml");
@@ -159,6 +160,39 @@ fn each_is_shown_what_those_before_it_have_written() {
 }
 
 #[test]
+fn who_is_chosen_after_the_resolver_works_after_the_room() {
+    let mut played = board(json!({"rounds": 1}));
+    let chosen = ["planner", "critic", "conflict_resolver", "cleaner", "decider"];
+    let mut turns = Vec::new();
+    while let Some((worker, scheduled)) = next(&played) {
+        let (_, prompt, _) = played.prompts.last().expect("a call");
+        let is_concluded = prompt.user.contains("we have talked");
+        let path = json!(scheduled.trigger)["path"].as_str().unwrap_or_default().to_owned();
+        let reply = match (worker.as_str(), rule(&scheduled)) {
+            ("control", _) => json!([{"op": "add", "path": "/rounds/0/agents", "value": chosen}]),
+            (_, "room") if act_at(&played, &path) == "discuss" => pass(),
+            (_, "room") => message(&worker, "we have talked"),
+            ("conflict_resolver", "turn") => Act::Open(vec!["planner", "critic"]).reply(&worker, &BTreeMap::new()),
+            ("decider", "turn") => {
+                assert!(is_concluded, "{}", prompt.user);
+                json!([{"op": "add", "path": "/answer", "value": {"text": "7", "by": "decider"}}])
+            }
+            (_, "turn") => message(&worker, "well"),
+            _ => of_the_cycle(&worker, &played).expect("of the cycle"),
+        };
+        turns.extend(["turn", "room"].contains(&rule(&scheduled)).then(|| format!("{worker} {}", rule(&scheduled))));
+        let outcome = played.answer(reply, None);
+        assert!(matches!(outcome, Outcome::Committed { .. } | Outcome::NoOp { .. }), "{worker}: {outcome:?}");
+    }
+    played.holds();
+    assert_eq!(ended(&played), (End::Done, Cause::Done));
+    let room = ["planner room", "critic room"].repeat(2);
+    let expected =
+        [&["planner turn", "critic turn", "conflict_resolver turn"][..], &room, &["cleaner turn", "decider turn"]];
+    assert_eq!(turns, expected.concat());
+}
+
+#[test]
 fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
     // Nobody can be understood, the control unit least of all.
     let mut played = board(json!({"rounds": 3}));
@@ -201,15 +235,14 @@ fn a_board_whose_tokens_are_used_up_is_stopped() {
 fn each_agent_can_have_a_model_of_its_own() {
     let drawn = |seed: u64| {
         let mut members = members();
-        members["models"] = json!({"default": "small", "crowd": ["small", "large"]});
+        members["models"]["crowd"] = json!(["small", "large"]);
         members["seed"] = json!(seed);
-        GROUP.iter().for_each(|worker| members["workers"][worker]["model"] = "crowd".into());
         let played = board_of(json!({}), members);
         let Some(Body::Created(created)) = played.bodies().next() else { panic!("the first creates") };
         created.drawn
     };
     let all = drawn(1);
-    assert_eq!(all.keys().map(|worker| worker.as_str()).collect::<Vec<_>>(), GROUP);
+    assert_eq!(all.keys().map(|worker| worker.as_str()).collect::<BTreeSet<_>>(), BTreeSet::from(GROUP));
     assert_eq!(all.values().collect::<BTreeSet<_>>().len(), 2, "{all:?}");
     assert_eq!(all, drawn(1));
     assert_ne!(all, drawn(2));
@@ -238,6 +271,88 @@ fn nobody_speaks_for_another_and_only_members_in_a_room() {
     assert!(matches!(played.direct("planner", &message("planner", "so").to_string()), Outcome::Committed { .. }));
     let removed = json!([{"op": "remove", "path": "/board/public/0"}]);
     assert_eq!(played.rejection("cleaner", removed).stage.to_string(), "invariant");
+}
+
+#[test]
+fn a_room_that_is_there_is_neither_replaced_nor_cut_nor_taken_away() {
+    let mut played = board(json!({}));
+    let turn = |act: &str| json!({"who": "critic", "act": act});
+    let room = |messages: Value| {
+        json!({"members": ["critic", "planner"], "about": [], "agenda": [turn("discuss"), turn("conclude")],
+               "messages": messages})
+    };
+    let add = |path: &str, value: Value| json!([{"op": "add", "path": path, "value": value}]);
+    let said = |text: &str| json!({"from": "critic", "text": text});
+    for (worker, patch) in [
+        ("conflict_resolver", add("/board/rooms/r", room(json!([])))),
+        ("critic", add("/board/rooms/r/messages/-", said("psst"))),
+        ("conflict_resolver", add("/board/rooms/a~1b", room(json!([])))),
+    ] {
+        let outcome = played.direct(worker, &patch.to_string());
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{patch}: {outcome:?}");
+    }
+    let kept = played.board.state().root().to_value();
+    for patch in [
+        // An `add` to a name that is there would put the new value in the place of the old.
+        add("/board/rooms/r", room(json!([]))),
+        add("/board/rooms/a~1b", room(json!([said("mine")]))),
+        json!([
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([]))},
+            {"op": "add", "path": "/board/rooms/r", "value": room(json!([]))},
+        ]),
+        json!([
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([]))},
+            {"op": "add", "path": "/board/rooms/s", "value": room(json!([said("mine")]))},
+        ]),
+        json!([{"op": "replace", "path": "/board/rooms/r", "value": room(json!([]))}]),
+        json!([{"op": "remove", "path": "/board/rooms/r"}]),
+        json!([{"op": "move", "from": "/board/rooms/r", "path": "/board/rooms/s"}]),
+        add("/board/rooms", json!({})),
+        add("/board/rooms/r/messages", json!([])),
+        add("/board/rooms/r/agenda", json!([])),
+        add("/board/rooms/r/agenda/-", turn("discuss")),
+        add("/board/rooms/r/members/-", json!("decider")),
+        add("/board/rooms/r/messages/0", said("before")),
+        json!([{"op": "remove", "path": "/board/rooms/r/messages/0"}]),
+        json!([{"op": "replace", "path": "/board/rooms/r/messages/0", "value": said("other")}]),
+    ] {
+        for worker in ["conflict_resolver", "critic", "cleaner"] {
+            let refused = played.rejection(worker, patch.clone());
+            assert_eq!(refused.stage.to_string(), "authorization", "{worker}: {patch}: {refused:?}");
+        }
+    }
+    assert_eq!(played.board.state().root().to_value(), kept);
+}
+
+#[test]
+fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
+    let mut played = board(json!({}));
+    let text = |number: usize| format!("<{number}> {}", "word ".repeat(240));
+    let (messages, held) = (100, 30);
+    for number in 0..messages {
+        let said = message("critic", text(number).trim_end());
+        assert!(matches!(played.direct("critic", &said.to_string()), Outcome::Committed { .. }));
+        for worker in ["control", "decider", "expert_1"] {
+            if number + 1 != held && number + 1 != messages {
+                continue;
+            }
+            let view = played.board.preview(&worker.into()).expect("a worker").text;
+            let is_whole = |number: &usize| view.contains(text(*number).trim_end());
+            let whole: Vec<usize> = (0..messages).filter(is_whole).collect();
+            let first = (number + 1).saturating_sub(whole.len());
+            assert_eq!(whole, (first..=number).collect::<Vec<_>>(), "{worker} is shown the newest");
+            match first {
+                0 => assert_eq!(whole.len(), held, "{worker}: all of it"),
+                _ => assert!(whole.len() > held - 5, "{worker}: {whole:?}"),
+            }
+            // It is told how many there are, and which of them it is not shown.
+            let told = format!("/board/public: {messages} elements");
+            assert_eq!(view.contains(&told), first > 0, "{worker}: {}", &view[..200]);
+            // Of the last that has no room, the beginning may stand there.
+            let hidden = [1, 2].map(|of| format!("not shown: 0 to {}", first.saturating_sub(of)));
+            assert_eq!(hidden.iter().any(|hidden| view.contains(hidden)), first > 0, "{worker}");
+        }
+    }
 }
 
 /// What agents do when they are called.

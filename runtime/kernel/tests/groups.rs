@@ -130,6 +130,40 @@ fn the_whole_group_is_woken_in_the_order_of_names_and_waited_for() {
 }
 
 #[test]
+fn a_group_says_in_which_order_all_of_it_is_woken() {
+    let mut members = serde_json::to_value(&*crew(json!({})).board.plan().blueprint).expect("it is JSON");
+    members["workers"]["cid"]["order"] = json!(-1);
+    members["workers"]["ada"]["order"] = json!(1);
+    let mut played = Played::new(members);
+    played.signal();
+    assert_eq!(woken(&played, "all"), ["cid", "bob", "ada"]);
+    // Who is named is woken in the order of the names.
+    propose(&mut played, "/rounds/-", json!(["ada", "cid"]));
+    assert_eq!(woken(&played, "turn"), ["ada", "cid"]);
+    played.holds();
+}
+
+#[test]
+fn who_is_urgent_goes_before_all_who_wait_and_not_before_other_urgent_ones() {
+    let mut members = serde_json::to_value(&*crew(json!({})).board.plan().blueprint).expect("it is JSON");
+    members["rules"][4]["urgent"] = json!(true);
+    let mut played = Played::new(members);
+    played.signal();
+    for name in ["cid", "ada"] {
+        call(&mut played, "call", json!(name));
+    }
+    propose(&mut played, "/orders/-", json!({"who": "bob"}));
+    // Ada is at work when they come.
+    let mut called = Vec::new();
+    while woken(&played, "next").is_empty() {
+        called.push(played.calls[0].2.clone());
+        played.answer(said(), None);
+    }
+    assert_eq!(called, ["ada", "cid", "ada", "bob", "cid"]);
+    played.holds();
+}
+
+#[test]
 fn after_a_group_is_after_the_first_of_it_and_fires_once_for_all() {
     let rules = json!([
         {"name": "all", "trigger": {"signal": "go"}, "run": {"group": "crew"}},

@@ -22,7 +22,8 @@ fn speaker(format: Format) -> Speaker<'static> {
         round: None,
         public: public.into_iter().map(|(index, from, text)| message_of(index, from, text)).collect(),
         cleaning: Cleaning::Remove,
-        names: vec!["cleaner", "critic", "decider", "expert_1", "expert_2", "planner"],
+        names: vec!["cleaner", "control", "critic", "decider", "expert_1", "expert_2", "planner"],
+        eligible: vec!["cleaner", "critic", "decider", "expert_1", "expert_2", "planner"],
         invocation: 9,
         ops_max: 3,
     }
@@ -102,7 +103,13 @@ fn agents_are_chosen_by_their_names() {
         ("{\"chosen agents\": \"planner, Expert-2; `decider`.\"}", json!(["planner", "expert_2", "decider"])),
         ("[\"planner\"]", json!(["planner"])),
         ("{\"chosen agents\": []}", json!([])),
+        // Who is none is passed over, and whoever cannot be chosen; unless nobody is left to choose.
+        (
+            "{\"chosen agents\": [\"plumber\", \"critic\", \"me\", \"control\", \"planner\"]}",
+            json!(["critic", "planner"]),
+        ),
         ("{\"chosen agents\": [\"plumber\"]}", json!(["plumber"])),
+        ("{\"chosen agents\": [\"plumber\", \"Control\"]}", json!(["plumber", "control"])),
     ] {
         assert_eq!(said_by(Format::Control, text), chosen(agents), "{text}");
     }
@@ -323,7 +330,21 @@ fn in_rooms_and_at_ballots_every_role_speaks_alike() {
         );
         assert_eq!(at(Place::Conclusion, boxed), message("statement", boxed));
         let waits = "I am waiting for more information.";
-        assert!(at(room, waits)["pass"].is_string() && at(Place::Ballot, waits)["pass"].is_string(), "{format}");
+        assert!(
+            at(room.clone(), waits)["pass"].is_string() && at(Place::Ballot, waits)["pass"].is_string(),
+            "{format}"
+        );
+        // A conclusion is one, also of who has nothing to say.
+        assert_eq!(at(Place::Conclusion, waits), message("statement", waits));
+        for own in [format.sentinel().unwrap_or("I have nothing to add"), "no"] {
+            let passed = json!({"pass": own}).to_string();
+            assert_eq!(at(Place::Conclusion, own), message("statement", own), "{format}");
+            assert_eq!(at(Place::Conclusion, &passed), message("statement", own), "{format}");
+            assert_eq!(at(room.clone(), &passed), Value::Null, "it is a pass already");
+        }
+        for nothing in ["{\"pass\": \" \"}", "{\"pass\": 7}", "{\"pass\": \"no\", \"patch\": []}", " "] {
+            assert_eq!(at(Place::Conclusion, nothing), Value::Null, "{format}: {nothing}");
+        }
         assert_eq!(at(Place::Ballot, "  "), Value::Null);
         assert_eq!(at(Place::Ballot, "{\"pass\": \"no\"}"), Value::Null);
     }

@@ -33,13 +33,22 @@ pub(in crate::departments) const PUT_OUTCOME: &str =
 /// What is current.
 const CURRENT: &str = "valid_to IS NULL AND recorded_to IS NULL AND deleted = 0";
 
+/// The names of all departments.
+pub(super) const DEPARTMENTS: &str = "SELECT name FROM departments ORDER BY name";
+/// No call was carried out at `?1` or later.
+pub(super) const FORGET_OUTCOMES: &str = "DELETE FROM outcomes WHERE recorded >= ?1";
+
 /// A name as it stands in a statement.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn table(department: &Department) -> String {
-    quoted(&format!("department_{}", department.name))
+    table_of(&department.name)
+}
+
+fn table_of(name: &str) -> String {
+    quoted(&format!("department_{name}"))
 }
 
 /// The columns of the fields; each begins with a comma.
@@ -136,6 +145,15 @@ pub(super) fn as_of(department: &Department) -> String {
         columns(department),
         table(department)
     )
+}
+
+/// What was recorded at `?1` or later is taken back: states that began, and then ends of those before.
+pub(super) fn forget_since(name: &str) -> [String; 2] {
+    let table = table_of(name);
+    [
+        format!("DELETE FROM {table} WHERE recorded_from >= ?1"),
+        format!("UPDATE {table} SET recorded_to = NULL WHERE recorded_to >= ?1"),
+    ]
 }
 
 /// The next number of a row.

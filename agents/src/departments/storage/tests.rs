@@ -31,14 +31,51 @@ fn rows_are_there_when_the_file_is_opened_again() {
     add(&Storage::at(&data), &notes(), "b:1", "tea").expect("it is written");
     let storage = Storage::at(&data);
     assert_eq!(items(&storage, &notes()), [json!("tea")]);
-    let copy = Storage::copy_of(&data);
+    let copy = Storage::copy_before(&data, Timestamp(6));
     add(&copy, &notes(), "b:2", "milk").expect("it is written");
     assert_eq!(items(&copy, &notes()), [json!("tea"), json!("milk")]);
     assert_eq!(items(&storage, &notes()), [json!("tea")], "a copy is a copy");
-    assert_eq!(items(&Storage::copy_of(&dir.path().join("nothing")), &notes()), [] as [Value; 0]);
+    assert_eq!(items(&Storage::copy_before(&dir.path().join("nothing"), Timestamp(6)), &notes()), [] as [Value; 0]);
     assert!(!dir.path().join("nothing").exists());
     let fault = Storage::nowhere().rows(&notes()).expect_err("there is no place");
     assert_eq!(Failure::from(fault).code, FailureCode::NotConfigured);
+}
+
+#[test]
+fn a_copy_is_of_what_was_there_before_a_moment() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = Storage::at(dir.path());
+    let notes = notes();
+    let found = |action: &str, item: &str, ids: &[i64]| {
+        let slots = json!({"list": "office", "item": item}).as_object().cloned().expect("slots");
+        Resolved { ids: ids.to_vec(), ..Resolved::new(Status::Found, action, slots) }
+    };
+    let done = |storage: &Storage, key: &str, found: &Resolved, at: i64| {
+        carry_out(storage, &notes, key, found, Timestamp(at), 1000).expect("no fault")
+    };
+    let mut came = vec![(10, done(&storage, "b:1", &found("add", "tea", &[]), 10))];
+    came.push((20, done(&storage, "b:2", &found("add", "milk", &[]), 20)));
+    came.push((30, done(&storage, "b:3", &found("remove", "tea", &[1]), 30)));
+    assert_eq!(items(&storage, &notes), [json!("milk")]);
+    let then = [&[][..], &["tea"], &["tea", "milk"], &["milk"]];
+    for (moment, expected) in [10, 20, 30, 31].into_iter().zip(then) {
+        let copy = Storage::copy_before(dir.path(), Timestamp(moment));
+        assert_eq!(items(&copy, &notes), expected, "before {moment}");
+        let known = Timestamp(moment - 1);
+        assert_eq!(copy.rows(&notes).expect("rows"), storage.rows_as_of(&notes, known, known).expect("rows"));
+    }
+    // What a call did, it does there again: its outcome is not known yet.
+    let again = [found("add", "tea", &[]), found("add", "milk", &[]), found("remove", "tea", &[1])];
+    for (number, (found, (at, outcome))) in again.iter().zip(&came).enumerate() {
+        assert_eq!(outcome.status, Done::Done);
+        let copy = Storage::copy_before(dir.path(), Timestamp(*at));
+        assert_eq!(done(&copy, &format!("b:{}", number + 1), found, *at), *outcome);
+        assert_eq!(items(&copy, &notes), then[number + 1]);
+    }
+    // Later it is known, and nothing is done.
+    let copy = Storage::copy_before(dir.path(), Timestamp(31));
+    assert_eq!(done(&copy, "b:1", &again[0], 40), came[0].1);
+    assert_eq!(items(&storage, &notes), [json!("milk")], "the file stays as it is");
 }
 
 #[test]

@@ -15,16 +15,19 @@ pub fn definition_name(group: &GroupName) -> String {
 }
 
 impl Blueprint {
-    /// The workers of a group, in the order of their names.
-    pub fn group<'a>(&'a self, group: &'a GroupName) -> impl Iterator<Item = &'a WorkerName> {
-        self.workers.iter().filter(move |(_, worker)| worker.group.as_ref() == Some(group)).map(|(name, _)| name)
+    /// The workers of a group, by their `order`, those of the same by name.
+    pub fn group<'a>(&'a self, group: &'a GroupName) -> Vec<&'a WorkerName> {
+        let members = self.workers.iter().filter(|(_, worker)| worker.group.as_ref() == Some(group));
+        let mut members: Vec<_> = members.map(|(name, worker)| (worker.order, name)).collect();
+        members.sort();
+        members.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// All that a rule may wake, in the order of their names. Those of a rule that runs a worker need not exist.
+    /// All that a rule may wake, in the order in which it would. Those of a rule that runs a worker need not exist.
     pub fn woken_by<'a>(&'a self, run: &'a Run) -> Vec<&'a WorkerName> {
         match run {
             Run::Worker(worker) => vec![worker],
-            Run::Group(group) | Run::Member { group, .. } => self.group(group).collect(),
+            Run::Group(group) | Run::Member { group, .. } => self.group(group),
         }
     }
 
@@ -106,6 +109,19 @@ mod tests {
         assert_eq!(read(&stored), read_once);
         assert_eq!(serde_json::to_value(read(&stored)).expect("it is JSON"), stored);
         assert_eq!(read_once.misdefined_groups(), Vec::<&GroupName>::new());
+    }
+
+    #[test]
+    fn a_group_is_in_the_order_that_its_workers_say_and_then_in_that_of_names() {
+        let mut ordered = blueprint(json!(true));
+        ordered["workers"]["c"] = json!({"agent": "llm", "group": "agents", "order": -1});
+        ordered["workers"]["a"]["order"] = json!(2);
+        ordered["workers"]["d"] = json!({"agent": "llm", "group": "agents"});
+        let ordered = read(&ordered);
+        let group = GroupName::from("agents");
+        assert_eq!(ordered.group(&group), ["c", "b", "d", "a"].map(WorkerName::from).iter().collect::<Vec<_>>());
+        let stored = serde_json::to_value(&ordered).expect("it is JSON");
+        assert_eq!((&stored["workers"]["c"]["order"], stored["workers"]["b"].get("order")), (&json!(-1), None));
     }
 
     #[test]

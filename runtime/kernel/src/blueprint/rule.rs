@@ -22,6 +22,9 @@ pub struct Rule {
     pub when: Option<String>,
     /// Whom it wakes.
     pub run: Run,
+    /// Whether whom it wakes comes before all who wait that are not urgent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
     /// How dear its invocations may become.
     #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
     pub limits: RuleLimits,
@@ -47,7 +50,7 @@ impl RuleLimits {
 pub enum Run {
     /// This worker.
     Worker(WorkerName),
-    /// All workers of a group, in the order of their names.
+    /// All workers of a group, in their order.
     Group(GroupName),
     /// The worker of a group whose name stands in what woke the rule.
     Member {

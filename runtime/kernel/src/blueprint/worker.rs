@@ -22,6 +22,9 @@ pub struct Worker {
     /// The group it belongs to; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupName>,
+    /// Its place among those of its group that are woken at once: the smallest first, then by name.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub order: i8,
     /// What it does, in one line for others: the definition of its group says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
@@ -77,6 +80,11 @@ pub struct Worker {
     /// What its agent is told beside. For `builtin:` and `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(order: &i8) -> bool {
+    *order == 0
 }
 
 /// What fills a worker's seat.

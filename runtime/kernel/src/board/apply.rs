@@ -82,7 +82,7 @@ impl Board {
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
-                self.scheduler.enqueue(queued, is_after);
+                self.scheduler.enqueue(&self.plan, queued, is_after);
             }
             Body::Invoked(invoked) => {
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);

@@ -199,7 +199,7 @@ impl Check<'_> {
             Run::Worker(worker) => return self.declared(worker, pointer),
             Run::Group(group) | Run::Member { group, .. } => group,
         };
-        if self.blueprint.group(group).next().is_none() {
+        if self.blueprint.group(group).is_empty() {
             let known: BTreeSet<&str> =
                 self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
             let help = suggest(group.as_str(), known, "Give the workers that it is to wake a `group`.");

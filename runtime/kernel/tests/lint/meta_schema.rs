@@ -13,7 +13,7 @@ fn full() -> Value {
         "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
         "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
-            "agent": "builtin:vote", "role": "Do it.", "group": "g", "description": "Does it.",
+            "agent": "builtin:vote", "role": "Do it.", "group": "g", "order": -1, "description": "Does it.",
             "reads": ["/a", {"path": "/b", "where": "worker == 'w'"}],
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}}],
@@ -33,7 +33,7 @@ fn full() -> Value {
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
             {"name": "r7", "trigger": {"idle": ["r1"]}, "run": {"group": "g"}},
-            {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}},
+            {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}, "urgent": true},
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,

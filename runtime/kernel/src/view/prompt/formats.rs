@@ -18,12 +18,13 @@ pub(super) fn instructions(worker: &Worker, format: Format) -> String {
         (false, _) => String::new(),
     };
     let room = match may_write("/board/rooms/") {
-        true => {
+        true => format!(
             "- If you were woken by an entry of a room's agenda, the others of that room wait for your words: answer \
-                 {\"output\": \"...\"} with what you say to them, or, if your act is to conclude, with what everybody \
-                 shall know of it.\n"
-        }
-        false => "",
+             {{\"output\": \"...\"}} with what you say to them, or, if your act is to conclude, with what everybody \
+             shall know of it{}.\n",
+            if worker.pass { ", however little; then you do not pass" } else { "" }
+        ),
+        false => String::new(),
     };
     let ballot = match may_write("/answers/") {
         true => {
