@@ -4,17 +4,19 @@
 //! decides is a function of plain values; the clock and the file of rows are in a thin shell.
 //!
 //! * `found`: what the roles hand on to each other;
-//! * `likeness`: how like two texts are, and which of several choices words name;
+//! * `likeness`: how like two texts are;
 //! * [`meaning`]: the same by embeddings, for words that are like nothing;
 //! * `values`: what somebody said, as a value for a field;
 //! * [`resolve`]: which row is meant, or what is to be asked;
-//! * [`resume`]: what an answer to that means;
+//! * [`answers`]: what counts as an answer to that; [`resume`]: goes on with it;
+//! * [`waits`]: goes on with words that had to be understood first;
 //! * [`storage`]: the rows, with all they ever were, in one SQLite file; `crud` is the only one that writes them;
 //! * [`confirm`]: what came of it, in a sentence;
 //! * [`turns`]: takes users' messages, one after the other;
 //! * [`cases`]: a department's own tests;
 //! * `seats`: the roles as agents.
 
+pub mod answers;
 pub mod cases;
 pub mod confirm;
 pub mod crud;
@@ -27,3 +29,4 @@ pub(crate) mod seats;
 pub mod storage;
 pub mod turns;
 mod values;
+pub mod waits;

@@ -2,17 +2,19 @@
 //!
 //! The real roles run, on a file in memory; only what a model would have understood is given.
 
-use patchboard_kernel::department::{Department, Test};
+use patchboard_kernel::department::{Department, Reply, Test};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::lint::Severity;
 use serde_json::{Map, Value};
 
+use super::answers::answer;
 use super::confirm::{self, Told};
 use super::crud::carry_out;
 use super::found::{Resolved, Status, Values};
 use super::resolve::resolve;
 use super::resume::resume;
 use super::storage::{Fault, Storage};
+use super::waits::{self, Understood};
 
 /// The code of a test that does not come out as it says.
 pub const FAILED: &str = "failed_test";
@@ -27,7 +29,7 @@ const BYTES_MAX: usize = 64 * 1024;
 /// What was expected, and is not so.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Miss {
-    /// A member of the result, `rows`, or `rows/N` of those that were there before.
+    /// A member of the result, `rows`, `rows/N` of those that were there before, or `answers/N`.
     pub at: String,
     /// What was expected.
     pub expected: Value,
@@ -45,7 +47,10 @@ pub fn run(department: &Department, test: &Test) -> Result<Vec<Miss>, Fault> {
     if let Some(miss) = case.prepare(&test.rows)? {
         return Ok(vec![miss]);
     }
-    let told = case.play(test)?;
+    let told = match case.play(test)? {
+        Ok(told) => told,
+        Err(miss) => return Ok(vec![miss]),
+    };
     let result = serde_json::to_value(&told).unwrap_or_default();
     let mut misses = Vec::new();
     for (member, expected) in &test.expect {
@@ -101,11 +106,11 @@ impl Case<'_> {
     }
 
     /// What comes of it, all questions answered that the test has answers to.
-    fn play(&self, test: &Test) -> Result<Told, Fault> {
+    fn play(&self, test: &Test) -> Result<Result<Told, Miss>, Fault> {
         let mut now = Timestamp(1_000_000);
         let rows = self.storage.rows(self.department)?;
         let mut resolved = resolve(self.department, &test.classified.action, &test.classified.slots, &rows);
-        let mut answers = test.answers.iter();
+        let mut replies = test.answers.iter().enumerate();
         loop {
             let told = if resolved.status == Status::Found {
                 let key = format!("case:{}", now.0);
@@ -116,12 +121,23 @@ impl Case<'_> {
             } else {
                 confirm::not_done(self.department, &resolved, now)
             };
-            let Some((pending, answer)) = told.pending.as_ref().and_then(|pending| Some((pending, answers.next()?)))
+            let Some((pending, (nth, reply))) = told.pending.as_ref().and_then(|asked| Some((asked, replies.next()?)))
             else {
-                return Ok(told);
+                return Ok(Ok(told));
             };
             now = now.plus_ms(1000);
-            resolved = resume(self.department, pending, answer, now);
+            resolved = match reply {
+                Reply::Words(words) if answer(pending, words).is_some() => resume(self.department, pending, words, now),
+                Reply::Words(words) => {
+                    let expected = "a clear answer, or what the words mean (`action`, `slots`)".into();
+                    return Ok(Err(Miss { at: format!("answers/{nth}"), expected, found: words.as_str().into() }));
+                }
+                Reply::Classified(classified) => {
+                    let understood = Understood { action: &classified.action, slots: &classified.slots };
+                    let search = |action: &str, slots: &Values| resolve(self.department, action, slots, &rows);
+                    waits::resolve(self.department, Some(pending), understood, now, search)
+                }
+            };
         }
     }
 }

@@ -191,7 +191,13 @@ fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
     Told {
         question: Some(question.clone()),
         options: open.options.iter().map(|option| option.values.clone()).collect(),
-        pending: Some(pending(department, open, open.options.clone(), open.asked + 1, now)),
+        pending: Some(Pending {
+            options: open.options.clone(),
+            more: open.more,
+            question: Some(question.clone()),
+            asked: open.asked + 1,
+            ..pending(department, open, now)
+        }),
         ..Told::new(department, Ending::Clarification, &question)
     }
 }
@@ -230,7 +236,13 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     };
     // Nobody is asked again and again for what is only offered.
     let offers = !none.nearest.is_empty();
-    let pending = offers.then(|| pending(department, none, none.nearest.clone(), ASKED_MAX, now));
+    let pending = offers.then(|| Pending {
+        options: none.nearest.clone(),
+        question: Some(text.clone()),
+        offer: true,
+        asked: ASKED_MAX,
+        ..pending(department, none, now)
+    });
     Told {
         finding: Some(why),
         evidence: Some(json!({"action": none.action, "slots": none.slots, "nearest": none.nearest})),
@@ -276,16 +288,20 @@ fn patch(department: &Department, none: &Resolved, choice: &Choice) -> Vec<Value
     patch
 }
 
-fn pending(department: &Department, of: &Resolved, options: Vec<Choice>, asked: u32, now: Timestamp) -> Pending {
+/// What waits for an answer, without what there is to choose among.
+fn pending(department: &Department, of: &Resolved, now: Timestamp) -> Pending {
     Pending {
         department: department.name.clone(),
         action: of.action.clone(),
         slots: of.slots.clone(),
         ids: of.ids.clone(),
-        options,
+        options: Vec::new(),
+        more: 0,
         ask: of.ask.clone(),
         field: of.field.clone(),
-        asked,
+        question: None,
+        offer: false,
+        asked: 0,
         expires_at: now.plus_ms(u64::from(department.resolve.ttl) * 1000).0,
     }
 }

@@ -177,12 +177,21 @@ pub struct Pending {
     /// What to choose among.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<Choice>,
+    /// How many choices more there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u32,
     /// What is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
     /// The slot, or the field, that is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// What the user was told, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether it is an offer, which nobody has to answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offer: bool,
     /// How often it has been asked.
     pub asked: u32,
     /// Until when it waits, in milliseconds since 1970.
@@ -211,6 +220,17 @@ impl Resolved {
     /// There is none, and why.
     pub(crate) fn none(action: &str, slots: Values, why: Why) -> Self {
         Self { why: Some(why), ..Self::new(Status::None, action, slots) }
+    }
+
+    /// The same, where a question was asked before: how often that was, if it is asked again, and at last no more.
+    pub(crate) fn counted(self, before: &Pending) -> Self {
+        let is_again =
+            self.status == Status::Open && self.field == before.field && self.slots == before.slots && !before.offer;
+        match is_again {
+            true if before.asked >= ASKED_MAX => Self::none(&self.action, self.slots, Why::GaveUp),
+            true => Self { asked: before.asked, ..self },
+            false => self,
+        }
     }
 
     /// The same with a question for a field.

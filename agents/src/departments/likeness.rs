@@ -1,15 +1,11 @@
-//! How like two texts are, and which of several choices words name.
+//! How like two texts are.
 //!
 //! Likeness is counted in thousandths, so that a gap is what it is and not what is left of it in binary. Two texts are the
 //! same if their words are, however they are written. Otherwise what counts is the best of: how few letters are different
 //! (Damerau-Levenshtein), the same word by word in any order, and that one has all words of the other. People mistype the
 //! first letter of a word least, so there a difference counts twice.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
-
-use super::found::Choice;
 
 /// The likeness of what is the same.
 pub(super) const SAME: u32 = 1000;
@@ -21,8 +17,6 @@ const WORD_MIN: u32 = 500;
 const CONTAINED: u32 = 800;
 /// Characters of a text that are compared where it is not the same.
 const CHARS_MAX: usize = 160;
-/// Words of an answer that are looked at.
-const WORDS_MAX: usize = 64;
 
 /// A share, in thousandths.
 pub(super) fn thousandths(share: f64) -> u32 {
@@ -144,67 +138,6 @@ pub(super) fn meant(text: &str, of: &[String], bar: Bar) -> Vec<usize> {
     let scores: Vec<u32> = of.iter().map(|one| likeness(text, one)).collect();
     let best = scores.iter().max().copied().filter(|best| *best >= bar.likeness);
     best.map_or(Vec::new(), |best| (0..scores.len()).filter(|&index| bar.is_close(scores[index], best)).collect())
-}
-
-/// The choices that words name, by their indices: one if it is clear which, several if it is among these, none if the words
-/// tell nothing.
-pub(super) fn named(text: &str, choices: &[Choice], bar: Bar) -> Vec<usize> {
-    let mut text = words(text);
-    text.truncate(WORDS_MAX);
-    let read: Vec<Named> = choices.iter().map(|choice| Named::of(&text, choice, bar)).collect();
-    let is_more = |one: &Named, other: &Named| one.words.len() < other.words.len() && one.words.is_subset(&other.words);
-    let is_left = |index: &usize| !read.iter().any(|other| is_more(&read[*index], other));
-    let left: Vec<usize> = (0..read.len()).filter(is_left).collect();
-    let best = left.iter().filter(|&&index| read[index].is_named).map(|&index| read[index].score).max();
-    let Some(best) = best else { return Vec::new() };
-    // One that is not named for sure still keeps the best from being clear.
-    let close: Vec<usize> = left.into_iter().filter(|&index| bar.is_close(read[index].score, best)).collect();
-    if close.len() == choices.len() && choices.len() > 1 { Vec::new() } else { close }
-}
-
-/// What of an answer names a choice.
-struct Named {
-    score: u32,
-    /// Which words of the answer are like it.
-    words: BTreeSet<usize>,
-    is_named: bool,
-}
-
-impl Named {
-    fn of(text: &[String], choice: &Choice, bar: Bar) -> Self {
-        let mut named = Self { score: 0, words: BTreeSet::new(), is_named: false };
-        let close = bar.likeness.saturating_sub(bar.gap);
-        for value in choice.values.values() {
-            let value = words(&said(value));
-            let width = value.len().min(text.len());
-            if width == 0 {
-                continue;
-            }
-            let windows = text.windows(width).enumerate().map(|(at, window)| (of_words(window, &value), at));
-            // The earliest of the best.
-            let best = windows.max_by_key(|(likeness, at)| (*likeness, usize::MAX - at));
-            if let Some((likeness, at)) = best.filter(|(likeness, _)| *likeness >= close) {
-                named.is_named |= likeness >= bar.likeness;
-                named.score += likeness;
-                named.words.extend(at..at + width);
-            }
-        }
-        named
-    }
-}
-
-/// Whether words begin with a yes.
-pub(super) fn is_yes(text: &str) -> bool {
-    begins(text, &["yes", "yeah", "yep", "y", "ok", "okay", "sure", "ja"])
-}
-
-/// Whether words begin with a no.
-pub(super) fn is_no(text: &str) -> bool {
-    begins(text, &["no", "nope", "n", "cancel", "stop", "never", "neither", "none", "nein"])
-}
-
-fn begins(text: &str, with: &[&str]) -> bool {
-    words(text).first().is_some_and(|first| with.contains(&first.as_str()))
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
-//! `builtin:resume`: goes on where a question was asked, with what the user answers to it.
+//! `builtin:resume`: goes on where a question was asked, with a clear answer to it.
 
-use patchboard_kernel::department::{Department, Thresholds};
+use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
-use serde_json::Value;
 
-use super::found::{ASKED_MAX, Choice, Pending, Resolved, Status, Why};
-use super::likeness::{Bar, is_no, is_yes, named};
+use super::answers::{Said, answer};
+use super::found::{Choice, Pending, Resolved, Status, Why};
 use super::resolve::{asked_field, settle};
-use super::values::{Said, said_of};
 
-/// What an answer to a question means.
+/// What an answer to a question means. Words that are none are not looked at any further: the same is asked again.
 pub fn resume(department: &Department, pending: &Pending, text: &str, now: Timestamp) -> Resolved {
     let Pending { action: name, slots, .. } = pending;
     let none = |why| Resolved::none(name, slots.clone(), why);
@@ -19,35 +17,18 @@ pub fn resume(department: &Department, pending: &Pending, text: &str, now: Times
     }
     let mut known = Resolved::new(Status::Open, name, slots.clone());
     known.ids.clone_from(&pending.ids);
-    if pending.options.is_empty() {
-        return free(department, pending, known, text);
-    }
-    match meant(department, pending, text).as_slice() {
-        [one] => choose(department, pending, known, &pending.options[*one]),
-        [] if is_no(text) => none(Why::Declined),
-        [] => again(pending, known, None),
-        several => {
-            // It is among these: that is an answer, and what is still different is asked next.
-            let options: Vec<Choice> = several.iter().map(|&index| pending.options[index].clone()).collect();
-            let field = asked_field(department, action, &options);
-            Resolved { options, ..known }.asking(department, &field, &field)
-        }
-    }
-}
-
-/// Whether words answer an offer, which nobody has to answer.
-pub fn is_answer(pending: &Pending, text: &str) -> bool {
-    is_no(text) || is_yes(text) || !named(text, &pending.options, Bar::of(&Thresholds::default())).is_empty()
-}
-
-/// The options that an answer names.
-fn meant(department: &Department, pending: &Pending, text: &str) -> Vec<usize> {
-    let named = named(text, &pending.options, Bar::of(&department.resolve));
-    match pending.options.len() {
-        // A no to the only one is a no, also where it names it.
-        1 if is_no(text) => Vec::new(),
-        1 if named.is_empty() && is_yes(text) => vec![0],
-        _ => named,
+    let of = |index: &usize| pending.options.get(*index).cloned();
+    match answer(pending, text) {
+        None => again(pending, known),
+        Some(Said::No) => none(Why::Declined),
+        Some(Said::Options(meant)) => match meant.iter().filter_map(of).collect::<Vec<Choice>>().as_slice() {
+            [one] => choose(department, pending, known, one),
+            options => {
+                // It is among these: that is an answer, and what is still different is asked next.
+                let field = asked_field(department, action, options);
+                Resolved { options: options.to_vec(), ..known }.asking(department, &field, &field)
+            }
+        },
     }
 }
 
@@ -65,39 +46,16 @@ fn choose(department: &Department, pending: &Pending, known: Resolved, chosen: &
     settle(department, name, found)
 }
 
-/// Takes the answer itself as the value that was asked for.
-fn free(department: &Department, pending: &Pending, mut known: Resolved, text: &str) -> Resolved {
-    let slot = pending.field.clone().unwrap_or_default();
-    let slots = department.actions[&pending.action].slots();
-    let field =
-        slots.iter().find(|(known, _)| *known == slot).and_then(|(_, name)| department.storage.fields.get(*name));
-    let Some(field) = field else { return Resolved::none(&pending.action, known.slots, Why::GaveUp) };
-    // A full stop ends the sentence, not the value.
-    let text = text.trim().trim_end_matches(['.', '!']).trim_end();
-    match said_of(field, &Value::from(text), Bar::of(&department.resolve)) {
-        Said::Value(value) => {
-            known.slots.insert(slot, value);
-            settle(department, &pending.action, known)
-        }
-        Said::Wrong(why) => again(pending, known, Some(why)),
-        Said::Among(_) => again(pending, known, None),
-    }
-}
-
 /// Asks the same again, if it was not asked often enough.
-fn again(pending: &Pending, known: Resolved, because: Option<String>) -> Resolved {
-    if pending.asked >= ASKED_MAX {
-        return Resolved::none(&pending.action, known.slots, Why::GaveUp);
-    }
-    Resolved {
-        status: Status::Open,
+fn again(pending: &Pending, known: Resolved) -> Resolved {
+    let same = Resolved {
         options: pending.options.clone(),
+        more: pending.more,
         ask: pending.ask.clone(),
         field: pending.field.clone(),
-        asked: pending.asked,
-        because,
         ..known
-    }
+    };
+    same.counted(pending)
 }
 
 #[cfg(test)]

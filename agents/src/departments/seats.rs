@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::found::{Outcome, Pending, Resolved, Row, Status, Values};
 use super::meaning::{Unknown, unknown};
 use super::turns::{Before, Turn, perceived};
+use super::waits::{self, Understood};
 use super::{confirm, crud, resolve, resume};
 use crate::builtin::{Answering, Means, waiting};
 use crate::failure;
@@ -205,7 +206,10 @@ fn look(call: &Call, means: &Means) -> Result<Looked, Stop> {
     let action: String = needed(call, "/classified/action")?;
     let slots: Values = read(call, "/classified/slots")?.unwrap_or_default();
     let rows = means.storage.rows(&department)?;
-    let resolved = resolve::resolve(&department, &action, &slots, &rows);
+    let waits: Option<Pending> = read(call, "/request/waits")?;
+    let understood = Understood { action: &action, slots: &slots };
+    let search = |action: &str, slots: &Values| resolve::resolve(&department, action, slots, &rows);
+    let resolved = waits::resolve(&department, waits.as_ref(), understood, means.clock.now(), search);
     let unknown = means.embedder.as_ref().and_then(|_| unknown(&department, &resolved, &rows));
     Ok(Looked { resolved, unclear: unknown.map(|unknown| Unclear { department, rows, unknown }) })
 }
@@ -220,7 +224,9 @@ async fn ask(call: &Call, means: &Means, resolved: Resolved, unclear: Unclear) -
             let likeness = embedder.config.likeness;
             let again = move || {
                 let meaning = unknown.meaning(&embeddings, likeness);
-                resolve::resolve_by_meaning(&department, &resolved, &rows, &meaning).unwrap_or(resolved)
+                let asked = resolved.asked;
+                let open = resolve::resolve_by_meaning(&department, &resolved, &rows, &meaning);
+                open.map_or(resolved, |open| Resolved { asked, ..open })
             };
             waiting(again).await
         }
@@ -311,11 +317,16 @@ pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
         };
         let root = call.shown.basis().state.root();
         let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
-        let last = match results.and_then(|results| results.len().checked_sub(1)) {
+        let count = results.map_or(0, |results| results.len());
+        let last = match count.checked_sub(1) {
             Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
             None => None,
         };
-        let before = Before { turn: turn.as_ref(), last: last.as_ref(), now: means.clock.now() };
+        let mut worked: Vec<String> = Vec::new();
+        for index in 0..count {
+            worked.extend(read::<String>(call, &format!("{}/{index}/department", places.results))?);
+        }
+        let before = Before { turn: turn.as_ref(), last: last.as_ref(), worked: &worked, now: means.clock.now() };
         let mut patch = put(&places.turn, &Turn::next(&text, before))?;
         patch.push(json!({"op": "remove", "path": format!("{}/0", places.messages)}));
         patch.extend(places.empties.iter().map(|place| json!({"op": "replace", "path": place, "value": []})));

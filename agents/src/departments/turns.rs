@@ -1,15 +1,15 @@
 //! `builtin:perceive` and `builtin:begin`: what users say is taken down at once, and taken up one after the other.
 //!
-//! A message answers a question if one was asked in the turn before and still waits. Of an offer it is one only if it says
-//! so: nobody has to answer an offer.
+//! A question waits until a message answers it clearly, until it expires, another is asked, or whoever asked has been at
+//! work again. What is no answer is a message like any other, with the question beside it. An offer is made for one
+//! message: later, a yes may mean anything.
 
 use patchboard_kernel::id::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::confirm::Ending;
+use super::answers::answer;
 use super::found::Pending;
-use super::resume::is_answer;
 
 /// Characters of a message.
 pub const MESSAGE_CHARS_MAX: usize = 4000;
@@ -39,8 +39,22 @@ pub struct Before<'a> {
     pub turn: Option<&'a Turn>,
     /// The last of its results.
     pub last: Option<&'a Value>,
+    /// Who has been at work in it.
+    pub worked: &'a [String],
     /// The time.
     pub now: Timestamp,
+}
+
+impl Before<'_> {
+    /// The question that waits, if one does.
+    fn waits(&self) -> Option<Pending> {
+        let asked = self.last.and_then(|last| last.get("pending")).cloned();
+        if let Some(asked) = asked.and_then(|pending| serde_json::from_value(pending).ok()) {
+            return Some(asked);
+        }
+        let before = self.turn?.waits.as_ref()?;
+        (!before.offer && !self.worked.contains(&before.department)).then(|| before.clone())
+    }
 }
 
 /// What one message is about.
@@ -53,6 +67,9 @@ pub struct Turn {
     /// The question it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
+    /// The question that it does not answer clearly, and that still waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Pending>,
     /// The question that was not answered in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired: Option<String>,
@@ -62,19 +79,15 @@ impl Turn {
     /// The turn of the next message, which says this.
     pub fn next(text: &str, before: Before<'_>) -> Self {
         let n = before.turn.map_or(1, |turn| turn.n + 1);
-        let turn = Self { n, text: text.to_owned(), pending: None, expired: None };
-        let Some(last) = before.last else { return turn };
-        let pending = last.get("pending").cloned().and_then(|pending| serde_json::from_value::<Pending>(pending).ok());
-        let Some(pending) = pending else { return turn };
-        let is_offer = last.get("status") == Some(&json!(Ending::Refusal));
-        if is_offer && !is_answer(&pending, text) {
-            return turn;
+        let turn = Self { n, text: text.to_owned(), pending: None, waits: None, expired: None };
+        match before.waits() {
+            None => turn,
+            Some(waits) if before.now.0 >= waits.expires_at => {
+                Self { expired: waits.question.filter(|_| !waits.offer), ..turn }
+            }
+            Some(waits) if answer(&waits, text).is_some() => Self { pending: Some(waits), ..turn },
+            Some(waits) => Self { waits: Some(waits), ..turn },
         }
-        if before.now.0 >= pending.expires_at {
-            let question = last.get("question").or_else(|| last.get("text")).and_then(Value::as_str);
-            return Self { expired: question.filter(|_| !is_offer).map(str::to_owned), ..turn };
-        }
-        Self { pending: Some(pending), ..turn }
     }
 }
 

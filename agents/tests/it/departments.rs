@@ -58,7 +58,7 @@ fn clipboard() -> Blueprint {
     report.blueprint.expect("there is no error")
 }
 
-/// Whatever a model would say: the planner goes to the notes once, and the classifier takes even the noise for its own words.
+/// Whatever a model would say, of a few sentences.
 struct Voices {
     seats: Seats,
 }
@@ -74,23 +74,55 @@ fn say(path: &str, value: &Value) -> Answer {
     Ok(Reply { text, usage: None, written: None })
 }
 
+/// Which department words are for, what is to be done, and with what, if they ask for something by themselves.
+fn understood(text: &str) -> Option<(&'static str, &'static str, Value)> {
+    let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', '?'])).collect();
+    Some(match words.as_slice() {
+        ["Put", item, "on", "the", list, "list", ..] => ("notes", "add", json!({"list": list, "item": item})),
+        ["Throw", "the", item, "off", "the", "list", ..] => ("notes", "remove", json!({"item": item})),
+        ["Throw", "the", item, "off", "the", list, "list", ..] => {
+            ("notes", "remove", json!({"list": list, "item": item}))
+        }
+        ["Show", "the", list, "list", ..] => ("notes", "show", json!({"list": list})),
+        ["Dentist", ..] => ("timeline", "add", json!({"title": "dentist", "time": "9:30"})),
+        ["What", "is", "on", "Friday", ..] => ("timeline", "show", json!({"day": "Friday"})),
+        _ => return None,
+    })
+}
+
+/// What words say that go on with a question.
+fn answered(text: &str) -> Value {
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+    match ["household", "office", "Friday"].into_iter().find(|word| words.contains(word) && !words.contains(&"not")) {
+        Some("Friday") => json!({"day": "Friday"}),
+        Some(list) => json!({"list": list}),
+        None => json!({}),
+    }
+}
+
 fn voice(call: &Call) -> Answer {
+    let text = |place: &str| shown(call, place).and_then(|value| value.as_str().map(str::to_owned));
     match call.worker.as_str() {
         "planner" => {
+            let words = text("/turn/text").expect("there are words");
             let is_done = shown(call, "/results/0").is_some();
-            say("/decisions/-", &json!({"agent": if is_done { "nobody" } else { "notes" }}))
+            // Told of a question that waits, it is told what was asked.
+            let waits =
+                text("/turn/waits/department").filter(|_| answered(&words) != json!({}) || words.contains("not"));
+            assert_eq!(waits.is_some() && text("/turn/waits/question").is_none(), false);
+            let agent = understood(&words).map(|(department, ..)| department.to_owned()).or(waits);
+            say("/decisions/-", &json!({"agent": agent.filter(|_| !is_done).unwrap_or("nobody".to_owned())}))
         }
         "classify" => {
-            let words = shown(call, "/request/text").expect("there are words");
-            let text = words.as_str().expect("a text");
-            let item = if text.contains("plantains") { "plantains" } else { "bananas" };
-            let slots = match text.split(' ').next() {
-                Some("Household:") => json!({"list": "household", "item": item}),
-                Some("Office:") => json!({"list": "office", "item": item}),
-                _ => json!({"item": item}),
+            let words = text("/request/text").expect("there are words");
+            let (action, slots) = match (understood(&words), text("/request/waits/action")) {
+                (Some((_, action, slots)), _) => (action.to_owned(), slots),
+                (None, Some(action)) if answered(&words) != json!({}) => (action, answered(&words)),
+                _ => ("none".to_owned(), json!({})),
             };
-            let action = if text.contains("Throw") { "remove" } else { "add" };
-            say("/classified", &json!({"action": action, "slots": slots, "normalised": words}))
+            // It keeps even noise for its own words.
+            let normalised: String = words.chars().take(400).collect();
+            say("/classified", &json!({"action": action, "slots": slots, "normalised": normalised}))
         }
         "responder" => {
             let results = shown(call, "/results").and_then(|results| results.as_array()?.last().cloned());
@@ -157,6 +189,15 @@ impl Conversation {
         panic!("no reply to {words}: {}", self.state());
     }
 
+    /// What the reply is to this.
+    async fn reply(&self, words: &str) -> String {
+        self.say(words).await["replies"][0]["text"].as_str().expect("a reply is a text").to_owned()
+    }
+
+    async fn lists(&self) -> [String; 2] {
+        [self.reply("Show the household list.").await, self.reply("Show the office list.").await]
+    }
+
     /// What everybody was shown, by worker: views and prompts of all boards inside, as they were recorded.
     fn shown_inside(&self) -> Vec<(String, String)> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
@@ -183,25 +224,34 @@ fn noise() -> impl Strategy<Value = String> {
 fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let outcome = runner.run(&(noise(), noise(), noise()), |(first, second, third)| {
+    let outcome = runner.run(&(noise(), noise(), noise(), noise()), |(first, second, third, fourth)| {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let (state, shown) = runtime.block_on(async {
+        let shown = runtime.block_on(async {
             let conversation = Conversation::begin().await;
-            conversation.say(&format!("Household: put bananas there, {first}")).await;
-            conversation.say("Office: put bananas there").await;
+            conversation.say(&format!("Put bananas on the household list, {first}")).await;
+            conversation.say("Put bananas on the office list").await;
             let asked = conversation.say(&format!("Throw the bananas off the list, {second}")).await;
             assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
-            let state = conversation.say(&format!("household, {third}")).await;
+            // One of a few, and then anything at all: what was asked for is a text.
+            let done = conversation.say(&format!("household, {third}")).await;
+            assert_eq!(done["results"][0]["text"], "Took bananas off the household list.", "{done}");
+            assert_eq!(conversation.reply("Dentist at half past nine").await, "on which day?");
+            let nothing = conversation.say(&fourth).await;
+            assert_eq!(nothing["results"], json!([]), "{nothing}");
+            let done = conversation.say(&format!("Friday, {fourth}")).await;
+            assert_eq!(done["results"][0]["text"], "dentist is on Friday at 9:30.", "{done}");
+            assert_eq!(conversation.reply("Dentist at half past nine").await, "on which day?");
+            assert_eq!(conversation.say("Never mind.").await["results"][0]["finding"], "declined");
             let shown = conversation.shown_inside();
             conversation.runtime.shutdown().await;
-            (state, shown)
+            shown
         });
         // The words are somewhere, so the test can fail.
-        let has = |role: &str, noise: &str| shown.iter().any(|(worker, text)| worker == role && text.contains(noise));
-        let word = |noise: &str| noise.split(' ').next().expect("a word").to_owned();
-        prop_assert!(has("classify", &word(&first)) && has("classify", &word(&second)), "{:?}", state);
-        prop_assert!(has("resume", &word(&third)), "{:?}", state);
-        for role in ["resolve", "crud", "confirm"] {
+        for noise in [&first, &second, &third, &fourth] {
+            let word = noise.split(' ').next().expect("a word");
+            prop_assert!(shown.iter().any(|(worker, text)| worker == "classify" && text.contains(word)), "{}", word);
+        }
+        for role in ["resolve", "resume", "crud", "confirm"] {
             prop_assert!(shown.iter().any(|(worker, _)| worker == role), "{} was at work", role);
             for (_, text) in shown.iter().filter(|(worker, _)| worker == role) {
                 prop_assert!(!text.contains("qx"), "{} is shown {}", role, text);
@@ -215,10 +265,82 @@ fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
 }
 
 #[tokio::test]
+async fn an_offer_is_taken_by_a_yes_and_by_nothing_else() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    let refused = conversation.say("Throw the bananas off the office list.").await;
+    assert_eq!(
+        (&refused["results"][0]["status"], &refused["results"][0]["pending"]["offer"]),
+        (&json!("refusal"), &json!(true))
+    );
+    // It has the word by which the offered row goes, and asks for something else.
+    let put = conversation.say("Put bananas on the office list.").await;
+    assert_eq!((&put["turn"]["pending"], &put["turn"]["waits"]["department"]), (&Value::Null, &json!("notes")));
+    assert_eq!(conversation.lists().await, ["On the household list: bananas.", "On the office list: bananas."]);
+    conversation.say("Put tea on the office list.").await;
+    conversation.say("Throw the tea off the household list.").await;
+    assert_eq!(conversation.reply("Yes, please.").await, "Took tea off the office list.");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_negation_chooses_nothing() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    conversation.say("Throw the bananas off the list.").await;
+    let refused = conversation.say("no, not the household one").await;
+    assert_eq!(
+        (&refused["turn"]["pending"], &refused["results"][0]["finding"]),
+        (&Value::Null, &json!("unknown_action"))
+    );
+    assert_eq!(conversation.lists().await, ["On the household list: bananas.", "On the office list: bananas."]);
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_message_and_the_question_still_waits() {
+    let conversation = Conversation::begin().await;
+    assert_eq!(conversation.reply("Dentist at half past nine.").await, "on which day?");
+    assert_eq!(conversation.reply("Never mind.").await, "Nothing was done, as the user does not want it.");
+    assert_eq!(conversation.say("What is on Friday?").await["results"][0]["finding"], "not_found");
+    conversation.say("Dentist at half past nine.").await;
+    for other in ["Sing me a song.", "Show the office list."] {
+        let state = conversation.say(other).await;
+        assert_eq!(
+            (&state["turn"]["pending"], &state["turn"]["waits"]["question"]),
+            (&Value::Null, &json!("on which day?"))
+        );
+    }
+    // Nobody reads a day out of these words but who understands words.
+    assert_eq!(conversation.reply("on Friday, if he is there").await, "dentist is on Friday at 9:30.");
+    assert_eq!(conversation.say("Sing me a song.").await["turn"]["waits"], Value::Null, "it is answered");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_new_request_is_done_and_answers_nothing() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(conversation.reply("Put milk on the household list.").await, "Put milk on the household list.");
+    assert_eq!(
+        conversation.lists().await,
+        ["On the household list: bananas and milk.", "On the office list: bananas."]
+    );
+    // Another department's work leaves the question open.
+    conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(conversation.say("What is on Friday?").await["turn"]["waits"]["department"], "notes");
+    assert_eq!(conversation.reply("the office one").await, "Took bananas off the office list.");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
     let conversation = Conversation::begin().await;
-    conversation.say("Household: put bananas there").await;
-    conversation.say("Office: put bananas there").await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
     let asked = conversation.say("Throw the bananas off the list.").await;
     let result = &asked["results"][0];
     assert_eq!((&result["status"], &result["department"]), (&json!("clarification"), &json!("notes")));

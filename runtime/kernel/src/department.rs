@@ -14,7 +14,7 @@ mod expansion;
 mod problems;
 pub mod sentence;
 
-pub use expansion::{Expansion, NO_ACTION, PENDING, expand};
+pub use expansion::{Expansion, NO_ACTION, PENDING, WAITS, expand};
 pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
 
 /// The most fields of a row.
@@ -235,13 +235,45 @@ pub struct Test {
     pub classified: Classified,
     /// What the user answers to each question that comes of it, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<String>,
+    pub answers: Vec<Reply>,
     /// Members of the last result, and their values.
     #[serde(default)]
     pub expect: Map<String, Value>,
     /// What is there afterwards, in any order; absent: that is not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Vec<Map<String, Value>>>,
+}
+
+/// What a user says to a question.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum Reply {
+    /// Words that are clear by themselves.
+    Words(String),
+    /// What other words mean.
+    Classified(Classified),
+}
+
+impl TryFrom<Value> for Reply {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value {
+            Value::String(words) => Ok(Self::Words(words)),
+            other => serde_json::from_value(other).map(Self::Classified),
+        }
+    }
+}
+
+impl From<Reply> for Value {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Words(words) => words.into(),
+            Reply::Classified(classified) => {
+                serde_json::json!({"action": classified.action, "slots": classified.slots, "normalised": classified.normalised})
+            }
+        }
+    }
 }
 
 impl Manifest {

@@ -28,12 +28,13 @@ state:
           text: {type: string}
           who: {type: string}
           pending: {type: object, properties: {department: {type: string}}}
+          waits: {type: object, properties: {department: {type: string}}}
       chosen: {type: array, items: {$ref: "#/$defs/group:departments"}}
       results: {type: array, items: {type: object}}
   initial: {turn: {text: hello, who: somebody}, chosen: [], results: []}
-departments: {from: d, promises: {text: /turn/text, who: /turn/who, pending: /turn/pending}, into: /results/-, group: departments}
+departments: {from: d, promises: {text: /turn/text, who: /turn/who, pending: /turn/pending, waits: /turn/waits}, into: /results/-, group: departments}
 workers:
-  chooser: {agent: llm, reads: [/turn/text], writes: [{path: /chosen/-, ops: [add]}, {path: /turn/pending}]}
+  chooser: {agent: llm, reads: [/turn/text], writes: [{path: /chosen/-, ops: [add]}, {path: /turn/pending}, {path: /turn/waits}]}
 rules:
   - {name: begin, trigger: start, run: chooser}
   - {name: dispatch, trigger: {op: add, path: /chosen/*}, run: {group: departments, at: ""}}
@@ -140,7 +141,7 @@ fn judge(blueprint: &Blueprint, name: &str) {
         }
         if WORDLESS.contains(&role.as_str()) {
             let contract = Contract::compile(worker, &inner.state.schema).expect("its patterns are some");
-            let document = json!({"request": {"text": "words", "who": "somebody", "pending": {"text": "words"}},
+            let document = json!({"request": {"text": "words", "who": "somebody", "pending": {"text": "words"}, "waits": {"action": "add"}},
                                   "classified": {"action": "add", "slots": {}, "normalised": "words"}});
             let document = patchboard_kernel::tree::Node::from(&document);
             let readable = contract.readable(&document);
@@ -155,6 +156,9 @@ fn judge(blueprint: &Blueprint, name: &str) {
                 let place = PointerBuf::parse(said).expect("a pointer");
                 assert!(!readable.may_read(&place), "{role} of {name} may read {said}");
             }
+            // What was asked and is known of it has no words of the user's; only resolve goes on from there.
+            let waits = PointerBuf::from_tokens(["request", "waits"]);
+            assert_eq!(readable.may_read(&waits), role.as_str() == "resolve", "{role}");
         }
     }
 }
@@ -248,12 +252,13 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
     assert_eq!(
         worker["board"],
         json!({
-            "of": "notes", "input": {"text": "/turn/text", "pending": "/turn/pending"}, "output": {"/results/-": "/result"},
+            "of": "notes", "input": {"text": "/turn/text", "pending": "/turn/pending", "waits": "/turn/waits"}, "output": {"/results/-": "/result"},
             "failed": {"path": "/results/-", "value": {"department": "notes", "status": "error"}, "message": "text"},
         })
     );
     // What another department asked is nothing to this one.
-    assert_eq!(worker["reads"], json!(["/turn/text", {"path": "/turn/pending", "where": "self.department == worker"}]));
+    let own = |place: &str| json!({"path": place, "where": "self.department == worker"});
+    assert_eq!(worker["reads"], json!(["/turn/text", own("/turn/pending"), own("/turn/waits")]));
     let inner = serde_json::to_value(&blueprint.boards["notes"]).expect("JSON");
     assert_eq!(inner["request"]["required"], json!(["text"]));
     assert_eq!(

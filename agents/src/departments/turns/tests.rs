@@ -16,42 +16,78 @@ fn what_was_said_is_taken_down() {
     }
 }
 
-/// The turn of "office" after a result, at this second.
-fn after(result: &Value, seconds: i64, text: &str) -> Turn {
-    let turn = Turn { n: 4, text: "x".into(), pending: None, expired: None };
-    Turn::next(text, Before { turn: Some(&turn), last: Some(result), now: Timestamp(seconds * 1000) })
+/// A question that waits for 300 seconds, or an offer.
+fn waiting(offer: bool) -> Value {
+    json!({"department": "notes", "action": "remove", "question": "which list?", "field": "list", "offer": offer,
+        "options": [{"ids": [1], "values": {"list": "office"}}], "asked": 1, "expires_at": 300_000})
 }
 
-fn result(status: &str) -> Value {
-    json!({"status": status, "text": "t", "question": "which list?", "pending": {
-        "department": "notes", "action": "remove", "options": [{"ids": [1], "values": {"list": "office"}}],
-        "asked": 1, "expires_at": 300_000}})
+/// The turn of these words after another one that ended so.
+fn after(turn: &Turn, results: &[Value], seconds: i64, text: &str) -> Turn {
+    let worked: Vec<String> =
+        results.iter().filter_map(|result| result["department"].as_str()).map(str::to_owned).collect();
+    let before = Before { turn: Some(turn), last: results.last(), worked: &worked, now: Timestamp(seconds * 1000) };
+    Turn::next(text, before)
+}
+
+fn turn() -> Turn {
+    Turn { n: 4, text: "x".into(), pending: None, waits: None, expired: None }
+}
+
+fn result(offer: bool) -> Value {
+    json!({"department": "notes", "text": "t", "pending": waiting(offer)})
 }
 
 #[test]
 fn the_first_turn_is_the_first_message() {
-    let first = Turn::next("a", Before { turn: None, last: None, now: Timestamp(0) });
-    assert_eq!(first, Turn { n: 1, text: "a".into(), pending: None, expired: None });
+    let first = Turn::next("a", Before { turn: None, last: None, worked: &[], now: Timestamp(0) });
+    assert_eq!(first, Turn { n: 1, text: "a".into(), ..turn() });
 }
 
 #[test]
-fn a_question_that_waits_is_answered_by_whatever_comes() {
-    for text in ["office", "something else"] {
-        let turn = after(&result("clarification"), 299, text);
-        assert_eq!((turn.n, turn.text.as_str()), (5, text));
-        assert_eq!(turn.pending.expect("an answer").department, "notes");
+fn a_clear_answer_goes_to_who_asked_and_everything_else_is_a_message() {
+    let answer = after(&turn(), &[result(false)], 299, "The office one.");
+    assert_eq!((answer.n, answer.text.as_str(), answer.waits), (5, "The office one.", None));
+    assert_eq!(answer.pending.expect("an answer").department, "notes");
+    let other = after(&turn(), &[result(false)], 299, "Put milk on the office list.");
+    assert_eq!((other.pending, other.waits.map(|waits| waits.department)), (None, Some("notes".to_owned())));
+    let late = after(&turn(), &[result(false)], 300, "office");
+    assert_eq!((late.pending, late.waits, late.expired.as_deref()), (None, None, Some("which list?")));
+    for nothing in [json!({"status": "done", "text": "t"}), json!({"pending": "nonsense"})] {
+        let turn = after(&turn(), &[nothing], 0, "office");
+        assert_eq!((turn.pending, turn.waits), (None, None));
     }
-    let late = after(&result("clarification"), 300, "office");
-    assert_eq!((late.pending, late.expired.as_deref()), (None, Some("which list?")));
-    assert_eq!(after(&json!({"status": "done", "text": "t"}), 0, "office").pending, None);
-    assert_eq!(after(&json!({"pending": "nonsense"}), 0, "office").pending, None);
 }
 
 #[test]
-fn an_offer_is_answered_only_by_an_answer() {
-    assert!(after(&result("refusal"), 0, "Yes").pending.is_some());
-    assert!(after(&result("refusal"), 0, "the office").pending.is_some());
-    let other = after(&result("refusal"), 0, "What is on it?");
-    assert_eq!((other.pending, other.expired), (None, None));
-    assert_eq!(after(&result("refusal"), 300, "Yes").expired, None, "nobody asked");
+fn a_question_waits_until_it_is_answered_replaced_or_late() {
+    let asked = after(&turn(), &[result(false)], 0, "What is on Friday?");
+    assert!(asked.waits.is_some());
+    let elsewhere = json!({"department": "timeline", "text": "t"});
+    for results in [&[][..], &[elsewhere.clone()]] {
+        let answer = after(&asked, results, 299, "office");
+        assert!(answer.pending.is_some() && answer.waits.is_none());
+        assert!(after(&asked, results, 299, "And on Monday?").waits.is_some());
+        let late = after(&asked, results, 300, "office");
+        assert_eq!((late.pending, late.waits, late.expired.as_deref()), (None, None, Some("which list?")));
+    }
+    let mut newer = waiting(false);
+    newer["department"] = "timeline".into();
+    let replaced = after(&asked, &[json!({"department": "timeline", "pending": newer})], 0, "hm");
+    assert_eq!(replaced.waits.expect("the newer one").department, "timeline");
+    // Who asked has been at work since, also if another came after it.
+    let worked = [json!({"department": "notes", "text": "t"}), elsewhere];
+    let over = after(&asked, &worked, 0, "office");
+    assert_eq!((over.pending, over.waits, over.expired), (None, None, None));
+}
+
+#[test]
+fn an_offer_is_taken_by_the_next_message_or_not_at_all() {
+    assert!(after(&turn(), &[result(true)], 0, "Yes, please.").pending.is_some());
+    assert!(after(&turn(), &[result(true)], 0, "No.").pending.is_some());
+    let other = after(&turn(), &[result(true)], 0, "the office");
+    assert!(other.pending.is_none() && other.waits.is_some() && other.expired.is_none());
+    let later = after(&other, &[json!({"department": "timeline"})], 0, "yes");
+    assert_eq!((later.pending, later.waits), (None, None));
+    assert_eq!(after(&turn(), &[result(true)], 300, "Yes").expired, None, "nobody asked");
 }

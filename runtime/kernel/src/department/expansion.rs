@@ -5,8 +5,11 @@ use serde_json::{Map, Value, json};
 use super::{Action, Field, Manifest};
 use crate::blueprint::Departments;
 
-/// The member of a department's request that holds what it asked before.
+/// The member of a department's request that holds what it asked before, where the words are a clear answer to that.
 pub const PENDING: &str = "pending";
+
+/// The same where they are not, and the question still waits.
+pub const WAITS: &str = "waits";
 
 /// The action of words that no action fits.
 pub const NO_ACTION: &str = "none";
@@ -36,12 +39,12 @@ pub fn expand(manifest: &Manifest, declared: &Departments, models: Option<&Value
 fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     let (name, into) = (&manifest.name, &declared.into);
     let (mut input, mut reads, mut read) = (Map::new(), Vec::new(), Vec::new());
-    let members = manifest.needs.keys().map(String::as_str).chain([PENDING]);
+    let members = manifest.needs.keys().map(String::as_str).chain([PENDING, WAITS]);
     for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(member)?))) {
         input.insert(member.to_owned(), place.as_str().into());
         // What another department has asked is nothing to this one.
         reads.push(match member {
-            PENDING => json!({"path": place, "where": "self.department == worker"}),
+            PENDING | WAITS => json!({"path": place, "where": "self.department == worker"}),
             _ => json!(place),
         });
         read.push(member.to_owned());
@@ -81,9 +84,10 @@ fn board(manifest: &Manifest) -> Value {
     };
     let needed: Vec<&String> = manifest.needs.keys().collect();
     let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
-    request.insert(PENDING.to_owned(), json!({"type": "object"}));
-    let known: Vec<String> =
+    request.extend([PENDING, WAITS].map(|member| (member.to_owned(), json!({"type": "object"}))));
+    let mut known: Vec<String> =
         manifest.needs.keys().map(|need| format!("/request/{}", need.replace('~', "~0").replace('/', "~1"))).collect();
+    known.extend(["question", "action", "slots"].map(|of| format!("/request/{WAITS}/{of}")));
     let judged = json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["found", "open", "none"]}}});
     json!({
         "blueprint": 1,
@@ -121,7 +125,7 @@ fn board(manifest: &Manifest) -> Value {
                 "patch": {"max_ops": 1},
                 "limits": {"attempts": 3, "timeout": "3m"},
             },
-            "resolve": builtin("resolve", &["/classified/action", "/classified/slots"], "/resolved"),
+            "resolve": builtin("resolve", &["/classified/action", "/classified/slots", "/request/waits"], "/resolved"),
             "resume": builtin("resume", &["/request/text", "/request/pending"], "/resumed"),
             "crud": builtin("crud", &["/resolved", "/resumed"], "/outcome"),
             "confirm": builtin("confirm", &["/resolved", "/resumed", "/outcome"], "/result"),
@@ -214,7 +218,9 @@ fn role(manifest: &Manifest) -> String {
     }
     role.push_str(&format!(
         "- {NO_ACTION}: the words ask for nothing of this\n`slots` holds only what the words themselves say; what they do not \
-         say is left out, never guessed. `normalised` says in a few plain words what is asked for.\n"
+         say is left out, never guessed. `normalised` says in a few plain words what is asked for.\nWhere /request/{WAITS} is, \
+         the user was asked its `question`. Words that answer it have its `action`, and as slots what they say of the question; \
+         what is known already need not be said again. Words that ask for something else are a request of their own.\n"
     ));
     for example in &manifest.examples {
         role.push_str(&format!("\"{}\" is {}\n", example.text, json!(example.classified)));

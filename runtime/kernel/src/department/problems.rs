@@ -6,7 +6,9 @@ use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::sentence::{self, Part};
-use super::{ACTIONS_MAX, Action, Classified, Department, Does, ENUM_MAX, FIELDS_MAX, Field, FieldType, Manifest};
+use super::{
+    ACTIONS_MAX, Action, Classified, Department, Does, ENUM_MAX, FIELDS_MAX, Field, FieldType, Manifest, Reply,
+};
 use super::{NAME_MAX, TEXT_MAX};
 
 /// How the slot of a field begins that says what the field becomes, where the same field finds the row.
@@ -64,6 +66,11 @@ impl Manifest {
                 found.row(&department, &format!("{at}/then/{nth}"), row);
             }
             found.classified(&department, &format!("{at}/classified"), &test.classified);
+            for (nth, reply) in test.answers.iter().enumerate() {
+                if let Reply::Classified(classified) = reply {
+                    found.classified(&department, &format!("{at}/answers/{nth}"), classified);
+                }
+            }
             if test.expect.is_empty() && test.then.is_none() {
                 found.add(&at, "a test expects something: members of the result (`expect`) or rows (`then`)");
             }

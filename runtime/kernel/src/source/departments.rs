@@ -6,7 +6,7 @@
 use super::fragments::object_at;
 use super::{Files, Source, child};
 use crate::blueprint::Departments;
-use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, expand};
+use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, WAITS, expand};
 use crate::lint::{Diagnostic, check_department, suggest};
 
 /// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
@@ -141,9 +141,9 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
         let message = format!("`{NO_ACTION}` is what words are that no action fits");
         find(&child("/actions", NO_ACTION), message, "Call the action something else.");
     }
-    if manifest.needs.contains_key(PENDING) {
-        let message = format!("`{PENDING}` is what the department has asked before, and is never needed");
-        find(&child("/needs", PENDING), message, "Remove it: it is given where the blueprint promises it.");
+    for member in [PENDING, WAITS].into_iter().filter(|member| manifest.needs.contains_key(*member)) {
+        let message = format!("`{member}` is what the department has asked before, and is never needed");
+        find(&child("/needs", member), message, "Remove it: it is given where the blueprint promises it.");
     }
     if findings.is_empty() { Ok(manifest) } else { Err(findings) }
 }

@@ -1,0 +1,185 @@
+//! What is no clear answer is none, whatever options are called; and an answer changes what it says, and nothing else.
+
+use patchboard_kernel::id::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::cases::tests::notes;
+use super::super::found::Status;
+use super::super::resume::resume;
+use super::*;
+
+/// A question for one of these values.
+fn question(values: &[Value]) -> Pending {
+    let options: Vec<Value> =
+        values.iter().enumerate().map(|(n, value)| json!({"ids": [n], "values": {"new_list": value}})).collect();
+    let pending = json!({"department": "notes", "action": "remove", "options": options, "ask": "which list",
+        "field": "new_list", "asked": 1, "expires_at": 300_000});
+    serde_json::from_value(pending).expect("a question")
+}
+
+fn says(values: &[Value], text: &str) -> Option<Said> {
+    answer(&question(values), text)
+}
+
+#[test]
+fn an_option_is_named_by_its_value_and_nothing_else() {
+    let lists = [json!("household"), json!("office"), json!("garden shed")];
+    for (text, expected) in [
+        ("office", 1),
+        ("  \"OFFICE\"! ", 1),
+        ("The office one, please.", 1),
+        ("it's on the new office list", 1),
+        ("the garden shed", 2),
+        ("Bitte auf die Liste im office", 9),
+        ("im office, bitte", 1),
+    ] {
+        let expected = (expected < 9).then(|| Said::Options(vec![expected]));
+        assert_eq!(says(&lists, text), expected, "{text}");
+    }
+    for text in [
+        "",
+        "list",
+        "ofice",
+        "the shed",
+        "office and household",
+        "office household",
+        "not the office one",
+        "no, not the office one",
+        "no, the office one",
+        "yes, office",
+        "office?",
+        "which is the office list",
+        "Put bananas on the office list",
+        "put milk on the household list",
+        "everything but the office one",
+        "the office one 👎",
+        "<s>office</s>",
+        "yes",
+    ] {
+        assert_eq!(says(&lists, text), None, "{text}");
+    }
+}
+
+#[test]
+fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
+    // As it was written it is meant, also a no.
+    let booleans = [json!(true), json!(false)];
+    assert_eq!(says(&booleans, "No."), Some(Said::Options(vec![1])));
+    assert_eq!(says(&booleans, "no thanks"), Some(Said::No));
+    assert_eq!(says(&[json!("C++"), json!("C")], "c++"), Some(Said::Options(vec![0])));
+    assert_eq!(says(&[json!("C++"), json!("C")], "the c"), None, "either");
+    assert_eq!(says(&[json!("no sugar"), json!("sugar")], "no, sugar"), None);
+    assert_eq!(says(&[json!("no sugar"), json!("sugar")], "no sugar"), Some(Said::Options(vec![0])));
+    assert_eq!(says(&[json!(-3), json!(5)], "3"), None);
+    assert_eq!(says(&[json!(-3), json!(5)], "-3"), Some(Said::Options(vec![0])));
+    assert_eq!(says(&[json!(0.5), json!(5)], "5"), Some(Said::Options(vec![1])));
+    // What was not asked for names nothing.
+    let mut other = question(&[json!("household"), json!("office")]);
+    other.options[0].values.insert("urgent".into(), "yes".into());
+    other.options[1].values.insert("item".into(), "later".into());
+    for text in ["yes", "later"] {
+        assert_eq!(answer(&other, text), None, "{text}");
+    }
+    // One that was not told may be called the same.
+    other.more = 1;
+    assert_eq!((answer(&other, "office"), answer(&other, "no")), (None, Some(Said::No)));
+}
+
+#[test]
+fn where_there_are_no_options_only_a_no_is_clear() {
+    for text in [
+        "No",
+        "nope, thanks",
+        "Never mind.",
+        "no, leave it",
+        "No no no!",
+        "nein danke",
+        "Forget it, please",
+        "none of them",
+    ] {
+        assert_eq!(says(&[], text), Some(Said::No), "{text}");
+    }
+    for text in
+        ["Friday", "no, Friday", "no?", "now", "yes", "thanks", "never", "stop the milk", "cancel the dentist", "leave"]
+    {
+        assert_eq!(says(&[], text), None, "{text}");
+    }
+}
+
+#[test]
+fn an_offer_is_taken_by_a_yes_alone() {
+    let offer = |count: usize| Pending { offer: true, ..question(&[json!("office"), json!("bananas")][..count]) };
+    for text in ["Yes", "yes please!", "OK, do it", "ja, bitte", "sure, that one"] {
+        assert_eq!(answer(&offer(1), text), Some(Said::Options(vec![0])), "{text}");
+        assert_eq!(answer(&offer(2), text), None, "to which of two");
+    }
+    for text in [
+        "office",
+        "the office one",
+        "yes, the office one",
+        "yes and no",
+        "that one",
+        "please",
+        "yes?",
+        "Put bananas on the office list",
+    ] {
+        assert_eq!(answer(&offer(1), text), None, "{text}");
+    }
+    assert_eq!(answer(&offer(2), "no thanks"), Some(Said::No));
+}
+
+/// A second reading of what an answer is: what is left of a message without the name, and what is polite.
+fn is_clear(text: &str, value: &str) -> bool {
+    let spaced = |text: &str| {
+        let letters: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
+        format!(" {} ", letters.to_lowercase().split_whitespace().collect::<Vec<_>>().join("  "))
+    };
+    let (text, value) = (spaced(text), spaced(value));
+    let polite = ["the", "one", "please", "list", "on", "it", "is", "die", "bitte", "new"];
+    let rest = text.replace(&value, " ");
+    text.contains(&value) && rest.split_whitespace().all(|word| polite.contains(&word))
+}
+
+fn message() -> impl Strategy<Value = String> {
+    let names = ["household", "Office", "garden shed", "garden", "bananas"];
+    let fillers = ["the", "one", "please", "list", "on", "it", "is", "die", "bitte", "new"];
+    let others = [
+        "no", "not", "never", "nein", "without", "nicht", "yes", "and", "or", "put", "throw", "milk", "both", "qx",
+        "what", "but",
+    ];
+    let word = prop_oneof![
+        4 => prop::sample::select(names.to_vec()),
+        4 => prop::sample::select(fillers.to_vec()),
+        1 => prop::sample::select(others.to_vec()),
+    ];
+    let sign = prop::sample::select(vec![" ", ", ", "! ", "  ", " - "]);
+    prop::collection::vec((word, sign), 0..6)
+        .prop_map(|parts| parts.into_iter().map(|(word, sign)| format!("{word}{sign}")).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+    /// Both ways: nothing else leads to a change, and what is clear does.
+    #[test]
+    fn only_a_message_that_is_an_answer_leads_to_a_change(text in message(), offer in any::<bool>()) {
+        let values = ["household", "office", "garden shed"];
+        let pending = Pending { offer, ..question(&values.map(Value::from)) };
+        let resumed = resume(&notes(), &pending, &text, Timestamp(0));
+        let clear: Vec<i64> = (0..3).filter(|n| !offer && is_clear(&text, values[*n])).map(|n| i64::try_from(n).expect("small")).collect();
+        match clear.as_slice() {
+            [one] => prop_assert_eq!((resumed.status, &resumed.ids[..]), (Status::Found, &[*one][..]), "{}", text),
+            _ => prop_assert!(resumed.status != Status::Found && resumed.ids.is_empty(), "{text}: {resumed:?}"),
+        }
+    }
+
+    #[test]
+    fn no_other_words_lead_to_a_change(text in ".{0,80}", offer in any::<bool>(), count in 0_usize..3) {
+        let values = ["household", "office", "garden shed"];
+        let pending = Pending { offer, ..question(&values.map(Value::from)[..count]) };
+        let resumed = resume(&notes(), &pending, &text, Timestamp(0));
+        let is_yes = offer && count == 1 && text.to_lowercase().contains(['y', 'o', 's', 'j']);
+        prop_assert!(resumed.status != Status::Found || is_yes || values.iter().any(|value| is_clear(&text, value)), "{text}");
+    }
+}

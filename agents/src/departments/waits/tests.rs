@@ -1,0 +1,121 @@
+//! What goes on with a question has what was known, what is a request of its own has nothing of it.
+
+use serde_json::json;
+
+use super::super::cases::tests::notes;
+use super::super::found::{Row, Why};
+use super::super::resolve::resolve as search;
+use super::*;
+
+fn values(values: Value) -> Values {
+    values.as_object().cloned().expect("values")
+}
+
+fn rows(of: &[(&str, &str)]) -> Vec<Row> {
+    let row = |(id, (list, item)): (i64, &(&str, &str))| Row {
+        id,
+        version: 1,
+        values: values(json!({"list": list, "item": item})),
+    };
+    (1..).zip(of).map(row).collect()
+}
+
+fn waiting(changed: Value) -> Pending {
+    let mut pending =
+        values(json!({"department": "notes", "action": "remove", "slots": {"item": "milk"}, "field": "list",
+        "options": [{"ids": [1], "values": {"list": "household"}}, {"ids": [2], "values": {"list": "office"}}],
+        "ask": "which list", "asked": 1, "expires_at": 300_000}));
+    pending.extend(values(changed));
+    serde_json::from_value(Value::Object(pending)).expect("a question")
+}
+
+const THERE: &[(&str, &str)] = &[("household", "milk"), ("office", "milk"), ("office", "tea")];
+
+fn found_at(waits: &Pending, action: &str, slots: Value, now: i64) -> Resolved {
+    let (department, rows, slots) = (notes(), rows(THERE), values(slots));
+    let understood = Understood { action, slots: &slots };
+    resolve(&department, Some(waits), understood, Timestamp(now), |action, slots| {
+        search(&department, action, slots, &rows)
+    })
+}
+
+fn found(waits: &Pending, action: &str, slots: Value) -> Resolved {
+    found_at(waits, action, slots, 0)
+}
+
+#[test]
+fn what_was_said_is_put_together_with_what_is_known() {
+    for (action, slots) in [
+        ("remove", json!({"list": "ofice"})),
+        ("none", json!({"list": "the office list"})),
+        ("remove", json!({"list": "office", "item": "Milk"})),
+        ("remove", json!({"list": "office", "item": null})),
+    ] {
+        let resolved = found(&waiting(json!({})), action, slots.clone());
+        assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![2]), "{action} {slots}");
+    }
+    // It is looked at like anything else that is said.
+    let none = found(&waiting(json!({})), "remove", json!({"list": "garage"}));
+    assert_eq!((none.why, none.slots), (Some(Why::NotFound), values(json!({"item": "milk", "list": "garage"}))));
+}
+
+#[test]
+fn what_asks_for_something_else_is_a_request_of_its_own() {
+    let waits = waiting(json!({}));
+    let added = found(&waits, "add", json!({"item": "tea", "list": "household"}));
+    assert_eq!((added.action.as_str(), added.slots), ("add", values(json!({"item": "tea", "list": "household"}))));
+    // Of something else what is known may not be so.
+    let tea = found(
+        &waiting(json!({"slots": {"item": "milk", "list": "household"}, "field": "number"})),
+        "remove",
+        json!({"item": "tea"}),
+    );
+    assert_eq!((tea.status, tea.ids), (Status::Found, vec![3]));
+    for (action, slots) in [("none", json!({})), ("none", json!({"number": 3})), ("burn", json!({"list": "office"}))] {
+        let none = found(&waits, action, slots);
+        assert_eq!((none.why, none.action.as_str()), (Some(Why::UnknownAction), action));
+    }
+}
+
+#[test]
+fn a_question_of_another_or_that_is_late_is_none() {
+    let office = || json!({"list": "office"});
+    let own = search(&notes(), "remove", &values(office()), &rows(THERE));
+    assert_eq!(own.status, Status::Open, "milk or tea");
+    assert_eq!(found(&waiting(json!({"department": "timeline"})), "remove", office()), own);
+    assert_eq!(found_at(&waiting(json!({})), "remove", office(), 300_000), own);
+    assert_eq!(found_at(&waiting(json!({})), "remove", office(), 299_999).ids, [2]);
+    assert_eq!(found(&waiting(json!({"action": "burn"})), "remove", office()), own);
+}
+
+#[test]
+fn a_row_that_is_known_stays_the_one() {
+    let waits = waiting(json!({"action": "move", "slots": {"item": "milk", "list": "office"}, "ids": [2],
+        "field": "new_list", "options": []}));
+    let moved = found(&waits, "move", json!({"new_list": "the household list"}));
+    assert_eq!((moved.status, moved.ids), (Status::Found, vec![2]));
+    assert_eq!(moved.slots["new_list"], "household", "a value of the field");
+    let wrong = found(&waits, "move", json!({"new_list": "garage"}));
+    assert_eq!((wrong.status, wrong.ids, wrong.asked), (Status::Open, vec![2], 1));
+    assert!(wrong.because.is_some());
+}
+
+#[test]
+fn an_offer_is_taken_with_what_was_sought() {
+    let offer =
+        waiting(json!({"slots": {"item": "tea", "list": "household"}, "field": null, "offer": true, "asked": 3,
+        "options": [{"ids": [3], "values": {"item": "tea", "list": "office"}}]}));
+    assert_eq!(found(&offer, "remove", json!({"list": "office"})).ids, [3]);
+    // Another item is sought anew: nobody said that it is on the household's list.
+    assert_eq!(found(&offer, "remove", json!({"item": "milk"})).status, Status::Open);
+}
+
+#[test]
+fn the_same_is_asked_at_most_three_times() {
+    let asked = |asked: u32| found(&waiting(json!({"asked": asked})), "remove", json!({}));
+    assert_eq!((asked(2).status, asked(2).asked), (Status::Open, 2));
+    assert_eq!(asked(3).why, Some(Why::GaveUp));
+    let waits = waiting(json!({"asked": 3, "slots": {}, "field": "item"}));
+    let next = found(&waits, "remove", json!({"item": "milk"}));
+    assert_eq!((next.status, next.field.as_deref(), next.asked), (Status::Open, Some("list"), 0), "another question");
+}
