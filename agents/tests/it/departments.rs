@@ -362,7 +362,7 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
 async fn what_is_found_by_its_meaning_waits_for_an_answer() {
     let (config, _endpoint) = embeddings::configured();
     let conversation = Conversation::with(config).await;
-    conversation.say("Household: put bananas there").await;
+    conversation.say("Put bananas on the household list.").await;
     let asked = conversation.say("Throw the plantains off the list.").await;
     assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
     let reply = asked["replies"][0]["text"].as_str().expect("a reply");

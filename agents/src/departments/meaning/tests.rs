@@ -114,7 +114,7 @@ fn one_that_is_clear_by_its_meaning_is_asked_for_all_the_same() {
     assert_eq!((yes.status, yes.ids.as_slice()), (Status::Found, &[1][..]));
     assert_eq!(yes.slots, values(json!({"list": "household", "item": "bananas"})));
     assert_eq!(asked(&open, "the bananas").1.ids, [1]);
-    for no in ["no", "No, not the bananas."] {
+    for no in ["no", "No, thanks."] {
         assert_eq!(asked(&open, no).1.why, Some(Why::Declined), "{no}");
     }
     assert_eq!(asked(&open, "what?").1.status, Status::Open);
