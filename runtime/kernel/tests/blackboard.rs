@@ -345,12 +345,9 @@ fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
                 0 => assert_eq!(whole.len(), held, "{worker}: all of it"),
                 _ => assert!(whole.len() > held - 5, "{worker}: {whole:?}"),
             }
-            // It is told how many there are, and which of them it is not shown.
+            // It is told how many there are.
             let told = format!("/board/public: {messages} elements");
             assert_eq!(view.contains(&told), first > 0, "{worker}: {}", &view[..200]);
-            // Of the last that has no room, the beginning may stand there.
-            let hidden = [1, 2].map(|of| format!("not shown: 0 to {}", first.saturating_sub(of)));
-            assert_eq!(hidden.iter().any(|hidden| view.contains(hidden)), first > 0, "{worker}");
         }
     }
 }
