@@ -109,7 +109,7 @@ fn voice(call: &Call) -> Answer {
             // Told of a question that waits, it is told what was asked.
             let waits =
                 text("/turn/waits/department").filter(|_| answered(&words) != json!({}) || words.contains("not"));
-            assert_eq!(waits.is_some() && text("/turn/waits/question").is_none(), false);
+            assert!(waits.is_none() || text("/turn/waits/question").is_some(), "what was asked");
             let agent = understood(&words).map(|(department, ..)| department.to_owned()).or(waits);
             say("/decisions/-", &json!({"agent": agent.filter(|_| !is_done).unwrap_or("nobody".to_owned())}))
         }

@@ -308,3 +308,31 @@ fn the_findings_of_all_manifests_are_told_together() {
         report.findings.iter().map(|finding| (finding.code, finding.file.as_deref().unwrap_or_default())).collect();
     assert_eq!(found, [("unmet_need", "d/notes/department.yaml"), ("bad_value", "d/others/department.yaml")]);
 }
+
+#[test]
+fn what_was_asked_is_no_need_and_an_answer_that_was_understood_has_the_form_of_one() {
+    let found = |change: &dyn Fn(&mut Value)| {
+        let mut manifest = notes();
+        change(&mut manifest);
+        let findings = checked([manifest]).findings.into_iter();
+        findings.map(|finding| (finding.code, finding.pointer)).collect::<Vec<_>>()
+    };
+    for member in ["pending", "waits"] {
+        let needed = found(&|manifest| manifest["needs"][member] = json!({"type": "object"}));
+        assert_eq!(needed, [("bad_department", format!("/needs/{member}"))]);
+    }
+    let answered = |reply: Value| {
+        found(&|manifest| {
+            manifest["tests"] =
+                json!([{"classified": {"action": "add"}, "answers": [reply], "expect": {"status": "done"}}]);
+        })
+    };
+    assert_eq!(answered(json!("tea")), []);
+    assert_eq!(answered(json!({"action": "add", "slots": {"item": "tea"}})), []);
+    assert_eq!(
+        answered(json!({"action": "add", "slots": {"colour": "red"}})),
+        [("bad_department", "/tests/0/answers/0/slots/colour".to_owned())]
+    );
+    assert_eq!(answered(json!({"action": 3})).len(), 1);
+    assert_eq!(answered(json!("")).len(), 1);
+}

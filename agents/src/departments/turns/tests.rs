@@ -64,7 +64,7 @@ fn a_question_waits_until_it_is_answered_replaced_or_late() {
     let asked = after(&turn(), &[result(false)], 0, "What is on Friday?");
     assert!(asked.waits.is_some());
     let elsewhere = json!({"department": "timeline", "text": "t"});
-    for results in [&[][..], &[elsewhere.clone()]] {
+    for results in [&[][..], std::slice::from_ref(&elsewhere)] {
         let answer = after(&asked, results, 299, "office");
         assert!(answer.pending.is_some() && answer.waits.is_none());
         assert!(after(&asked, results, 299, "And on Monday?").waits.is_some());
