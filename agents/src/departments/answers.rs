@@ -72,9 +72,12 @@ pub fn answer(pending: &Pending, text: &str) -> Option<Said> {
         return Some(Said::No);
     }
     let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON]);
+    // To which of several?
+    if is_yes && pending.options.len() == 1 && pending.more == 0 {
+        return Some(Said::Options(vec![0]));
+    }
     if pending.offer {
-        // To which of several?
-        return (is_yes && pending.options.len() == 1).then(|| Said::Options(vec![0]));
+        return None;
     }
     let is_unclear = is_yes || words.iter().any(|word| NEGATIONS.contains(&word.as_str()));
     if is_unclear { None } else { named(pending, &words) }

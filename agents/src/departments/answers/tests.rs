@@ -108,6 +108,17 @@ fn where_there_are_no_options_only_a_no_is_clear() {
 }
 
 #[test]
+fn a_yes_is_an_answer_where_one_thing_is_asked_about() {
+    let (one, two) = ([json!("office")], [json!("office"), json!("household")]);
+    for text in ["Yes.", "yes, that one", "ja"] {
+        assert_eq!((says(&one, text), says(&two, text)), (Some(Said::Options(vec![0])), None), "{text}");
+    }
+    assert_eq!(says(&one, "yes, but the other one"), None);
+    let more = Pending { more: 1, ..question(&one) };
+    assert_eq!(answer(&more, "yes"), None, "there are others");
+}
+
+#[test]
 fn an_offer_is_taken_by_a_yes_alone() {
     let offer = |count: usize| Pending { offer: true, ..question(&[json!("office"), json!("bananas")][..count]) };
     for text in ["Yes", "yes please!", "OK, do it", "ja, bitte", "sure, that one"] {
@@ -179,7 +190,7 @@ proptest! {
         let values = ["household", "office", "garden shed"];
         let pending = Pending { offer, ..question(&values.map(Value::from)[..count]) };
         let resumed = resume(&notes(), &pending, &text, Timestamp(0));
-        let is_yes = offer && count == 1 && text.to_lowercase().contains(['y', 'o', 's', 'j']);
+        let is_yes = count == 1 && text.to_lowercase().contains(['y', 'o', 's', 'j']);
         prop_assert!(resumed.status != Status::Found || is_yes || values.iter().any(|value| is_clear(&text, value)), "{text}");
     }
 }
