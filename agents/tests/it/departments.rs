@@ -13,8 +13,9 @@ use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::id::{BoardId, InvocationId, Token};
 use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
@@ -22,10 +23,10 @@ use patchboard_kernel::record::{Body, Parent};
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Files, Source};
 use patchboard_kernel::state::State;
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -77,12 +78,22 @@ fn say(path: &str, value: &Value) -> Answer {
 fn voice(call: &Call) -> Answer {
     match call.worker.as_str() {
         "planner" => {
-            let is_done = shown(call, "/results/0").is_some();
+            let words = shown(call, "/turn/text").expect("there are words");
+            if words == "Rubbish" {
+                return Ok(Reply { text: "I would rather not.".to_owned(), usage: None, written: None });
+            }
+            let is_done = shown(call, "/results/0/status").is_some();
+            if is_done && words.as_str().is_some_and(|words| words.ends_with("Then rubbish")) {
+                return say("/decisions/-", &json!({"agent": "weather"}));
+            }
             say("/decisions/-", &json!({"agent": if is_done { "nobody" } else { "notes" }}))
         }
         "classify" => {
             let words = shown(call, "/request/text").expect("there are words");
             let text = words.as_str().expect("a text");
+            if text.contains("Unclear") {
+                return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
+            }
             let slots = match text.split(' ').next() {
                 Some("Household:") => json!({"list": "household", "item": "bananas"}),
                 Some("Office:") => json!({"list": "office", "item": "bananas"}),
@@ -92,8 +103,8 @@ fn voice(call: &Call) -> Answer {
             say("/classified", &json!({"action": action, "slots": slots, "normalised": words}))
         }
         "responder" => {
-            let results = shown(call, "/results").and_then(|results| results.as_array()?.last().cloned());
-            say("/replies/-", &json!({"text": results.map_or(json!("nobody"), |result| result["text"].clone())}))
+            let last = (0..8).rev().find_map(|index| shown(call, &format!("/results/{index}/text")));
+            say("/replies/-", &json!({"text": last.unwrap_or_else(|| json!("nobody"))}))
         }
         other => panic!("{other} is no model"),
     }
@@ -108,6 +119,34 @@ impl Agent for Voices {
     }
 }
 
+/// Boards inside, of which some calls come to nothing.
+struct Losing(Inner);
+
+impl Agent for Losing {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let is_lost = call.worker.as_str() == "notes" && shown(call, "/turn/text") == Some(json!("Lose this"));
+        match is_lost {
+            true => {
+                let lost = Failure { code: FailureCode::Crashed, message: "lost".to_owned(), usage: None };
+                Box::pin(std::future::ready(Err(lost)))
+            }
+            false => self.0.call(call),
+        }
+    }
+
+    fn started(&self, runtime: &WeakRuntime) {
+        self.0.started(runtime);
+    }
+
+    fn settled(&self, board: &BoardId, token: &Token) {
+        self.0.settled(board, token);
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.0.ended(board);
+    }
+}
+
 struct Conversation {
     data: TempDir,
     runtime: Runtime,
@@ -119,7 +158,7 @@ impl Conversation {
         let data = tempfile::tempdir().expect("a directory");
         let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
         let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
-        let agent = Inner::around(Arc::new(voices));
+        let agent = Losing(Inner::around(Arc::new(voices)));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
         let board = runtime.create(clipboard(), json!({}), None).await.expect("a board");
@@ -150,6 +189,19 @@ impl Conversation {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("no reply to {words}: {}", self.state());
+    }
+
+    /// All replies that were given, in their order.
+    fn replies(&self) -> Vec<String> {
+        let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
+        let records = journal.records(self.board.id(), None, 10_000).expect("records");
+        let replies = records.iter().filter_map(|record| match record.body() {
+            Ok(Body::Committed(commit)) if commit.patch[0]["path"] == "/replies/-" => {
+                Some(commit.patch[0]["value"]["text"].as_str().expect("a text").to_owned())
+            }
+            _ => None,
+        });
+        replies.collect()
     }
 
     /// What everybody was shown, by worker: views and prompts of all boards inside, as they were recorded.
@@ -228,6 +280,44 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
     assert_eq!((&state["turn"]["n"], &state["messages"]), (&json!(4), &json!([])));
     conversation.board.signal("close", Value::Null, None).await.expect("it is heard");
     conversation.rest().await;
+    conversation.runtime.shutdown().await;
+}
+
+const UNDECIDED: &str = "It could not be decided who works on this, so beside what other results say nothing was done.";
+
+#[tokio::test]
+async fn what_nobody_came_to_is_told_as_it_is() {
+    let conversation = Conversation::begin().await;
+    let result = |state: &Value, at: usize| state["results"][at].clone();
+    // As often as a planner fails, the next turn is one like any other.
+    for _ in 0..3 {
+        let state = conversation.say("Rubbish").await;
+        assert_eq!(result(&state, 0), json!({"department": "nobody", "status": "error", "text": UNDECIDED}));
+        assert_eq!(state["replies"], json!([{"text": UNDECIDED}]));
+    }
+    // One that fails after something was done, and says so beside it.
+    let state = conversation.say("Household: put bananas there. Then rubbish").await;
+    assert_eq!((&result(&state, 0)["status"], &result(&state, 1)["text"]), (&json!("done"), &json!(UNDECIDED)));
+    // A department whose board inside fails, and one of which nothing is heard.
+    let state = conversation.say("Unclear").await;
+    let failed = "the board inside ended as quiescent (gave_up)";
+    assert_eq!(result(&state, 0), json!({"department": "notes", "status": "error", "text": failed}));
+    assert_eq!(state["replies"], json!([{"text": failed}]));
+    let state = conversation.say("Lose this").await;
+    let lost = "The department that was chosen came to no result; whether it has changed anything is not known.";
+    assert_eq!(state["replies"], json!([{"text": lost}]));
+    // Whoever waits for a turn does not take that of one that failed.
+    let before = conversation.replies().len();
+    for words in ["Rubbish", "Lose this", "Office: put bananas there"] {
+        conversation.board.signal("say", words.into(), None).await.expect("it is heard");
+    }
+    for _ in 0..500 {
+        if conversation.replies().len() == before + 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(conversation.replies()[before..], [UNDECIDED, lost, "Put bananas on the office list."]);
     conversation.runtime.shutdown().await;
 }
 
