@@ -204,11 +204,12 @@ impl Conversation {
         replies.collect()
     }
 
-    /// What everybody was shown, by worker: views and prompts of all boards inside, as they were recorded.
-    fn shown_inside(&self) -> Vec<(String, String)> {
+    /// What everybody was shown, by worker: views and prompts of all boards inside, or of the one outside, as they were
+    /// recorded.
+    fn shown(&self, is_inside: bool) -> Vec<(String, String)> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
         let mut shown = Vec::new();
-        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some()) {
+        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some() == is_inside) {
             for record in journal.records(&board.id, None, 1000).expect("records") {
                 let Ok(Body::Invoked(invoked)) = record.body() else { continue };
                 for hash in [invoked.view, invoked.prompt] {
@@ -239,7 +240,7 @@ fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
             let asked = conversation.say(&format!("Throw the bananas off the list, {second}")).await;
             assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
             let state = conversation.say(&format!("household, {third}")).await;
-            let shown = conversation.shown_inside();
+            let shown = conversation.shown(true);
             conversation.runtime.shutdown().await;
             (state, shown)
         });
@@ -318,6 +319,31 @@ async fn what_nobody_came_to_is_told_as_it_is() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(conversation.replies()[before..], [UNDECIDED, lost, "Put bananas on the office list."]);
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Household: put bananas there").await;
+    conversation.say("Office: put bananas there").await;
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    assert!(asked["results"][0]["pending"]["expires_at"].is_number(), "{asked}");
+    conversation.say("the household one").await;
+    let shown = conversation.shown(false);
+    let of = |worker: &str| {
+        shown.iter().filter(|(name, _)| name == worker).map(|(_, text)| text.as_str()).collect::<String>()
+    };
+    for (worker, said) in
+        [("planner", "Put bananas on the household list."), ("responder", "which list, household or office?")]
+    {
+        let shown = of(worker);
+        assert!(shown.contains(said), "{worker} is not shown what was said: {shown}");
+        for beside in ["expires_at", "pending\"", "evidence", "\"data\"", "entries"] {
+            assert!(!shown.contains(beside), "{worker} is shown {beside}: {shown}");
+        }
+    }
+    assert!(of("begin").contains("expires_at"), "somebody is");
     conversation.runtime.shutdown().await;
 }
 
