@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::departments::crud::carry_out;
 use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::department::Department;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::{BoardId, InvocationId, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token};
 use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
@@ -50,8 +52,14 @@ impl Files for Shipped {
 }
 
 fn clipboard() -> Blueprint {
+    clipboard_with("", "")
+}
+
+/// The same with other workers and boards beside the departments that are folders.
+fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints");
     let text = std::fs::read_to_string(directory.join("clipboard.yaml")).expect("it is shipped");
+    let text = format!("{}{boards}", text.replacen("\nworkers:\n", &format!("\nworkers:\n{workers}"), 1));
     let source = Source::read("clipboard.yaml", &text).expect("it is YAML");
     let source = source::resolve(source, &mut Shipped(directory)).expect("its departments are sound");
     let report = lint::check(&source);
@@ -83,6 +91,9 @@ fn voice(call: &Call) -> Answer {
                 return Ok(Reply { text: "I would rather not.".to_owned(), usage: None, written: None });
             }
             let is_done = shown(call, "/results/0/status").is_some();
+            if words == "Weather" && !is_done {
+                return say("/decisions/-", &json!({"agent": "weather"}));
+            }
             if is_done && words.as_str().is_some_and(|words| words.ends_with("Then rubbish")) {
                 return say("/decisions/-", &json!({"agent": "weather"}));
             }
@@ -97,9 +108,14 @@ fn voice(call: &Call) -> Answer {
             let slots = match text.split(' ').next() {
                 Some("Household:") => json!({"list": "household", "item": "bananas"}),
                 Some("Office:") => json!({"list": "office", "item": "bananas"}),
+                Some("Show:") => json!({"list": "office"}),
                 _ => json!({"item": "bananas"}),
             };
-            let action = if text.contains("Throw") { "remove" } else { "add" };
+            let action = match () {
+                () if text.contains("Throw") => "remove",
+                () if text.contains("Show") => "show",
+                () => "add",
+            };
             say("/classified", &json!({"action": action, "slots": slots, "normalised": words}))
         }
         "responder" => {
@@ -155,13 +171,17 @@ struct Conversation {
 
 impl Conversation {
     async fn begin() -> Self {
+        Self::begin_as(clipboard()).await
+    }
+
+    async fn begin_as(blueprint: Blueprint) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
         let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
         let agent = Losing(Inner::around(Arc::new(voices)));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
-        let board = runtime.create(clipboard(), json!({}), None).await.expect("a board");
+        let board = runtime.create(blueprint, json!({}), None).await.expect("a board");
         let conversation = Self { data, runtime, board };
         conversation.rest().await;
         conversation
@@ -344,6 +364,84 @@ async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
         }
     }
     assert!(of("begin").contains("expires_at"), "somebody is");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_of_many_rows_gets_out_as_far_as_there_is_room_and_says_so() {
+    let conversation = Conversation::begin().await;
+    let clipboard = clipboard();
+    let with = clipboard.boards["notes"].workers["crud"].with.clone().expect("a department");
+    let department: Department = serde_json::from_value(with["department"].clone()).expect("a department");
+    let storage = Storage::at(conversation.data.path());
+    for number in 0..200 {
+        let slots = json!({"list": "office", "item": format!("{number} {}", "\u{e4}".repeat(190))});
+        let found = serde_json::from_value(json!({"status": "found", "action": "add", "slots": slots}));
+        let key = format!("row {number}");
+        let outcome =
+            carry_out(&storage, &department, &key, &found.expect("found"), Timestamp(1), 10_000).expect("no fault");
+        assert_eq!(outcome.count, 1, "{outcome:?}");
+    }
+    let state = conversation.say("Show: what is there?").await;
+    let result = &state["results"][0];
+    assert_eq!(result["status"], "done", "{result}");
+    let bytes = result.to_string().len();
+    assert!((16_384..65_536).contains(&bytes), "more than what workers otherwise may write: {bytes}");
+    let given = result["data"]["entries"].as_array().expect("rows").len();
+    assert!((50..100).contains(&given), "{given}");
+    let text = state["replies"][0]["text"].as_str().expect("a text");
+    let said = text.matches('\u{e4}').count() / 190;
+    let more = format!(" and {} more.", 200 - said);
+    assert!(said > 2 && text.ends_with(&more), "{text}");
+    // What is asked about them gets out as well.
+    let asked = conversation.say("Throw something off").await;
+    assert_eq!(asked["results"][0]["status"], "error", "nothing is like bananas: {asked}");
+    conversation.runtime.shutdown().await;
+}
+
+/// A department without rows, made by hand.
+const WEATHER: (&str, &str) = (
+    "  weather:
+    agent: board
+    group: departments
+    description: What the weather is.
+    reads: [/turn/text]
+    writes: [{path: /results/-, ops: [add]}]
+    limits: {invocations: 1000000}
+    board: {of: weather, input: {text: /turn/text}, output: {/results/-: /result}}
+",
+    "
+boards:
+  weather:
+    blueprint: 1
+    name: weather
+    request: {type: object, additionalProperties: false, required: [text], properties: {text: {type: string}}}
+    state:
+      schema:
+        type: object
+        additionalProperties: false
+        properties:
+          request: true
+          result: {type: object, required: [department, status, text]}
+    workers:
+      looks:
+        agent: script
+        script: [[{op: add, path: /result, value: {department: weather, status: done, text: It rains.}}]]
+        writes: [{path: /result, ops: [add]}]
+    rules: [{name: look, trigger: start, run: looks}]
+    done: {when: has(state.result)}
+",
+);
+
+#[tokio::test]
+async fn a_board_made_by_hand_is_a_department_beside_the_folders() {
+    let blueprint = clipboard_with(WEATHER.0, WEATHER.1);
+    assert_eq!(blueprint.state.schema["$defs"]["group:departments"]["enum"], json!(["notes", "timeline", "weather"]));
+    let conversation = Conversation::begin_as(blueprint).await;
+    let state = conversation.say("Weather").await;
+    assert_eq!(state["decisions"], json!([{"agent": "weather"}, {"agent": "nobody"}]));
+    assert_eq!(state["replies"], json!([{"text": "It rains."}]));
+    assert_eq!(conversation.say("Office: put bananas there").await["results"][0]["status"], "done");
     conversation.runtime.shutdown().await;
 }
 
