@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, InnerBoard};
+use patchboard_kernel::board::BoardError;
 use patchboard_kernel::border;
 use patchboard_kernel::canonical;
 use patchboard_kernel::digest::sha256;
@@ -100,7 +101,11 @@ impl Inner {
             let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
             let _waits = self.waits(&id);
-            let (board, was_there) = self.board(&task).await?;
+            let (board, was_there) = match self.board(&task).await {
+                Ok(found) => found,
+                Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why, Some(spent)),
+                Err(Unmade::Failed(why)) => return Err(why),
+            };
             // One that failed before this attempt has been told of already.
             let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
             let came = match failed_before {
@@ -123,9 +128,9 @@ impl Inner {
     }
 
     /// The board of a task, and whether it was there before.
-    async fn board(&self, task: &Task<'_>) -> Result<(BoardHandle, bool), Failure> {
+    async fn board(&self, task: &Task<'_>) -> Result<(BoardHandle, bool), Unmade> {
         for _ in 0..LOOKS_MAX {
-            let runtime = self.runtime()?;
+            let runtime = self.runtime().map_err(Unmade::Failed)?;
             let taken = match runtime.attach(task.id).await {
                 Err(RuntimeError::Journal(JournalError::NotFound(_))) => {
                     let founding = Founding {
@@ -148,13 +153,21 @@ impl Inner {
                     | RuntimeError::Closed(_)
                     | RuntimeError::Journal(JournalError::Owned { .. }),
                 ) => tokio::time::sleep(PAUSE).await,
+                // It would be the same the next time.
+                Err(RuntimeError::Board(BoardError::BadRequest(violations))) => {
+                    let why = violations
+                        .first()
+                        .map_or_else(String::new, |first| format!(": {} {}", first.pointer, first.message));
+                    return Err(Unmade::Unfit(format!("the board inside cannot be made of what it is given{why}")));
+                }
                 Err(error) => {
                     let why = format!("the board inside cannot be run: {error}");
-                    return Err(failure(FailureCode::Crashed, why));
+                    return Err(Unmade::Failed(failure(FailureCode::Crashed, why)));
                 }
             }
         }
-        Err(failure(FailureCode::Timeout, "the board inside is being taken up by somebody else and does not come"))
+        let why = "the board inside is being taken up by somebody else and does not come";
+        Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
     /// Waits until a task's board has ended.
@@ -165,7 +178,10 @@ impl Inner {
                 // It was let go, to be taken up again, or everything ends: then this call will be withdrawn.
                 Err(RuntimeError::Closed(_)) => {
                     tokio::time::sleep(PAUSE).await;
-                    (board, _) = self.board(task).await?;
+                    (board, _) = self.board(task).await.map_err(|unmade| match unmade {
+                        Unmade::Unfit(why) => failure(FailureCode::Crashed, why),
+                        Unmade::Failed(why) => why,
+                    })?;
                 }
                 Err(error) => {
                     let why = format!("the board inside cannot go on: {error}");
@@ -186,6 +202,13 @@ struct Task<'a> {
     mode: &'a Mode,
 }
 
+/// Why there is no board for a task.
+enum Unmade {
+    /// What it is given does not fit what it declares.
+    Unfit(String),
+    Failed(Failure),
+}
+
 /// What a worker says whose board has ended.
 fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) -> Answer {
     let usage = Some(spent);
@@ -193,6 +216,11 @@ fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) 
         return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage, written: None });
     }
     let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
+    came_to_nothing(inner, message, usage)
+}
+
+/// What a worker says whose board does not get done.
+fn came_to_nothing(inner: &InnerBoard, message: String, usage: Option<Usage>) -> Answer {
     match &inner.failed {
         Some(failed) => {
             Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage, written: None })

@@ -15,6 +15,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent};
+use patchboard_kernel::rejection::{Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -152,6 +153,14 @@ pub enum RuntimeError {
     /// A token was used again, for another request.
     #[error("the token was used before on board {0}, for another request")]
     TokenConflict(BoardId),
+    /// The value of a signal is not what the blueprint says it is.
+    #[error("the signal does not fit the blueprint of board {board}: {}", .violations.first().map_or("", |first| first.message.as_str()))]
+    BadSignal {
+        /// The board.
+        board: BoardId,
+        /// What is wrong with the value.
+        violations: Vec<Violation>,
+    },
     /// The board has ended, so the request changes nothing.
     #[error("board {0} has ended")]
     Over(BoardId),
@@ -176,7 +185,7 @@ impl RuntimeError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Journal(error) => error.code(),
-            Self::Board(BoardError::BadRequest(_)) => "bad_request",
+            Self::Board(BoardError::BadRequest(_)) | Self::BadSignal { .. } => "bad_request",
             Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
             Self::Board(BoardError::BadRecord { .. }) => "bad_record",
             Self::AlreadyRunning(_) => "already_running",
@@ -587,8 +596,8 @@ impl BoardHandle {
     /// answered like the first.
     ///
     /// # Errors
-    /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`]; as
-    /// [`BoardHandle::propose`].
+    /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`];
+    /// [`RuntimeError::BadSignal`], and then nothing is recorded; as [`BoardHandle::propose`].
     pub async fn signal(&self, name: &str, value: Value, token: Option<Token>) -> Result<Heard, RuntimeError> {
         self.request(Input::Signal { name: name.to_owned(), value, token }).await
     }
@@ -598,6 +607,9 @@ impl BoardHandle {
         let decided = self.published.ask(input).await?;
         match decided.outcome {
             Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
+            Some(Outcome::Refused(rejection)) if rejection.stage == Stage::Schema => {
+                Err(RuntimeError::BadSignal { board: self.id().clone(), violations: rejection.violations })
+            }
             Some(Outcome::Refused(_)) => Err(RuntimeError::TokenConflict(self.id().clone())),
             _ if decided.recorded => Ok(Heard::Now),
             _ => Err(RuntimeError::Over(self.id().clone())),

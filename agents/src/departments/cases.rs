@@ -24,7 +24,7 @@ pub const CODES: &[(&str, Severity, &str)] =
     &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
 
 /// Bytes of an outcome's rows.
-const BYTES_MAX: usize = 64 * 1024;
+const BYTES_MAX: usize = 32 * 1024;
 
 /// What was expected, and is not so.
 #[derive(Clone, PartialEq, Debug)]
@@ -97,8 +97,8 @@ impl Case<'_> {
             let found = Resolved::new(Status::Found, "row", row.clone());
             let now = Timestamp(i64::try_from(index).unwrap_or(0));
             let made = carry_out(self.storage, &department, &format!("row:{index}"), &found, now, BYTES_MAX)?;
-            if let Some(why) = made.message {
-                let at = format!("rows/{index}");
+            if made.wrong.is_some() {
+                let (at, why) = (format!("rows/{index}"), confirm::done(&department, &made, BYTES_MAX).text);
                 return Ok(Some(Miss { at, expected: Value::Object(row.clone()), found: why.into() }));
             }
         }
@@ -117,9 +117,10 @@ impl Case<'_> {
                 confirm::done(
                     self.department,
                     &carry_out(self.storage, self.department, &key, &resolved, now, BYTES_MAX)?,
+                    BYTES_MAX,
                 )
             } else {
-                confirm::not_done(self.department, &resolved, now)
+                confirm::not_done(self.department, &resolved, now, BYTES_MAX)
             };
             let Some((pending, (nth, reply))) = told.pending.as_ref().and_then(|asked| Some((asked, replies.next()?)))
             else {

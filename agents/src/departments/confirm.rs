@@ -1,4 +1,5 @@
-//! `builtin:confirm`: what came of a request, as a result with one sentence. No other role of a department makes sentences.
+//! `builtin:confirm`: what came of a request, as a result with one sentence. No other role of a department makes sentences:
+//! crud hands on codes, resolve and resume how a field is asked for and what is wrong with a value.
 
 use patchboard_kernel::department::sentence::{self, Part};
 use patchboard_kernel::department::{Action, Department, Promised};
@@ -6,11 +7,17 @@ use patchboard_kernel::id::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::found::{ASKED_MAX, Choice, Done, Outcome, Pending, Resolved, Status, Values, Why};
+use super::found::{ASKED_MAX, Choice, Done, Outcome, Pending, Resolved, Status, Values, Why, Wrong};
 use super::likeness::said;
+use super::values::quoted;
 
 /// Values of one enumeration.
 const SAID_MAX: usize = 20;
+/// Characters of one, about, and of each of its values.
+const SAID_CHARS_MAX: usize = 1000;
+const ITEM_CHARS_MAX: usize = 200;
+/// Bytes of the patch around a result.
+const AROUND_BYTES: usize = 1024;
 /// Characters of a sentence.
 const SENTENCE_CHARS_MAX: usize = 2000;
 
@@ -57,8 +64,10 @@ pub enum Ending {
     Error,
     /// The user has to say something first.
     Clarification,
-    /// There is nothing to do it with.
+    /// There is nothing to do it with, but what would have to be meant instead.
     Refusal,
+    /// The user does not want it.
+    Dismissed,
 }
 
 impl Told {
@@ -76,29 +85,81 @@ impl Told {
             data: Map::new(),
         }
     }
-}
 
-/// The result of what was done.
-pub fn done(department: &Department, outcome: &Outcome) -> Told {
-    match outcome.status {
-        Done::Error => {
-            let why = outcome.message.clone().unwrap_or_else(|| "It could not be done.".to_owned());
-            Told::new(department, Ending::Error, &why)
+    /// The same if it can be written down and handed on; otherwise that it cannot.
+    fn within(self, department: &Department, bytes_max: usize) -> Self {
+        let fits =
+            bytes_of(&self) <= (2 * bytes_max).saturating_sub(AROUND_BYTES) && bytes_of(&self.pending) <= bytes_max / 2;
+        if fits {
+            return self;
         }
-        Done::Done => {
-            let sentence = department.actions.get(&outcome.action).map(|action| sentence_of(action, outcome));
-            let told = Told::new(department, Ending::Done, sentence.as_deref().unwrap_or("Done."));
-            Told { data: data(department, outcome), ..told }
+        match self.status {
+            // It was, whatever there is to hand on.
+            Ending::Done => Self { data: Map::new(), ..self },
+            _ => Self::new(
+                department,
+                Ending::Error,
+                "Nothing was done: what there is to say of it is too much to be told.",
+            ),
         }
     }
 }
 
-/// The result of what was not done: a question, or a refusal. A question waits from now on.
-pub fn not_done(department: &Department, resolved: &Resolved, now: Timestamp) -> Told {
-    match resolved.status {
-        Status::Open => question(department, resolved, now),
+/// The result of what was done. `bytes_max`: what its rows may take, written down; twice that is what all of it may.
+pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Told {
+    let told = match outcome.status {
+        Done::Error => Told::new(department, Ending::Error, &wrong(department, outcome)),
+        Done::Done => {
+            let (data, given) = data(department, outcome, bytes_max);
+            let mut text = match department.actions.get(&outcome.action) {
+                Some(action) => sentence_of(action, outcome),
+                None => "Done.".to_owned(),
+            };
+            // A sentence that enumerates them, or counts them, says it itself.
+            let template = department.actions.get(&outcome.action).map_or("", |action| action.confirm.as_str());
+            let is_counted = template.contains("{rows.") || template.contains("{count}");
+            if let Some(given) = given.filter(|given| *given < outcome.count && !is_counted) {
+                let sentence = crate::one_line(&text, SENTENCE_CHARS_MAX - 100);
+                text = format!("{sentence} ({given} of {} are handed on.)", outcome.count);
+            }
+            Told { data, ..Told::new(department, Ending::Done, &text) }
+        }
+    };
+    told.within(department, bytes_max)
+}
+
+/// The result of what was not done: a question, or why not. A question waits from now on.
+pub fn not_done(department: &Department, resolved: &Resolved, now: Timestamp, bytes_max: usize) -> Told {
+    let told = match resolved.status {
+        Status::Open => question(department, resolved, now, bytes_max / 4),
         // Without an outcome nothing was done.
         Status::Found | Status::None => refusal(department, resolved, now),
+    };
+    told.within(department, bytes_max)
+}
+
+/// What was wrong with a change.
+fn wrong(department: &Department, outcome: &Outcome) -> String {
+    let entity = &department.storage.entity;
+    let named = |field: &str| field.replace('_', " ");
+    match &outcome.wrong {
+        None => "It could not be done.".to_owned(),
+        Some(Wrong::UnknownAction) => format!("There is no action {}.", quoted(&outcome.action)),
+        Some(Wrong::UnknownField { field }) => format!("There is no {}.", quoted(field)),
+        Some(Wrong::Unclear) => "It is not clear what is meant.".to_owned(),
+        Some(Wrong::NotOne) => format!("It is not one {entity} that is meant."),
+        Some(Wrong::NotNew) => format!("What is new is no {entity} yet."),
+        Some(Wrong::Unfit { field, value }) => {
+            let why = department.storage.fields.get(field).and_then(|known| known.problem(value));
+            let why = why.unwrap_or_else(|| "does not fit".to_owned());
+            format!("{}: {} {why}.", named(field), quoted(&said(value)))
+        }
+        Some(Wrong::Missing { field }) => format!("It has no {}.", named(field)),
+        Some(Wrong::NoChange) => "Nothing is to be different.".to_owned(),
+        Some(Wrong::Stale) => format!("The {entity} is not what it was any more; nothing was done."),
+        Some(Wrong::Taken { values }) => format!("One {entity} with {} is there already.", described(values)),
+        Some(Wrong::Full) => format!("There is no room: one {entity} has to go for another to come."),
+        Some(Wrong::Unverified) => "What was written is not what was to be written; it was undone.".to_owned(),
     }
 }
 
@@ -121,8 +182,14 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
         found.or_else(|| of(Some(&outcome.slots), name)).unwrap_or_else(|| "nothing".to_owned())
     };
     let rows = |field: &str| {
-        let all: Vec<String> = outcome.rows.iter().filter_map(|row| of(row.values(), field)).collect();
-        let shown = all.len().min(SAID_MAX);
+        let all = outcome.rows.iter().filter_map(|row| of(row.values(), field));
+        let all: Vec<String> = all.map(|value| crate::one_line(&value, ITEM_CHARS_MAX)).collect();
+        let mut chars = 0;
+        let fits = |value: &&String| {
+            chars += value.chars().count();
+            chars <= SAID_CHARS_MAX
+        };
+        let shown = all.iter().take(SAID_MAX).take_while(fits).count();
         let more = usize::try_from(outcome.count).unwrap_or(usize::MAX).max(all.len()) - shown;
         match (all.is_empty(), more) {
             (true, 0) => "nothing".to_owned(),
@@ -142,31 +209,51 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     }
 }
 
-/// What of a result others build on.
-fn data(department: &Department, outcome: &Outcome) -> Map<String, Value> {
-    let mut rows = outcome.rows.iter().filter_map(|row| row.values().cloned()).map(Value::Object);
+/// What of a result others build on, and how many rows that has, if it is to have all of them.
+fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<String, Value>, Option<u64>) {
+    let rows: Vec<Value> = outcome.rows.iter().filter_map(|row| row.values().cloned()).map(Value::Object).collect();
+    let lists = department.promises.values().filter(|promised| **promised == Promised::Rows).count();
+    // Each member has the same share.
+    let mut left = bytes_max / department.promises.len().max(1);
+    let fits = |row: &&Value| {
+        let bytes = bytes_of(row) + 1;
+        let has_room = bytes <= left;
+        left = left.saturating_sub(bytes);
+        has_room
+    };
+    let given = rows.iter().take_while(fits).count();
     let one = |promised: &Promised| match promised {
-        Promised::Rows => Some(rows.clone().collect::<Vec<_>>().into()),
-        Promised::Row => rows.next(),
+        Promised::Rows => Some(rows[..given].into()),
+        Promised::Row => rows.first().filter(|_| given > 0).cloned(),
         Promised::Count => Some(outcome.count.into()),
     };
-    let mut data = Map::new();
-    let mut one = one;
-    for (name, promised) in &department.promises {
-        data.extend(one(promised).map(|value| (name.clone(), value)));
-    }
-    data
+    let data = department.promises.iter().filter_map(|(name, promised)| Some((name.clone(), one(promised)?))).collect();
+    (data, (lists > 0).then_some(u64::try_from(given).unwrap_or(u64::MAX)))
 }
 
-fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
+/// What a value takes, written down.
+fn bytes_of(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
+}
+
+fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max: usize) -> Told {
+    let mut bytes = 0;
+    let fits = |option: &&Choice| {
+        bytes += bytes_of(option);
+        bytes <= bytes_max
+    };
+    let options: Vec<Choice> = open.options.iter().take_while(fits).cloned().collect();
+    let untold = open.options.len() - options.len();
+    let more = open.more.saturating_add(u32::try_from(untold).unwrap_or(u32::MAX));
     let mut question = open.ask.clone().unwrap_or_default();
     let field = open.field.as_deref().unwrap_or_default();
     let mut choices: Vec<String> = Vec::new();
-    for option in &open.options {
+    for option in &options {
         let choice = match option.values.get(field) {
             Some(value) => said(value),
             None => described(&option.values),
         };
+        let choice = crate::one_line(&choice, ITEM_CHARS_MAX / 2);
         if !choices.contains(&choice) {
             choices.push(choice);
         }
@@ -179,7 +266,7 @@ fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
             false => format!("did you mean the one with {}", choices.concat()),
         };
     } else if !choices.is_empty() {
-        if open.more > 0 {
+        if more > 0 {
             choices.push("another".to_owned());
         }
         question = format!("{question}, {}", listed(&choices, "or"));
@@ -187,21 +274,22 @@ fn question(department: &Department, open: &Resolved, now: Timestamp) -> Told {
     if let Some(because) = &open.because {
         question = format!("{question} ({because})");
     }
-    question.push('?');
+    let question = format!("{}?", crate::one_line(&question, SENTENCE_CHARS_MAX - 1));
     Told {
-        question: Some(question.clone()),
-        options: open.options.iter().map(|option| option.values.clone()).collect(),
+        options: options.iter().map(|option| option.values.clone()).collect(),
         pending: Some(Pending {
-            options: open.options.clone(),
-            more: open.more,
+            options,
+            more,
             question: Some(question.clone()),
             asked: open.asked + 1,
             ..pending(department, open, now)
         }),
+        question: Some(question.clone()),
         ..Told::new(department, Ending::Clarification, &question)
     }
 }
 
+/// Why nothing was done, and what would do, if anything would.
 fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     let why = none.why.unwrap_or(Why::NotFound);
     let entity = &department.storage.entity;
@@ -234,22 +322,30 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
             format!("Nothing was done: after {ASKED_MAX} questions it is still not clear {ask}.")
         }
     };
-    // Nobody is asked again and again for what is only offered.
-    let offers = !none.nearest.is_empty();
-    let pending = offers.then(|| Pending {
-        options: none.nearest.clone(),
-        question: Some(text.clone()),
-        offer: true,
-        asked: ASKED_MAX,
-        ..pending(department, none, now)
-    });
+    let patch = none.nearest.first().map(|choice| patch(department, none, choice)).unwrap_or_default();
+    // Who refuses says what would do.
+    let status = match why {
+        Why::Declined => Ending::Dismissed,
+        Why::NotFound if !patch.is_empty() => Ending::Refusal,
+        Why::NotFound | Why::UnknownAction | Why::Expired | Why::GaveUp => Ending::Error,
+    };
+    let told = Told { finding: Some(why), ..Told::new(department, status, &text) };
+    if status != Ending::Refusal {
+        return told;
+    }
     Told {
-        finding: Some(why),
         evidence: Some(json!({"action": none.action, "slots": none.slots, "nearest": none.nearest})),
-        patch: none.nearest.first().map(|choice| patch(department, none, choice)).unwrap_or_default(),
+        patch,
         options: none.nearest.iter().map(|choice| choice.values.clone()).collect(),
-        pending,
-        ..Told::new(department, Ending::Refusal, &text)
+        // Nobody is asked again and again for what is only offered.
+        pending: Some(Pending {
+            options: none.nearest.clone(),
+            question: Some(text),
+            offer: true,
+            asked: ASKED_MAX,
+            ..pending(department, none, now)
+        }),
+        ..told
     }
 }
 

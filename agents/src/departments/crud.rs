@@ -2,7 +2,7 @@
 //!
 //! Four phases: recognise (the action and what it is about), validate (every value, and that the row is still what was
 //! found), execute, verify (read again within the transaction what was written). What a user can cause is an outcome with
-//! the status `error`, and then nothing is different. A call is carried out once: its outcome is kept by its key, in the
+//! the status `error` and what is wrong, as a code with values; then nothing is different. A call is carried out once: its outcome is kept by its key, in the
 //! same transaction.
 
 use patchboard_kernel::department::{Action, Department, Does};
@@ -10,11 +10,10 @@ use patchboard_kernel::id::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params_from_iter, types};
 use serde_json::Value;
 
-use super::found::{Changed, Done, Outcome, Resolved, Row, Status, Values};
+use super::found::{Changed, Done, Outcome, Resolved, Row, Status, Values, Wrong};
 use super::likeness::said;
 use super::likeness::words;
 use super::storage::{Fault, ROWS_MAX, Storage, bound, current, current_row, sql};
-use super::values::quoted;
 
 /// Rows that an outcome has.
 const SHOWN_MAX: usize = 100;
@@ -33,7 +32,7 @@ pub fn carry_out(
 ) -> Result<Outcome, Fault> {
     let recognised = match recognise(department, resolved) {
         Ok(recognised) => recognised,
-        Err(why) => return Ok(error(resolved, why)),
+        Err(why) => return Ok(nothing(resolved).but(why)),
     };
     storage.using(department, |connection| {
         if recognised.action.does == Does::Select {
@@ -52,11 +51,11 @@ pub fn carry_out(
             Ok(changed) => {
                 savepoint.commit()?;
                 let rows = vec![changed];
-                Outcome { rows, count: 1, verified: true, ..error(resolved, String::new()) }.into_done()
+                Outcome { rows, count: 1, verified: true, ..nothing(resolved) }.into_done()
             }
             Err(Stopped::Wrong(why)) => {
                 drop(savepoint);
-                error(resolved, why)
+                nothing(resolved).but(why)
             }
             Err(Stopped::Fault(fault)) => return Err(fault),
         };
@@ -68,7 +67,11 @@ pub fn carry_out(
 
 impl Outcome {
     fn into_done(self) -> Self {
-        Self { status: Done::Done, message: None, ..self }
+        Self { status: Done::Done, ..self }
+    }
+
+    fn but(self, wrong: Wrong) -> Self {
+        Self { wrong: Some(wrong), ..self }
     }
 }
 
@@ -84,8 +87,8 @@ fn put_outcome(
     Ok(())
 }
 
-/// What is wrong, so that nothing was done.
-fn error(resolved: &Resolved, why: String) -> Outcome {
+/// That nothing was done.
+fn nothing(resolved: &Resolved) -> Outcome {
     Outcome {
         status: Done::Error,
         action: resolved.action.clone(),
@@ -93,7 +96,7 @@ fn error(resolved: &Resolved, why: String) -> Outcome {
         rows: Vec::new(),
         count: 0,
         verified: false,
-        message: Some(why),
+        wrong: None,
     }
 }
 
@@ -107,29 +110,28 @@ struct Recognised<'a> {
 }
 
 /// The first phase, and of the second what needs no rows.
-fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Recognised<'a>, String> {
+fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Recognised<'a>, Wrong> {
     let action = department.actions.get(&resolved.action);
-    let action = action.ok_or_else(|| format!("There is no action {}.", quoted(&resolved.action)))?;
+    let action = action.ok_or(Wrong::UnknownAction)?;
     if resolved.status != Status::Found {
-        return Err("It is not clear what is meant.".to_owned());
+        return Err(Wrong::Unclear);
     }
     let given = |slot: &str| resolved.slots.get(slot).filter(|value| !value.is_null()).cloned();
-    let is_value =
-        |name: &String, value: Value| match department.storage.fields.get(name).map(|field| field.problem(&value)) {
-            Some(None) => Ok((name.clone(), value)),
-            Some(Some(why)) => Err(format!("{}: {} {why}.", name.replace('_', " "), quoted(&said(&value)))),
-            None => Err(format!("There is no {}.", quoted(name))),
-        };
+    let is_value = |field: &String, value: Value| match department.storage.fields.get(field) {
+        None => Err(Wrong::UnknownField { field: field.clone() }),
+        Some(known) if known.problem(&value).is_some() => Err(Wrong::Unfit { field: field.clone(), value }),
+        Some(_) => Ok((field.clone(), value)),
+    };
     let mut sets = Values::new();
     for name in &action.sets {
         match given(&action.slot_set(name)) {
             Some(value) => sets.extend([is_value(name, value)?]),
-            None if action.does == Does::Insert => return Err(format!("It has no {}.", name.replace('_', " "))),
+            None if action.does == Does::Insert => return Err(Wrong::Missing { field: name.clone() }),
             None => {}
         }
     }
     if action.does == Does::Update && sets.is_empty() {
-        return Err("Nothing is to be different.".to_owned());
+        return Err(Wrong::NoChange);
     }
     let row = match (action.does, resolved.ids.as_slice()) {
         (Does::Insert, []) | (Does::Select, _) => None,
@@ -137,8 +139,8 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Reco
             let finds = action.finds.iter().filter_map(|name| Some((name.clone(), given(name)?)));
             Some((*id, finds.collect()))
         }
-        (Does::Insert, _) => return Err("What is new is no row yet.".to_owned()),
-        (Does::Update | Does::Delete, _) => return Err("It is not one row that is meant.".to_owned()),
+        (Does::Insert, _) => return Err(Wrong::NotNew),
+        (Does::Update | Does::Delete, _) => return Err(Wrong::NotOne),
     };
     Ok(Recognised { action, sets, row })
 }
@@ -159,13 +161,13 @@ fn select(
             rows.push(Changed { id: row.id, before: None, after: Some(row.values) });
         }
     }
-    Ok(Outcome { rows, count, verified: true, ..error(resolved, String::new()) }.into_done())
+    Ok(Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done())
 }
 
 /// Why a change was not made.
 enum Stopped {
     /// By what a user can cause.
-    Wrong(String),
+    Wrong(Wrong),
     Fault(Fault),
 }
 
@@ -192,8 +194,7 @@ impl Change<'_> {
                 let before = current_row(self.connection, self.department, *id)?;
                 let is_as_found = |row: &Row| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
                 let Some(before) = before.filter(is_as_found) else {
-                    let entity = &self.department.storage.entity;
-                    return Err(Stopped::Wrong(format!("The {entity} is not what it was any more; nothing was done.")));
+                    return Err(Stopped::Wrong(Wrong::Stale));
                 };
                 match self.recognised.action.does {
                     Does::Delete => self.delete(before),
@@ -206,8 +207,7 @@ impl Change<'_> {
     fn insert(&self) -> Result<Changed, Stopped> {
         let rows = current(self.connection, self.department)?;
         if rows.len() >= ROWS_MAX {
-            let entity = &self.department.storage.entity;
-            return Err(Stopped::Wrong(format!("There is no room: one {entity} has to go for another to come.")));
+            return Err(Stopped::Wrong(Wrong::Full));
         }
         let after = self.recognised.sets.clone();
         self.is_only_one(&rows, None, &after)?;
@@ -242,12 +242,8 @@ impl Change<'_> {
         let is_same = |row: &Row| identity.iter().all(|name| has(&row.values, name) == has(values, name));
         let is_there = !identity.is_empty() && rows.iter().any(|row| Some(row.id) != own && is_same(row));
         if is_there {
-            let what: Vec<String> = identity
-                .iter()
-                .filter_map(|name| Some(format!("{} {}", name.replace('_', " "), said(values.get(name)?))))
-                .collect();
-            let entity = &self.department.storage.entity;
-            return Err(Stopped::Wrong(format!("One {entity} with {} is there already.", what.join(", "))));
+            let value = |name: &String| Some((name.clone(), values.get(name)?.clone()));
+            return Err(Stopped::Wrong(Wrong::Taken { values: identity.iter().filter_map(value).collect() }));
         }
         Ok(())
     }
@@ -286,7 +282,7 @@ impl Change<'_> {
         if is_right {
             return Ok(());
         }
-        Err(Stopped::Wrong("What was written is not what was to be written; it was undone.".to_owned()))
+        Err(Stopped::Wrong(Wrong::Unverified))
     }
 }
 

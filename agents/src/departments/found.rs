@@ -126,7 +126,51 @@ pub struct Outcome {
     pub verified: bool,
     /// What was wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    pub wrong: Option<Wrong>,
+}
+
+/// What is wrong with a change, so that it was not made; `confirm` has the words for it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Wrong {
+    /// The department has no such action.
+    UnknownAction,
+    /// The storage has no such field.
+    UnknownField {
+        /// The field.
+        field: String,
+    },
+    /// What is meant is not known.
+    Unclear,
+    /// It is about none or several, and has to be about one.
+    NotOne,
+    /// It is about a row, and has to make one.
+    NotNew,
+    /// A value does not fit its field.
+    Unfit {
+        /// The field.
+        field: String,
+        /// The value.
+        value: Value,
+    },
+    /// A value is missing.
+    Missing {
+        /// Of this field.
+        field: String,
+    },
+    /// Nothing would be different.
+    NoChange,
+    /// The row is not what was found any more.
+    Stale,
+    /// Another row is the same in what makes it this one.
+    Taken {
+        /// What they have in common.
+        values: Values,
+    },
+    /// There are as many rows as there may be.
+    Full,
+    /// What was read again is not what was written.
+    Unverified,
 }
 
 /// Whether something was done.

@@ -266,15 +266,21 @@ fn key(call: &Call) -> String {
     }
 }
 
+/// Bytes of the rows that a seat may write: slots are there as well, and the patch around them.
+fn bytes_max(call: &Call) -> usize {
+    usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2
+}
+
 /// `builtin:crud`.
 pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
         let found = found(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
         let key = key(call);
-        // Slots are in it as well, and the patch around it.
-        let bytes_max = usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2;
-        put("/outcome", &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max)?)
+        put(
+            "/outcome",
+            &crud::carry_out(&means.storage, &department, &key, &found, means.clock.now(), bytes_max(call))?,
+        )
     })
 }
 
@@ -283,11 +289,11 @@ pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
         if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
-            return put("/result", &confirm::done(&department, &outcome));
+            return put("/result", &confirm::done(&department, &outcome, bytes_max(call)));
         }
         match found(call)? {
             Some(found) if found.status != Status::Found => {
-                put("/result", &confirm::not_done(&department, &found, means.clock.now()))
+                put("/result", &confirm::not_done(&department, &found, means.clock.now(), bytes_max(call)))
             }
             Some(_) => Err(Stop::Pass("what was found is still to be done".to_owned())),
             None => Err(Stop::Pass("there is nothing to tell".to_owned())),

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use jsonptr::PointerBuf;
 use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::departments::crud::carry_out;
 use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::department::Department;
 use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Token};
 use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
@@ -22,10 +25,10 @@ use patchboard_kernel::record::{Body, Parent};
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Files, Source};
 use patchboard_kernel::state::State;
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, WeakRuntime};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,8 +52,14 @@ impl Files for Shipped {
 }
 
 fn clipboard() -> Blueprint {
+    clipboard_with("", "")
+}
+
+/// The same with other workers and boards beside the departments that are folders.
+fn clipboard_with(workers: &str, boards: &str) -> Blueprint {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints");
     let text = std::fs::read_to_string(directory.join("clipboard.yaml")).expect("it is shipped");
+    let text = format!("{}{boards}", text.replacen("\nworkers:\n", &format!("\nworkers:\n{workers}"), 1));
     let source = Source::read("clipboard.yaml", &text).expect("it is YAML");
     let source = source::resolve(source, &mut Shipped(directory)).expect("its departments are sound");
     let report = lint::check(&source);
@@ -86,6 +95,7 @@ fn understood(text: &str) -> Option<(&'static str, &'static str, Value)> {
         ["Show", "the", list, "list", ..] => ("notes", "show", json!({"list": list})),
         ["Dentist", ..] => ("timeline", "add", json!({"title": "dentist", "time": "9:30"})),
         ["What", "is", "on", "Friday", ..] => ("timeline", "show", json!({"day": "Friday"})),
+        ["Unclear"] | ["Lose", "this"] => ("notes", "add", json!({"list": "office", "item": "bananas"})),
         _ => return None,
     })
 }
@@ -105,7 +115,13 @@ fn voice(call: &Call) -> Answer {
     match call.worker.as_str() {
         "planner" => {
             let words = text("/turn/text").expect("there are words");
-            let is_done = shown(call, "/results/0").is_some();
+            if words == "Rubbish" {
+                return Ok(Reply { text: "I would rather not.".to_owned(), usage: None, written: None });
+            }
+            let is_done = shown(call, "/results/0/status").is_some();
+            if is_done == words.ends_with("Then rubbish") && (is_done || words == "Weather") {
+                return say("/decisions/-", &json!({"agent": "weather"}));
+            }
             // Told of a question that waits, it is told what was asked.
             let waits =
                 text("/turn/waits/department").filter(|_| answered(&words) != json!({}) || words.contains("not"));
@@ -115,6 +131,9 @@ fn voice(call: &Call) -> Answer {
         }
         "classify" => {
             let words = text("/request/text").expect("there are words");
+            if words.contains("Unclear") {
+                return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
+            }
             let (action, slots) = match (understood(&words), text("/request/waits/action")) {
                 (Some((_, action, slots)), _) => (action.to_owned(), slots),
                 (None, Some(action)) if answered(&words) != json!({}) => (action, answered(&words)),
@@ -125,8 +144,8 @@ fn voice(call: &Call) -> Answer {
             say("/classified", &json!({"action": action, "slots": slots, "normalised": normalised}))
         }
         "responder" => {
-            let results = shown(call, "/results").and_then(|results| results.as_array()?.last().cloned());
-            say("/replies/-", &json!({"text": results.map_or(json!("nobody"), |result| result["text"].clone())}))
+            let last = (0..8).rev().find_map(|index| shown(call, &format!("/results/{index}/text")));
+            say("/replies/-", &json!({"text": last.unwrap_or_else(|| json!("nobody"))}))
         }
         other => panic!("{other} is no model"),
     }
@@ -141,6 +160,34 @@ impl Agent for Voices {
     }
 }
 
+/// Boards inside, of which some calls come to nothing.
+struct Losing(Inner);
+
+impl Agent for Losing {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let is_lost = call.worker.as_str() == "notes" && shown(call, "/turn/text") == Some(json!("Lose this"));
+        match is_lost {
+            true => {
+                let lost = Failure { code: FailureCode::Crashed, message: "lost".to_owned(), usage: None };
+                Box::pin(std::future::ready(Err(lost)))
+            }
+            false => self.0.call(call),
+        }
+    }
+
+    fn started(&self, runtime: &WeakRuntime) {
+        self.0.started(runtime);
+    }
+
+    fn settled(&self, board: &BoardId, token: &Token) {
+        self.0.settled(board, token);
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.0.ended(board);
+    }
+}
+
 struct Conversation {
     data: TempDir,
     runtime: Runtime,
@@ -149,17 +196,17 @@ struct Conversation {
 
 impl Conversation {
     async fn begin() -> Self {
-        Self::with(Config::default()).await
+        Self::with(clipboard(), Config::default()).await
     }
 
-    async fn with(config: Config) -> Self {
+    async fn with(blueprint: Blueprint, config: Config) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let seats = Seats::new(config, &Environment::default(), Inline::Refused);
         let voices = Voices { seats: seats.with_storage(Storage::at(data.path())) };
-        let agent = Inner::around(Arc::new(voices));
+        let agent = Losing(Inner::around(Arc::new(voices)));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
-        let board = runtime.create(clipboard(), json!({}), None).await.expect("a board");
+        let board = runtime.create(blueprint, json!({}), None).await.expect("a board");
         let conversation = Self { data, runtime, board };
         conversation.rest().await;
         conversation
@@ -198,11 +245,25 @@ impl Conversation {
         [self.reply("Show the household list.").await, self.reply("Show the office list.").await]
     }
 
-    /// What everybody was shown, by worker: views and prompts of all boards inside, as they were recorded.
-    fn shown_inside(&self) -> Vec<(String, String)> {
+    /// All replies that were given, in their order.
+    fn replies(&self) -> Vec<String> {
+        let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
+        let records = journal.records(self.board.id(), None, 10_000).expect("records");
+        let replies = records.iter().filter_map(|record| match record.body() {
+            Ok(Body::Committed(commit)) if commit.patch[0]["path"] == "/replies/-" => {
+                Some(commit.patch[0]["value"]["text"].as_str().expect("a text").to_owned())
+            }
+            _ => None,
+        });
+        replies.collect()
+    }
+
+    /// What everybody was shown, by worker: views and prompts of all boards inside, or of the one outside, as they were
+    /// recorded.
+    fn shown(&self, is_inside: bool) -> Vec<(String, String)> {
         let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
         let mut shown = Vec::new();
-        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some()) {
+        for board in journal.boards().expect("boards").into_iter().filter(|board| board.parent.is_some() == is_inside) {
             for record in journal.records(&board.id, None, 1000).expect("records") {
                 let Ok(Body::Invoked(invoked)) = record.body() else { continue };
                 for hash in [invoked.view, invoked.prompt] {
@@ -242,7 +303,7 @@ fn no_role_that_works_on_rows_is_ever_shown_the_users_words() {
             assert_eq!(done["results"][0]["text"], "dentist is on Friday at 9:30.", "{done}");
             assert_eq!(conversation.reply("Dentist at half past nine").await, "on which day?");
             assert_eq!(conversation.say("Never mind.").await["results"][0]["finding"], "declined");
-            let shown = conversation.shown_inside();
+            let shown = conversation.shown(true);
             conversation.runtime.shutdown().await;
             shown
         });
@@ -361,7 +422,7 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
 #[tokio::test]
 async fn what_is_found_by_its_meaning_waits_for_an_answer() {
     let (config, _endpoint) = embeddings::configured();
-    let conversation = Conversation::with(config).await;
+    let conversation = Conversation::with(clipboard(), config).await;
     conversation.say("Put bananas on the household list.").await;
     let asked = conversation.say("Throw the plantains off the list.").await;
     assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
@@ -369,6 +430,147 @@ async fn what_is_found_by_its_meaning_waits_for_an_answer() {
     assert!(reply.starts_with("did you mean bananas"), "{reply}");
     let state = conversation.say("yes").await;
     assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
+    conversation.runtime.shutdown().await;
+}
+
+const UNDECIDED: &str = "It could not be decided who works on this, so beside what other results say nothing was done.";
+
+#[tokio::test]
+async fn what_nobody_came_to_is_told_as_it_is() {
+    let conversation = Conversation::begin().await;
+    let result = |state: &Value, at: usize| state["results"][at].clone();
+    // As often as a planner fails, the next turn is one like any other.
+    for _ in 0..3 {
+        let state = conversation.say("Rubbish").await;
+        assert_eq!(result(&state, 0), json!({"department": "nobody", "status": "error", "text": UNDECIDED}));
+        assert_eq!(state["replies"], json!([{"text": UNDECIDED}]));
+    }
+    // One that fails after something was done, and says so beside it.
+    let state = conversation.say("Put bananas on the household list. Then rubbish").await;
+    assert_eq!((&result(&state, 0)["status"], &result(&state, 1)["text"]), (&json!("done"), &json!(UNDECIDED)));
+    // A department whose board inside fails, and one of which nothing is heard.
+    let state = conversation.say("Unclear").await;
+    let failed = "the board inside ended as quiescent (gave_up)";
+    assert_eq!(result(&state, 0), json!({"department": "notes", "status": "error", "text": failed}));
+    assert_eq!(state["replies"], json!([{"text": failed}]));
+    let state = conversation.say("Lose this").await;
+    let lost = "The department that was chosen came to no result; whether it has changed anything is not known.";
+    assert_eq!(state["replies"], json!([{"text": lost}]));
+    // Whoever waits for a turn does not take that of one that failed.
+    let before = conversation.replies().len();
+    for words in ["Rubbish", "Lose this", "Put bananas on the office list."] {
+        conversation.board.signal("say", words.into(), None).await.expect("it is heard");
+    }
+    for _ in 0..500 {
+        if conversation.replies().len() == before + 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(conversation.replies()[before..], [UNDECIDED, lost, "Put bananas on the office list."]);
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    assert!(asked["results"][0]["pending"]["expires_at"].is_number(), "{asked}");
+    conversation.say("the household one").await;
+    let shown = conversation.shown(false);
+    let of = |worker: &str| {
+        shown.iter().filter(|(name, _)| name == worker).map(|(_, text)| text.as_str()).collect::<String>()
+    };
+    for (worker, said) in
+        [("planner", "Put bananas on the household list."), ("responder", "which list, household or office?")]
+    {
+        let shown = of(worker);
+        assert!(shown.contains(said), "{worker} is not shown what was said: {shown}");
+        for beside in ["expires_at", "pending\"", "evidence", "\"data\"", "entries"] {
+            assert!(!shown.contains(beside), "{worker} is shown {beside}: {shown}");
+        }
+    }
+    assert!(of("begin").contains("expires_at"), "somebody is");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_of_many_rows_gets_out_as_far_as_there_is_room_and_says_so() {
+    let conversation = Conversation::begin().await;
+    let clipboard = clipboard();
+    let with = clipboard.boards["notes"].workers["crud"].with.clone().expect("a department");
+    let department: Department = serde_json::from_value(with["department"].clone()).expect("a department");
+    let storage = Storage::at(conversation.data.path());
+    for number in 0..200 {
+        let slots = json!({"list": "office", "item": format!("{number} {}", "\u{e4}".repeat(190))});
+        let found = serde_json::from_value(json!({"status": "found", "action": "add", "slots": slots}));
+        let key = format!("row {number}");
+        let outcome =
+            carry_out(&storage, &department, &key, &found.expect("found"), Timestamp(1), 10_000).expect("no fault");
+        assert_eq!(outcome.count, 1, "{outcome:?}");
+    }
+    let state = conversation.say("Show the office list.").await;
+    let result = &state["results"][0];
+    assert_eq!(result["status"], "done", "{result}");
+    let bytes = result.to_string().len();
+    assert!((16_384..65_536).contains(&bytes), "more than what workers otherwise may write: {bytes}");
+    let given = result["data"]["entries"].as_array().expect("rows").len();
+    assert!((50..100).contains(&given), "{given}");
+    let text = state["replies"][0]["text"].as_str().expect("a text");
+    let said = text.matches('\u{e4}').count() / 190;
+    let more = format!(" and {} more.", 200 - said);
+    assert!(said > 2 && text.ends_with(&more), "{text}");
+    // What is asked about them gets out as well.
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(asked["results"][0]["status"], "error", "nothing is like bananas: {asked}");
+    conversation.runtime.shutdown().await;
+}
+
+/// A department without rows, made by hand.
+const WEATHER: (&str, &str) = (
+    "  weather:
+    agent: board
+    group: departments
+    description: What the weather is.
+    reads: [/turn/text]
+    writes: [{path: /results/-, ops: [add]}]
+    limits: {invocations: 1000000}
+    board: {of: weather, input: {text: /turn/text}, output: {/results/-: /result}}
+",
+    "
+boards:
+  weather:
+    blueprint: 1
+    name: weather
+    request: {type: object, additionalProperties: false, required: [text], properties: {text: {type: string}}}
+    state:
+      schema:
+        type: object
+        additionalProperties: false
+        properties:
+          request: true
+          result: {type: object, required: [department, status, text]}
+    workers:
+      looks:
+        agent: script
+        script: [[{op: add, path: /result, value: {department: weather, status: done, text: It rains.}}]]
+        writes: [{path: /result, ops: [add]}]
+    rules: [{name: look, trigger: start, run: looks}]
+    done: {when: has(state.result)}
+",
+);
+
+#[tokio::test]
+async fn a_board_made_by_hand_is_a_department_beside_the_folders() {
+    let blueprint = clipboard_with(WEATHER.0, WEATHER.1);
+    assert_eq!(blueprint.state.schema["$defs"]["group:departments"]["enum"], json!(["notes", "timeline", "weather"]));
+    let conversation = Conversation::with(blueprint, Config::default()).await;
+    let state = conversation.say("Weather").await;
+    assert_eq!(state["decisions"], json!([{"agent": "weather"}, {"agent": "nobody"}]));
+    assert_eq!(state["replies"], json!([{"text": "It rains."}]));
+    assert_eq!(conversation.say("Put bananas on the office list.").await["results"][0]["status"], "done");
     conversation.runtime.shutdown().await;
 }
 

@@ -224,6 +224,35 @@ async fn a_board_inside_that_fails_is_told_or_tried_again() {
 }
 
 #[tokio::test]
+async fn a_board_that_cannot_be_made_of_what_it_is_given_has_failed() {
+    let short = |house: &mut Value| {
+        house["boards"]["kitchen"]["request"]["properties"]["order"]["maxLength"] = json!(2);
+    };
+    let failed = |house: &mut Value| {
+        short(house);
+        house["workers"]["kitchen"]["board"]["failed"] =
+            json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
+    };
+    let house = House::new(cooks).await;
+    let board = house.create(blueprint(failed)).await;
+    assert_eq!(end(&board).await, End::Done);
+    let error = served(&board)["error"].as_str().expect("it is told").to_owned();
+    assert!(error.starts_with("the board inside cannot be made of what it is given: /order"), "{error}");
+    // What it requires and is not there is the same; nobody is called in either.
+    let house = House::new(cooks).await;
+    let board = house.runtime.create(blueprint(failed), json!({"note": "a note"}), None).await.expect("a board");
+    assert_eq!(end(&board).await, End::Done);
+    let error = served(&board)["error"].as_str().expect("it is told").to_owned();
+    assert!(error.contains("order"), "{error}");
+    assert_eq!((house.inside().len(), house.told.calls.load(Ordering::SeqCst)), (0, 0));
+    // Where nothing is said of failing, the attempts fail.
+    let house = House::new(cooks).await;
+    let board = house.create(blueprint(short)).await;
+    assert_eq!(end(&board).await, End::Quiescent);
+    assert_eq!(served(&board), Value::Null);
+}
+
+#[tokio::test]
 async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
     let house = House::new(|worker, nth| match worker {
         "prepares" => cooks(worker, nth),

@@ -207,7 +207,9 @@ impl From<RuntimeError> for Problem {
         let code = error.code();
         let problem = Self::new(status_of(&error), code, error.to_string());
         match error {
-            RuntimeError::Board(BoardError::BadRequest(violations)) => problem.detail("violations", json!(violations)),
+            RuntimeError::Board(BoardError::BadRequest(violations)) | RuntimeError::BadSignal { violations, .. } => {
+                problem.detail("violations", json!(violations))
+            }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
             RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
@@ -224,9 +226,8 @@ impl From<JournalError> for Problem {
 const fn status_of(error: &RuntimeError) -> StatusCode {
     match error {
         RuntimeError::Journal(JournalError::NotFound(_)) => StatusCode::NOT_FOUND,
-        RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_)) => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_))
+        | RuntimeError::BadSignal { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         RuntimeError::AlreadyRunning(_)
         | RuntimeError::Over(_)
         | RuntimeError::TokenConflict(_)

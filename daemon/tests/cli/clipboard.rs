@@ -49,6 +49,8 @@ fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
     let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
     let inside = boards.iter().filter(|board| board["name"] == "notes").count();
     assert_eq!(inside, 6, "one for each message to it: {boards:?}");
+    let refused = sandbox.run(&[&["signal", "last", "say", "7"][..], &model].concat()).exits(2).stderr;
+    assert!(refused.contains("bad_request") && refused.contains("`signals`"), "{refused}");
     let closed = sandbox.run(&[&["--output", "json", "signal", "last", "close"][..], &model].concat()).exits(0).json();
     assert_eq!(closed["state"]["closed"], true);
 }

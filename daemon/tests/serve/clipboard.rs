@@ -86,6 +86,12 @@ impl Conversation {
 #[tokio::test]
 async fn a_folder_that_was_dropped_in_is_asked_and_its_question_outlives_the_daemon() {
     let mut conversation = Conversation::begin().await;
+    // What nobody could answer is refused at once, and is not in the journal.
+    let signals = format!("/v1/boards/{}/signals", conversation.board);
+    for value in [json!(null), json!(" "), json!({"words": "x"}), json!("x".repeat(4001))] {
+        let refused = conversation.daemon.post(&signals, &json!({"name": "say", "value": value})).await.is(422);
+        assert_eq!(refused["code"], "bad_request", "{refused}");
+    }
     // Said at once, answered one after the other.
     conversation.say("The fern in the hall is new.").await;
     conversation.say("The fern in the study is new.").await;

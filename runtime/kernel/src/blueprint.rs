@@ -52,6 +52,9 @@ pub struct Blueprint {
     /// JSON Schema of what the user must supply; it lands at `/request`.
     #[serde(default = "any_schema")]
     pub request: Value,
+    /// JSON Schemas of the values that signals carry, by name; a signal whose value does not fit is refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub signals: BTreeMap<String, Value>,
     /// The document's schema and its initial value.
     pub state: StateSpec,
     /// The seats.

@@ -15,6 +15,7 @@ mod problems;
 pub mod sentence;
 
 pub use expansion::{Expansion, NO_ACTION, PENDING, WAITS, expand};
+pub(crate) use expansion::{ROLE_BYTES_MAX, role};
 pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
 
 /// The most fields of a row.
@@ -41,6 +42,12 @@ pub struct Manifest {
     /// What it is given beside the user's words: names of what the blueprint promises, each with a JSON Schema.
     #[serde(default)]
     pub needs: BTreeMap<String, Value>,
+    /// Those of its needs beside `text` without which it cannot work; what is promised may be absent at times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+    /// How what it is given is called where it is used.
+    #[serde(default, skip_serializing_if = "Dispatch::is_default")]
+    pub dispatch: Dispatch,
     /// What the `data` of its results may have: `array` are the rows, `object` is the first row, `integer` is how many.
     #[serde(default)]
     pub promises: BTreeMap<String, Value>,
@@ -57,6 +64,20 @@ pub struct Manifest {
     /// What it is tested by.
     #[serde(default)]
     pub tests: Vec<Test>,
+}
+
+/// How a department is called: which promise of the blueprint each need is met by.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dispatch {
+    /// Promises by the names of needs; one that is not here is met by the promise of its own name.
+    pub input: BTreeMap<String, String>,
+}
+
+impl Dispatch {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What the roles of a department work by: `with.department`.
@@ -277,6 +298,11 @@ impl From<Reply> for Value {
 }
 
 impl Manifest {
+    /// The promise that a need is met by.
+    pub fn promise<'a>(&'a self, need: &'a str) -> &'a str {
+        self.dispatch.input.get(need).map_or(need, String::as_str)
+    }
+
     /// What its roles work by.
     pub fn department(&self) -> Department {
         let promised = |schema: &Value| match schema.get("type").and_then(Value::as_str) {

@@ -37,6 +37,8 @@ pub struct Plan {
     pub schema: StateSchema,
     /// The request's schema.
     pub request: Schema,
+    /// The schemas of what signals carry, by name.
+    pub signals: BTreeMap<String, Schema>,
     /// The workers and their contracts.
     pub seats: BTreeMap<WorkerName, Seat>,
     /// The rules, in the blueprint's order.
@@ -173,6 +175,13 @@ impl Plan {
         let request = Schema::compile(&blueprint.request, state.assert_formats)
             .map_err(|error| format!("request{}: {error}", error.pointer))?;
         let mut regex_bytes = schema.regex_bytes() + request.regex_bytes();
+        let mut signals = BTreeMap::new();
+        for (name, value) in &blueprint.signals {
+            let compiled = Schema::compile(value, state.assert_formats)
+                .map_err(|error| format!("signals.{name}{}: {error}", error.pointer))?;
+            regex_bytes += compiled.regex_bytes();
+            signals.insert(name.clone(), compiled);
+        }
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that demands a person must never be committed without one.
@@ -273,7 +282,7 @@ impl Plan {
             Some(done) => Some(Expr::compile(&done.when, DONE_VARIABLES).map_err(|error| format!("done: {error}"))?),
             None => None,
         };
-        Ok(Self { blueprint, mode, schema, request, seats, rules, invariants, done })
+        Ok(Self { blueprint, mode, schema, request, signals, seats, rules, invariants, done })
     }
 }
 

@@ -273,6 +273,46 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
 }
 
 #[test]
+fn what_is_given_may_be_absent_unless_it_is_required_and_may_have_another_name_here() {
+    let inner = |manifest: Value| {
+        let report = checked([manifest]);
+        assert_eq!(report.findings, []);
+        let blueprint = report.blueprint.expect("it is sound");
+        let required = blueprint.boards["notes"].request["required"].clone();
+        (required, serde_json::to_value(&blueprint.workers["notes"]).expect("JSON"))
+    };
+    let mut manifest = notes();
+    manifest["needs"]["who"] = json!({"type": "string"});
+    assert_eq!(inner(manifest.clone()).0, json!(["text"]));
+    manifest["required"] = json!(["who"]);
+    assert_eq!(inner(manifest.clone()).0, json!(["text", "who"]));
+    // A folder that was written for other words.
+    manifest["needs"]["speaker"] = json!({"type": "string"});
+    manifest["dispatch"] = json!({"input": {"speaker": "who"}});
+    let (_, worker) = inner(manifest.clone());
+    let input = json!({"text": "/turn/text", "who": "/turn/who", "speaker": "/turn/who", "pending": "/turn/pending"});
+    assert_eq!(worker["board"]["input"], input);
+    let pending = json!({"path": "/turn/pending", "where": "self.department == worker"});
+    assert_eq!(worker["reads"], json!(["/turn/who", "/turn/text", pending]), "each is read once");
+    manifest["required"] = json!(["whom"]);
+    manifest["dispatch"] = json!({"input": {"whom": "who"}});
+    let found: Vec<String> = checked([manifest]).findings.into_iter().map(|finding| finding.message).collect();
+    assert_eq!(found, ["`whom` is none of its `needs`"; 2]);
+}
+
+#[test]
+fn a_department_of_which_more_is_to_be_told_than_there_is_room_is_refused() {
+    let mut manifest = notes();
+    let example = |n: usize| json!({"text": format!("{n} {}", "x".repeat(390)), "classified": {"action": "add", "slots": {"item": "y".repeat(900)}}});
+    manifest["examples"] = (0..16).map(example).collect();
+    let findings = checked([manifest.clone()]).findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].code == "bad_department" && findings[0].message.contains("more than 16000"), "{findings:?}");
+    manifest["examples"] = (0..8).map(example).collect();
+    assert_eq!(checked([manifest]).findings, []);
+}
+
+#[test]
 fn a_member_that_no_role_but_classify_may_see_is_not_in_what_they_are_told() {
     let mut manifest = notes();
     manifest["examples"] =

@@ -5,7 +5,7 @@ mod played;
 use patchboard_kernel::board::{Board, Input, Outcome, Verdict};
 use patchboard_kernel::id::{Timestamp, Token};
 use patchboard_kernel::record::Kind;
-use patchboard_kernel::rejection::Code;
+use patchboard_kernel::rejection::{Code, Stage};
 use played::Played;
 use serde_json::{Value, json};
 
@@ -41,6 +41,26 @@ fn a_repeated_signal_wakes_nobody_again() {
     assert_eq!(played.records.len(), records, "nothing was recorded");
     played.give(signal(json!(2), "b"));
     assert_eq!(played.count(Kind::Scheduled), 2);
+    played.holds();
+}
+
+#[test]
+fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
+    let mut played = Played::new(json!({
+        "signals": {"go": {"type": "string", "maxLength": 3}},
+        "workers": {"w": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    let records = played.records.len();
+    for wrong in [json!(7), json!("four"), Value::Null] {
+        let Some(Outcome::Refused(rejection)) = played.give(signal(wrong, "a")).outcome else { panic!("it fits") };
+        assert_eq!((rejection.stage, rejection.code), (Stage::Schema, Code::SchemaViolation));
+    }
+    assert_eq!(played.records.len(), records, "nothing was recorded");
+    // The token was not used, and other signals carry what they like.
+    assert_eq!(played.give(signal(json!("two"), "a")).outcome, None);
+    played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
+    assert_eq!((played.count(Kind::Signal), played.count(Kind::Scheduled)), (2, 1));
     played.holds();
 }
 

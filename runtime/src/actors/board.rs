@@ -169,6 +169,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
         | RuntimeError::AlreadyRunning(_)
         | RuntimeError::Closed(_)
         | RuntimeError::Over(_)
+        | RuntimeError::BadSignal { .. }
         | RuntimeError::TokenConflict(_)
         | RuntimeError::Start(_) => false,
     }

@@ -59,9 +59,9 @@ fn bananas_on_two_lists_are_asked_for_and_the_answer_is_taken_up() {
     check(json!({"rows": both, "classified": remove, "answers": [again, again, office], "then": [both[0]],
         "expect": {"status": "done"}}));
     check(json!({"rows": both, "classified": remove, "answers": [again, again, again], "then": both,
-        "expect": {"status": "refusal", "finding": "gave_up", "pending": null}}));
+        "expect": {"status": "error", "finding": "gave_up", "pending": null}}));
     check(json!({"rows": both, "classified": remove, "answers": ["No, leave it."], "then": both,
-        "expect": {"status": "refusal", "finding": "declined"}}));
+        "expect": {"status": "dismissed", "finding": "declined"}}));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn what_is_not_there_is_refused_with_what_would_be() {
     );
     check(other);
     check(json!({"rows": rows, "classified": remove(json!({"item": "hammer"})),
-        "expect": {"status": "refusal", "text": "There is no entry with item hammer.", "patch": null, "pending": null}}));
+        "expect": {"status": "error", "finding": "not_found", "text": "There is no entry with item hammer.", "patch": null, "pending": null}}));
     let moved = json!({"action": "move", "slots": {"item": "hammer", "new_list": "office"}});
     check(json!({"rows": rows, "classified": moved, "expect": {"status": "refusal", "patch": [
         {"op": "replace", "path": "/classified/action", "value": "add"},
@@ -147,13 +147,50 @@ fn what_is_not_there_is_refused_with_what_would_be() {
 }
 
 #[test]
+fn what_a_refusal_proposes_is_found() {
+    let rows = [row("household", "banana bread"), row("office", "coffee")];
+    let given = rows.each_ref().map(|row| row.as_object().cloned().expect("a row"));
+    for classified in [
+        json!({"action": "remove", "slots": {"list": "garage", "item": "coffee"}, "normalised": "x"}),
+        json!({"action": "remove", "slots": {"list": "garage", "item": "banana bread"}, "normalised": "x"}),
+        json!({"action": "move", "slots": {"item": "coffee", "list": "garage", "new_list": "household"}, "normalised": "x"}),
+        json!({"action": "move", "slots": {"item": "hammer", "new_list": "office"}, "normalised": "x"}),
+    ] {
+        let storage = Storage::in_memory();
+        let case = Case { department: &notes(), storage: &storage };
+        assert_eq!(case.prepare(&given).expect("rows"), None);
+        let rows = storage.rows(&notes()).expect("rows");
+        let resolved = |document: &Value| {
+            let slots = document["classified"]["slots"].as_object().expect("slots");
+            let action = document["classified"]["action"].as_str().expect("an action");
+            resolve(&notes(), action, slots, &rows)
+        };
+        let mut document = json!({"classified": classified});
+        let before = resolved(&document);
+        assert_eq!(before.status, Status::None, "{document}");
+        let told = confirm::not_done(&notes(), &before, Timestamp(0), BYTES_MAX);
+        assert_eq!(
+            (told.status, told.finding.is_some(), told.evidence.is_some()),
+            (Ending::Refusal, true, true),
+            "{told:?}"
+        );
+        let patch: json_patch::Patch = serde_json::from_value(told.patch.into()).expect("a patch");
+        json_patch::patch(&mut document, &patch).expect("it can be applied");
+        let after = resolved(&document);
+        assert_eq!(after.status, Status::Found, "{document}");
+        let outcome = carry_out(&storage, &notes(), "it", &after, Timestamp(9), BYTES_MAX).expect("no fault");
+        assert_eq!(outcome.wrong, None, "{document}");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_an_error_and_nothing_is_different() {
     let rows = [row("household", "Bananas")];
     check(
         json!({"rows": rows, "classified": {"action": "add", "slots": {"list": "household", "item": "bananas"}}, "then": rows,
-        "expect": {"status": "error", "text": "One entry with list household, item bananas is there already."}}),
+        "expect": {"status": "error", "text": "One entry with item bananas and list household is there already."}}),
     );
-    check(json!({"classified": {"action": "burn"}, "expect": {"status": "refusal", "finding": "unknown_action",
+    check(json!({"classified": {"action": "burn"}, "expect": {"status": "error", "finding": "unknown_action",
         "text": "That is nothing the department notes does; it does add, move, remove and show."}}));
 }
 

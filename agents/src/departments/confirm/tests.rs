@@ -6,17 +6,19 @@ use super::super::cases::tests::notes;
 use super::*;
 use crate::departments::found::Changed;
 
+const BYTES_MAX: usize = 32 * 1024;
+
 fn outcome(action: &str, rows: Value, count: u64) -> Outcome {
     let rows: Vec<Changed> = serde_json::from_value(rows).expect("rows");
     let slots = json!({"list": "office"}).as_object().cloned().expect("slots");
-    Outcome { status: Done::Done, action: action.to_owned(), slots, rows, count, verified: true, message: None }
+    Outcome { status: Done::Done, action: action.to_owned(), slots, rows, count, verified: true, wrong: None }
 }
 
 #[test]
 fn a_selection_is_enumerated_up_to_a_limit() {
     let rows: Vec<Value> =
         (0..30).map(|n| json!({"id": n, "after": {"list": "office", "item": format!("i{n}")}})).collect();
-    let text = |count: usize, of: u64| done(&notes(), &outcome("show", json!(rows[..count]), of)).text;
+    let text = |count: usize, of: u64| done(&notes(), &outcome("show", json!(rows[..count]), of), BYTES_MAX).text;
     assert_eq!(text(0, 0), "On the office list: nothing.");
     assert_eq!(text(1, 1), "On the office list: i0.");
     assert_eq!(text(3, 3), "On the office list: i0, i1 and i2.");
@@ -27,7 +29,7 @@ fn a_selection_is_enumerated_up_to_a_limit() {
 fn a_change_is_told_by_what_was_and_what_is() {
     let row =
         json!([{"id": 1, "before": {"list": "office", "item": "tea"}, "after": {"list": "household", "item": "tea"}}]);
-    let told = done(&notes(), &outcome("move", row, 1));
+    let told = done(&notes(), &outcome("move", row, 1), BYTES_MAX);
     assert_eq!(told.text, "Moved tea from the office to the household list.");
     assert_eq!(told.data["first"], json!({"list": "household", "item": "tea"}));
 }
@@ -35,15 +37,70 @@ fn a_change_is_told_by_what_was_and_what_is() {
 #[test]
 fn what_stands_in_a_row_cannot_break_a_sentence() {
     let item = format!("{{list}}\n\u{1b}[31m{}", "x".repeat(5000));
-    let told = done(&notes(), &outcome("add", json!([{"id": 1, "after": {"list": "office", "item": item}}]), 1));
+    let told =
+        done(&notes(), &outcome("add", json!([{"id": 1, "after": {"list": "office", "item": item}}]), 1), BYTES_MAX);
     assert!(told.text.starts_with("Put {list} [31mxxx") && told.text.chars().count() <= 2000, "{}", told.text);
 }
 
 #[test]
 fn a_question_waits_from_now_on() {
     let open = Resolved::new(Status::Open, "add", Values::new()).asking(&notes(), "item", "item");
-    let told = not_done(&notes(), &open, Timestamp(1000));
+    let told = not_done(&notes(), &open, Timestamp(1000), BYTES_MAX);
     assert_eq!((told.status, told.text.as_str()), (Ending::Clarification, "which item?"));
     let pending = told.pending.expect("a question waits");
     assert_eq!((pending.expires_at, pending.asked, pending.department.as_str()), (301_000, 1, "notes"));
+}
+
+#[test]
+fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
+    let long = |n: usize| format!("{n} {}", "\u{1f34c}".repeat(190));
+    let rows: Vec<Value> = (0..100).map(|n| json!({"id": n, "after": {"list": "office", "item": long(n)}})).collect();
+    let told = done(&notes(), &outcome("show", json!(rows), 200), BYTES_MAX);
+    let bytes = bytes_of(&told);
+    assert!(bytes > BYTES_MAX / 4 && bytes < BYTES_MAX * 2, "{bytes}");
+    assert!(told.text.ends_with("and 195 more."), "{}", told.text);
+    let given = told.data["entries"].as_array().expect("rows").len();
+    assert!(given > 5 && given < 100, "{given}");
+    let mut silent = notes();
+    silent.actions.get_mut("show").expect("it is there").confirm = "That is on the {list} list.".to_owned();
+    let told = done(&silent, &outcome("show", json!(rows), 200), BYTES_MAX);
+    assert_eq!(told.text, format!("That is on the office list. ({given} of 200 are handed on.)"));
+    assert_eq!(told.data["count"], 200);
+    // Of a choice, what there is no room for is another one.
+    let choice = |n: usize| Choice {
+        ids: vec![1],
+        values: Values::from_iter([("item".to_owned(), long(n).into())]),
+        ..Choice::default()
+    };
+    let open =
+        Resolved { options: (0..12).map(choice).collect(), ..Resolved::new(Status::Open, "remove", Values::new()) };
+    let open = open.asking(&notes(), "item", "item");
+    let asks = not_done(&notes(), &open, Timestamp(0), BYTES_MAX / 4);
+    let pending = asks.pending.clone().expect("it waits");
+    assert!(pending.options.len() > 1 && pending.options.len() < 12 && asks.options.len() == pending.options.len());
+    assert!(asks.text.ends_with(" or another?"), "{}", asks.text);
+    assert!(bytes_of(&asks) < BYTES_MAX / 2);
+    // What has no room at all is not begun.
+    let slots = Values::from_iter([("item".to_owned(), "x".repeat(20_000).into())]);
+    let asks = not_done(&notes(), &Resolved { slots, ..open }, Timestamp(0), BYTES_MAX);
+    assert_eq!((asks.status, asks.pending), (Ending::Error, None));
+}
+
+#[test]
+fn what_was_wrong_is_said_here() {
+    let told = |wrong: Wrong| {
+        let failed = Outcome { status: Done::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
+        let told = done(&notes(), &failed, BYTES_MAX);
+        assert_eq!(told.status, Ending::Error);
+        told.text
+    };
+    let unfit = Wrong::Unfit { field: "list".to_owned(), value: json!("garage") };
+    assert_eq!(told(unfit), "list: \"garage\" is none of household, office.");
+    assert_eq!(told(Wrong::Missing { field: "item".to_owned() }), "It has no item.");
+    assert_eq!(told(Wrong::UnknownAction), "There is no action \"add\".");
+    // They are kept, and read again.
+    for wrong in [Wrong::Stale, Wrong::Taken { values: Values::from_iter([("item".to_owned(), json!("tea"))]) }] {
+        let written = serde_json::to_string(&wrong).expect("JSON");
+        assert_eq!(serde_json::from_str::<Wrong>(&written).expect("the same"), wrong);
+    }
 }

@@ -63,12 +63,10 @@ fn a_row_that_is_not_what_was_found_any_more_is_left_alone() {
 #[test]
 fn what_is_no_value_is_not_written() {
     let storage = Storage::in_memory();
-    let of = |slots: Value| done(&storage, &slots.to_string(), &resolved("add", &[], slots)).message;
-    assert_eq!(
-        of(json!({"list": "garage", "item": "tea"})).as_deref(),
-        Some("list: \"garage\" is none of household, office.")
-    );
-    assert_eq!(of(json!({"list": "office"})).as_deref(), Some("It has no item."));
+    let of = |slots: Value| done(&storage, &slots.to_string(), &resolved("add", &[], slots)).wrong;
+    let unfit = Wrong::Unfit { field: "list".to_owned(), value: json!("garage") };
+    assert_eq!(of(json!({"list": "garage", "item": "tea"})), Some(unfit));
+    assert_eq!(of(json!({"list": "office"})), Some(Wrong::Missing { field: "item".to_owned() }));
     assert!(of(json!({"list": "office", "item": "x".repeat(201)})).is_some());
     assert!(of(json!({"list": "office", "item": 7})).is_some());
     let open = Resolved { status: Status::Open, ..resolved("add", &[], tea()) };
@@ -85,7 +83,7 @@ fn what_was_written_otherwise_is_undone() {
     storage.using(&notes(), |connection| Ok(connection.execute_batch(meddle)?)).expect("a trigger");
     let outcome = done(&storage, "b:1", &resolved("add", &[], tea()));
     assert_eq!((outcome.status, outcome.verified), (Done::Error, false));
-    assert!(outcome.message.is_some_and(|why| why.contains("undone")));
+    assert_eq!(outcome.wrong, Some(Wrong::Unverified));
     assert_eq!(rows(&storage), [] as [Value; 0]);
     let forever = Timestamp(i64::MAX);
     assert_eq!(storage.rows_as_of(&notes(), forever, forever).expect("rows"), []);

@@ -10,6 +10,8 @@ pub const PENDING: &str = "pending";
 
 /// The same where they are not, and the question still waits.
 pub const WAITS: &str = "waits";
+/// The member of a department's request that holds the words; there is no request without.
+const TEXT: &str = "text";
 
 /// The action of words that no action fits.
 pub const NO_ACTION: &str = "none";
@@ -21,7 +23,7 @@ pub struct Expansion {
     pub board: Value,
     /// The worker that is this board.
     pub worker: Value,
-    /// The promises that the worker's `reads` are of, in their order.
+    /// The needs that the worker's `reads` are of, in their order.
     pub reads: Vec<String>,
 }
 
@@ -40,8 +42,13 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     let (name, into) = (&manifest.name, &declared.into);
     let (mut input, mut reads, mut read) = (Map::new(), Vec::new(), Vec::new());
     let members = manifest.needs.keys().map(String::as_str).chain([PENDING, WAITS]);
-    for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(member)?))) {
+    for (member, place) in members.filter_map(|member| Some((member, declared.promises.get(manifest.promise(member))?)))
+    {
         input.insert(member.to_owned(), place.as_str().into());
+        // Two needs that one promise meets are read once.
+        if read.iter().any(|known: &String| manifest.promise(known) == manifest.promise(member)) {
+            continue;
+        }
         // What another department has asked is nothing to this one.
         reads.push(match member {
             PENDING | WAITS => json!({"path": place, "where": "self.department == worker"}),
@@ -56,6 +63,7 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
         "reads": reads,
         "writes": [{"path": into, "ops": ["add"]}],
         "view": {"budget": 24000},
+        "patch": {"max_bytes": RESULT_BYTES_MAX},
         "limits": {"invocations": INVOCATIONS_MAX, "attempts": 2, "timeout": "15m"},
         "board": {
             "of": name,
@@ -66,6 +74,12 @@ fn worker(manifest: &Manifest, declared: &Departments) -> (Value, Vec<String>) {
     });
     (worker, read)
 }
+
+/// What the meta-schema allows of a role, with room.
+pub(crate) const ROLE_BYTES_MAX: usize = 16_000;
+
+/// The most that a role writes at once, and so what a result takes outside.
+const RESULT_BYTES_MAX: u32 = 65536;
 
 /// A conversation has no end of its own.
 const INVOCATIONS_MAX: u32 = 1_000_000;
@@ -78,11 +92,13 @@ fn board(manifest: &Manifest) -> Value {
             "with": {"department": manifest.department()},
             "reads": reads,
             "writes": [{"path": write, "ops": ["add"]}],
-            "view": {"budget": 24000},
-            "patch": {"max_bytes": 65536},
+            "view": {"budget": 48000},
+            "patch": {"max_bytes": RESULT_BYTES_MAX},
         })
     };
-    let needed: Vec<&String> = manifest.needs.keys().collect();
+    // A promised value may be absent at times.
+    let is_needed = |need: &&String| need.as_str() == TEXT || manifest.required.contains(need);
+    let needed: Vec<&String> = manifest.needs.keys().filter(is_needed).collect();
     let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
     request.extend([PENDING, WAITS].map(|member| (member.to_owned(), json!({"type": "object"}))));
     let mut known: Vec<String> =
@@ -181,31 +197,38 @@ fn schema(field: &Field) -> Value {
     schema
 }
 
+/// What comes out. Each way to end has what whoever goes on from it needs.
 fn result(manifest: &Manifest) -> Value {
     let mut properties = json!({
         "department": {"const": manifest.name},
-        "status": {"enum": ["done", "error", "clarification", "refusal"]},
-        "text": {"type": "string"},
-        "question": {"type": "string"},
+        "status": {"enum": ["done", "error", "clarification", "refusal", "dismissed"]},
+        "text": {"type": "string", "minLength": 1},
+        "question": {"type": "string", "minLength": 1},
         "options": {"type": "array", "maxItems": 64},
-        "pending": {"type": "object"},
-        "finding": true,
-        "evidence": true,
-        "patch": {"type": "array", "maxItems": 16},
+        "pending": {"type": "object", "required": ["department"]},
+        "finding": {"type": "string"},
+        "evidence": {"type": "object"},
+        "patch": {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "object", "required": ["op", "path"]}},
     });
     if !manifest.promises.is_empty() {
         properties["data"] = json!({"type": "object", "additionalProperties": false, "properties": manifest.promises});
     }
+    let needs = |status: &str, companions: &[&str]| json!({"if": {"properties": {"status": {"const": status}}}, "then": {"required": companions}});
     json!({
         "type": "object",
-        "required": ["department", "status"],
+        "required": ["department", "status", "text"],
         "additionalProperties": false,
         "properties": properties,
+        "allOf": [
+            needs("clarification", &["question", "pending"]),
+            needs("refusal", &["finding", "evidence", "patch"]),
+            needs("dismissed", &["finding"]),
+        ],
     })
 }
 
 /// What `classify` is told: the actions, their slots and the examples.
-fn role(manifest: &Manifest) -> String {
+pub(crate) fn role(manifest: &Manifest) -> String {
     let mut role = format!(
         "You fill in the form of a department: {}\nPut the words at /request/text into its terms, in one `add` of \
          /classified.\n`action` is one of:\n",
@@ -218,21 +241,13 @@ fn role(manifest: &Manifest) -> String {
     }
     role.push_str(&format!(
         "- {NO_ACTION}: the words ask for nothing of this\n`slots` holds only what the words themselves say; what they do not \
-         say is left out, never guessed. `normalised` says in a few plain words what is asked for.\nWhere /request/{WAITS} is, \
-         the user was asked its `question`. Words that answer it have its `action`, and as slots what they say of the question; \
-         what is known already need not be said again. Words that ask for something else are a request of their own.\n"
+         say is left out, never guessed. `normalised` says in a few plain words what is asked for, for the record.\nWhere \
+         /request/{WAITS} is, the user was asked its `question`. Words that answer it have its `action`, and as slots what they \
+         say of the question; what is known already need not be said again. Words that ask for something else are a request of \
+         their own.\n"
     ));
     for example in &manifest.examples {
         role.push_str(&format!("\"{}\" is {}\n", example.text, json!(example.classified)));
     }
-    role.truncate(floor(&role, ROLE_BYTES_MAX));
     role
-}
-
-/// What the meta-schema allows, with room.
-const ROLE_BYTES_MAX: usize = 16_000;
-
-/// The last place of a text up to this one where a character begins.
-fn floor(text: &str, most: usize) -> usize {
-    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

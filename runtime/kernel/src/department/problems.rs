@@ -41,6 +41,16 @@ impl Manifest {
         if self.description.trim().is_empty() || self.description.contains('\n') {
             found.add("/description", "one line says what the department does");
         }
+        for (index, need) in self.required.iter().enumerate() {
+            if !self.needs.contains_key(need) {
+                found.add(&format!("/required/{index}"), format!("`{need}` is none of its `needs`"));
+            }
+        }
+        for need in self.dispatch.input.keys() {
+            if !self.needs.contains_key(need) && need != super::PENDING {
+                found.add(&below("/dispatch/input", need), format!("`{need}` is none of its `needs`"));
+            }
+        }
         for (name, schema) in &self.promises {
             let at = below("/promises", name);
             let kind = schema.get("type").and_then(Value::as_str);

@@ -45,6 +45,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Error,
         "Something crosses the border of a board inside a board that is not declared on both sides.",
     ),
+    (
+        "mismatched_type",
+        Error,
+        "A value that a board inside a board is given may be of a type that its request does not take.",
+    ),
     ("unused_board", Warning, "A board inside a board that no worker is."),
     ("no_worktree", Warning, "A worker edits the directory itself, unchecked, while others have working trees."),
     // The document.

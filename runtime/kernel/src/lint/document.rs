@@ -28,6 +28,9 @@ impl Check<'_> {
         let state = &self.blueprint.state;
         self.schema = self.compile("/state/schema", &state.schema);
         self.request = self.compile("/request", &self.blueprint.request);
+        for (name, schema) in &self.blueprint.signals {
+            self.compile(&child("/signals", name), schema);
+        }
         self.reserved_names();
         self.place_for_request();
         self.initial_state();

@@ -1,6 +1,8 @@
 //! Boards inside boards: that their blueprints are sound, and that nothing crosses a border that is not declared on both
 //! sides.
 
+use std::collections::BTreeSet;
+
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use super::{Check, Diagnostic, suggest};
 use crate::blueprint::{AgentKind, Blueprint, GrantOp, InnerBoard};
 use crate::id::WorkerName;
 use crate::pattern::Pattern;
-use crate::schema::Schema;
+use crate::schema::{Location, Schema};
 use crate::source::{Source, child};
 
 /// How deep boards may be inside boards.
@@ -135,6 +137,19 @@ impl Check<'_> {
                 self.find("unknown_path", &pointer, message, missing.help);
                 continue;
             }
+            let taken = declared.and_then(|declared| types(declared.get(member)?));
+            if let (Some(taken), Some(given)) = (taken, self.types_at(&pattern)) {
+                let is_taken = |kind: &str| taken.contains(kind) || (kind == "integer" && taken.contains("number"));
+                if let Some(other) = given.iter().find(|kind| !is_taken(kind.as_str())) {
+                    let taken = taken.iter().copied().collect::<Vec<_>>().join(" or ");
+                    let message = format!(
+                        "`{from}` may be {other}, and the request of `{}` takes {taken} as `{member}`",
+                        inner.of
+                    );
+                    let help = "Let both declare the same `type`, or take the member from another place.";
+                    self.find("mismatched_type", &pointer, message, help);
+                }
+            }
             let reads = self.seats.get(name).into_iter().flat_map(|seat| &seat.reads);
             if !reads.into_iter().any(|read| read.pattern.covers(&place)) {
                 let message = format!("`{name}` may not read `{from}`");
@@ -149,6 +164,30 @@ impl Check<'_> {
                 self.find("undeclared_key", &format!("{at}/input"), message, help);
             }
         }
+    }
+}
+
+impl Check<'_> {
+    /// The types that a place of the document may have; none where that is not declared.
+    fn types_at(&self, place: &Pattern) -> Option<BTreeSet<String>> {
+        let (schema, sought, _) = self.schema_of(place)?;
+        let Location::Legal(fragments) = schema.locate(&sought) else { return None };
+        // What only refers says nothing itself; what several say differently may be one or all of it.
+        let fragments = fragments.iter().filter_map(|fragment| schema.document().pointer(fragment));
+        let said: Option<BTreeSet<BTreeSet<&str>>> =
+            fragments.filter(|fragment| fragment.get("$ref").is_none()).map(types).collect();
+        let mut said = said?.into_iter();
+        let (one, other) = (said.next()?, said.next());
+        other.is_none().then(|| one.into_iter().map(str::to_owned).collect())
+    }
+}
+
+/// The types that a schema declares; none where it declares none.
+fn types(schema: &Value) -> Option<BTreeSet<&str>> {
+    match schema.get("type")? {
+        Value::String(kind) => Some(BTreeSet::from([kind.as_str()])),
+        Value::Array(kinds) => Some(kinds.iter().filter_map(Value::as_str).collect()),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@
 use super::fragments::object_at;
 use super::{Files, Source, child};
 use crate::blueprint::Departments;
-use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, WAITS, expand};
+use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, ROLE_BYTES_MAX, WAITS, expand, role};
 use crate::lint::{Diagnostic, check_department, suggest};
 
 /// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
@@ -100,10 +100,12 @@ fn include(
     let mut from_here: Vec<(String, String)> = ["writes", "board/output", "board/failed"]
         .map(|part| (format!("{at}/{part}"), "/departments/into".to_owned()))
         .to_vec();
-    for (index, member) in reads.iter().enumerate() {
-        let promise = child("/departments/promises", member);
-        from_here.push((format!("{at}/reads/{index}"), promise.clone()));
-        from_here.push((child(&format!("{at}/board/input"), member), promise));
+    let promise = |need: &str| child("/departments/promises", manifest.promise(need));
+    for (index, need) in reads.iter().enumerate() {
+        from_here.push((format!("{at}/reads/{index}"), promise(need)));
+    }
+    for need in manifest.needs.keys().map(String::as_str).chain([PENDING]) {
+        from_here.push((child(&format!("{at}/board/input"), need), promise(need)));
     }
     for (pointer, stands) in from_here {
         let stands = source.stands(&stands);
@@ -145,6 +147,15 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
         let message = format!("`{member}` is what the department has asked before, and is never needed");
         find(&child("/needs", member), message, "Remove it: it is given where the blueprint promises it.");
     }
+    if findings.is_empty() {
+        let bytes = role(&manifest).len();
+        if bytes > ROLE_BYTES_MAX {
+            let message = format!("what classify is told of it has {bytes} bytes, more than {ROLE_BYTES_MAX}");
+            let at = if manifest.examples.is_empty() { "/actions" } else { "/examples" };
+            let help = "Shorten descriptions and examples, or make two departments of it.";
+            findings.push(Diagnostic::at(read, "bad_department", at, message, help));
+        }
+    }
     if findings.is_empty() { Ok(manifest) } else { Err(findings) }
 }
 
@@ -152,9 +163,11 @@ const HELP: &str = "docs/departments.md says what a manifest has.";
 
 /// The needs of a department that are not promised.
 fn unmet_needs(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
-    let unmet = manifest.needs.keys().filter(|need| !declared.promises.contains_key(*need));
+    let unmet = manifest.needs.keys().filter(|need| !declared.promises.contains_key(manifest.promise(need)));
     let finding = |need: &String| {
-        let at = child("/needs", need);
+        let mapped = manifest.dispatch.input.contains_key(need);
+        let at = child(if mapped { "/dispatch/input" } else { "/needs" }, need);
+        let need = manifest.promise(need);
         let message = format!("`{}` needs `{need}`, which the blueprint does not promise", manifest.name);
         let known = declared.promises.keys().map(String::as_str);
         let help = suggest(need, known, "The blueprint promises nothing.");

@@ -140,6 +140,29 @@ actions:
   add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
 "#;
 
+/// The same, which is given something by a promise of another name that nobody makes.
+const MAPPED: &str = r#"department: 1
+name: notes
+description: Keeps notes.
+needs:
+  text: {type: string}
+dispatch: {input: {text: words}}
+storage: {entity: note, fields: {item: {type: string}}}
+actions:
+  add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
+"#;
+
+/// The same that takes a number for words.
+const COUNTING: &str = r#"department: 1
+name: notes
+description: Keeps notes.
+needs:
+  text: {type: integer}
+storage: {entity: note, fields: {item: {type: string}}}
+actions:
+  add: {does: insert, description: keeps a note, sets: [item], confirm: "Noted: {item}."}
+"#;
+
 /// The same of which several things are wrong; the first is told.
 const UNFIT: &str = r#"department: 1
 name: notes
@@ -224,6 +247,16 @@ const FIXTURES: &[Fixture] = &[
         code: "unmet_need",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", NEEDY)],
+    },
+    Fixture {
+        code: "unmet_need",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/department.yaml", MAPPED)],
+    },
+    Fixture {
+        code: "mismatched_type",
+        changes: &[HAS_DEPARTMENTS],
+        fragments: &[("departments/notes/department.yaml", COUNTING)],
     },
     Fixture {
         code: "bad_department",

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 fn full() -> Value {
     json!({
         "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
+        "signals": {"s": {"type": "string"}},
         "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
             "agent": "builtin:vote", "role": "Do it.", "group": "g", "order": -1, "description": "Does it.",
@@ -186,7 +187,10 @@ fn bounded_text(pointer: &str) -> bool {
 
 /// Places of schemas and of the initial state, which the model takes as any value.
 fn is_schema(pointer: &str) -> bool {
-    matches!(pointer, "/request" | "/state/schema" | "/state/initial" | "/workers/w/writes/0/value")
+    matches!(
+        pointer,
+        "/request" | "/signals" | "/signals/s" | "/state/schema" | "/state/initial" | "/workers/w/writes/0/value"
+    )
 }
 
 #[test]

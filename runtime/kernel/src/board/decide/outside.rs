@@ -17,7 +17,7 @@ use crate::id::{RuleName, Seq, Timestamp, WorkerName};
 use crate::pipeline;
 use crate::planted::{self, Bug};
 use crate::record::{ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, Signal, Snapshot};
-use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::scheduler::Occasion;
 use crate::snapshot::LAYOUT;
 
@@ -66,6 +66,12 @@ impl Draft<'_> {
     pub(super) fn signal(&mut self, signal: Signal) {
         let body = Body::Signal(signal.clone());
         if self.is_repeated(&body) || self.is_over() {
+            return;
+        }
+        let schema = self.board.plan.signals.get(&signal.name);
+        let violations = schema.map(|schema| schema.violations(&signal.value, VIOLATIONS_MAX)).unwrap_or_default();
+        if !violations.is_empty() {
+            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Schema, violations)));
             return;
         }
         let seq = self.push(body);
