@@ -138,16 +138,21 @@ fn named(pending: &Pending, of: &[String]) -> Option<Said> {
     })
 }
 
-/// The options with such a value of what was asked for, if that says anything.
+/// The options with such a value of what was asked for, or with any where the whole row was, if that says anything.
 fn these(pending: &Pending, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
     // There may be others of the same name among those that were not told.
     if pending.more > 0 {
         return None;
     }
-    let field = pending.field.as_deref().unwrap_or_default();
-    let value = |index: &usize| pending.options[*index].values.get(field);
-    let all = 0..pending.options.len();
-    let meant: Vec<usize> = all.filter(|index| value(index).is_some_and(&is_meant)).collect();
+    let is_one = |index: &usize| {
+        let values = &pending.options[*index].values;
+        match pending.field.as_deref().filter(|field| !field.is_empty()) {
+            Some(field) => values.get(field).is_some_and(&is_meant),
+            // Which row as a whole is asked.
+            None => values.values().any(&is_meant),
+        }
+    };
+    let meant: Vec<usize> = (0..pending.options.len()).filter(is_one).collect();
     let says_nothing = meant.is_empty() || meant.len() == pending.options.len() && meant.len() > 1;
     (!says_nothing).then_some(Said::Options(meant))
 }

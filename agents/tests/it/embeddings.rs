@@ -87,7 +87,7 @@ async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
         let request = json!({"text": text, "pending": asks["pending"]});
         put(&seats, "resume", &json!({"request": request}), "/resumed").await
     };
-    assert_eq!(answered("No, leave the bananas.").await["why"], "declined");
+    assert_eq!(answered("No, leave it.").await["why"], "declined");
     let resumed = answered("Yes, please.").await;
     let outcome = put(&seats, "crud", &json!({"resumed": resumed}), "/outcome").await;
     let told = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;

@@ -81,6 +81,12 @@ fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
     for text in ["yes", "later"] {
         assert_eq!(answer(&other, text), None, "{text}");
     }
+    // Of a row as a whole each of its values tells something.
+    let whole = Pending { field: Some(String::new()), ..other.clone() };
+    for (text, expected) in [("the office one", Some(1)), ("later", Some(1)), ("yes", Some(0)), ("office later", None)]
+    {
+        assert_eq!(answer(&whole, text), expected.map(|one| Said::Options(vec![one])), "{text}");
+    }
     // One that was not told may be called the same.
     other.more = 1;
     assert_eq!((answer(&other, "office"), answer(&other, "no")), (None, Some(Said::No)));
