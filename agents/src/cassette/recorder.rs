@@ -67,8 +67,7 @@ impl Recorder {
         });
         let file = opened.map_err(|error| CassetteError::io(path, error))?;
         let tape = Tape { file, occurrences, entries: 0, broken: None };
-        Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default(), order }
-            .with_notes(Notes::default()))
+        Ok(Self::on(path, tape, order, agent))
     }
 
     /// The same where the agent's tools are those of these notes.
@@ -95,11 +94,15 @@ impl Recorder {
         let mut tape = Tape { file, occurrences: Occurrences::default(), entries: 0, broken: None };
         tape.write(&Header { cassette: FORMAT, blueprint: blueprint.to_owned() });
         match tape.broken.take() {
-            None => {
-                Ok(Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes: Notes::default(), order: 0 })
-            }
+            None => Ok(Self::on(path, tape, 0, agent)),
             Some(error) => Err(CassetteError::io(path, error)),
         }
+    }
+
+    fn on(path: &Path, tape: Tape, order: u64, agent: Arc<dyn Agent>) -> Self {
+        let notes = Notes::default();
+        notes.begin_at(order);
+        Self { agent, path: path.to_owned(), tape: Mutex::new(tape), notes, order }
     }
 
     fn tape(&self) -> MutexGuard<'_, Tape> {

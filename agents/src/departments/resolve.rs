@@ -319,4 +319,4 @@ pub(super) fn settle(department: &Department, action_name: &str, found: Resolved
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::departments) mod tests;

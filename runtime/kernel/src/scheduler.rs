@@ -1,7 +1,8 @@
 //! Which invocations are wanted, queued and under way (SPEC section 6).
 //!
 //! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out; what urgent rules wake
-//! before the rest) and the open invocations. It moves only with records: the board records a wish as `scheduled`, then applies it here.
+//! before the rest) and the open invocations. It moves only with records: the board records a wish as `scheduled`, then
+//! applies it here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

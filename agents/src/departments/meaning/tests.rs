@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::super::cases::tests::notes;
 use super::super::confirm::not_done;
-use super::super::found::{Choice, Pending, Status, Values};
+use super::super::found::{Choice, Pending, Status};
 use super::super::likeness::{SAME, likeness};
+use super::super::resolve::tests::{rows, values};
 use super::super::resolve::{resolve, resolve_by_meaning};
 use super::super::resume::resume;
 use super::*;
@@ -14,19 +15,6 @@ use patchboard_kernel::id::Timestamp;
 
 /// The default of the configuration.
 const LEAST: f64 = 0.6;
-
-fn rows(of: &[(&str, &str)]) -> Vec<Row> {
-    let row = |(index, (list, item)): (usize, &(&str, &str))| Row {
-        id: i64::try_from(index).expect("small") + 1,
-        version: 1,
-        values: values(json!({"list": list, "item": item})),
-    };
-    of.iter().enumerate().map(row).collect()
-}
-
-fn values(values: Value) -> Values {
-    values.as_object().cloned().expect("values")
-}
 
 /// A direction in the plane, by its angle in degrees.
 fn at(degrees: f64) -> Embedding {

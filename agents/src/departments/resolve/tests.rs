@@ -7,11 +7,11 @@ use super::super::cases::tests::notes;
 use super::*;
 use crate::departments::likeness::likeness;
 
-fn values(values: Value) -> Values {
+pub(in crate::departments) fn values(values: Value) -> Values {
     values.as_object().cloned().expect("values")
 }
 
-fn rows(of: &[(&str, &str)]) -> Vec<Row> {
+pub(in crate::departments) fn rows(of: &[(&str, &str)]) -> Vec<Row> {
     let row = |(index, (list, item)): (usize, &(&str, &str))| Row {
         id: i64::try_from(index).expect("small") + 1,
         version: 1,
