@@ -24,7 +24,7 @@ pub const CODES: &[(&str, Severity, &str)] =
     &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
 
 /// Bytes of an outcome's rows.
-const BYTES_MAX: usize = 32 * 1024;
+pub(super) const RESULT_BYTES_MAX: usize = 32 * 1024;
 
 /// What was expected, and is not so.
 #[derive(Clone, PartialEq, Debug)]
@@ -96,9 +96,9 @@ impl Case<'_> {
             department.actions.insert("row".to_owned(), action);
             let found = Resolved::new(Status::Found, "row", row.clone());
             let now = Timestamp(i64::try_from(index).unwrap_or(0));
-            let made = carry_out(self.storage, &department, &format!("row:{index}"), &found, now, BYTES_MAX)?;
+            let made = carry_out(self.storage, &department, &format!("row:{index}"), &found, now, RESULT_BYTES_MAX)?;
             if made.wrong.is_some() {
-                let (at, why) = (format!("rows/{index}"), confirm::done(&department, &made, BYTES_MAX).text);
+                let (at, why) = (format!("rows/{index}"), confirm::done(&department, &made, RESULT_BYTES_MAX).text);
                 return Ok(Some(Miss { at, expected: Value::Object(row.clone()), found: why.into() }));
             }
         }
@@ -116,11 +116,11 @@ impl Case<'_> {
                 let key = format!("case:{}", now.0);
                 confirm::done(
                     self.department,
-                    &carry_out(self.storage, self.department, &key, &resolved, now, BYTES_MAX)?,
-                    BYTES_MAX,
+                    &carry_out(self.storage, self.department, &key, &resolved, now, RESULT_BYTES_MAX)?,
+                    RESULT_BYTES_MAX,
                 )
             } else {
-                confirm::not_done(self.department, &resolved, now, BYTES_MAX)
+                confirm::not_done(self.department, &resolved, now, RESULT_BYTES_MAX)
             };
             let Some((pending, (nth, reply))) = told.pending.as_ref().and_then(|asked| Some((asked, replies.next()?)))
             else {

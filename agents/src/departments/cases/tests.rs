@@ -168,7 +168,7 @@ fn what_a_refusal_proposes_is_found() {
         let mut document = json!({"classified": classified});
         let before = resolved(&document);
         assert_eq!(before.status, Status::None, "{document}");
-        let told = confirm::not_done(&notes(), &before, Timestamp(0), BYTES_MAX);
+        let told = confirm::not_done(&notes(), &before, Timestamp(0), RESULT_BYTES_MAX);
         assert_eq!(
             (told.status, told.finding.is_some(), told.evidence.is_some()),
             (Ending::Refusal, true, true),
@@ -178,7 +178,7 @@ fn what_a_refusal_proposes_is_found() {
         json_patch::patch(&mut document, &patch).expect("it can be applied");
         let after = resolved(&document);
         assert_eq!(after.status, Status::Found, "{document}");
-        let outcome = carry_out(&storage, &notes(), "it", &after, Timestamp(9), BYTES_MAX).expect("no fault");
+        let outcome = carry_out(&storage, &notes(), "it", &after, Timestamp(9), RESULT_BYTES_MAX).expect("no fault");
         assert_eq!(outcome.wrong, None, "{document}");
     }
 }

@@ -2,11 +2,10 @@
 
 use serde_json::json;
 
+use super::super::cases::RESULT_BYTES_MAX;
 use super::super::cases::tests::notes;
 use super::*;
 use crate::departments::found::Changed;
-
-const BYTES_MAX: usize = 32 * 1024;
 
 fn outcome(action: &str, rows: Value, count: u64) -> Outcome {
     let rows: Vec<Changed> = serde_json::from_value(rows).expect("rows");
@@ -18,7 +17,8 @@ fn outcome(action: &str, rows: Value, count: u64) -> Outcome {
 fn a_selection_is_enumerated_up_to_a_limit() {
     let rows: Vec<Value> =
         (0..30).map(|n| json!({"id": n, "after": {"list": "office", "item": format!("i{n}")}})).collect();
-    let text = |count: usize, of: u64| done(&notes(), &outcome("show", json!(rows[..count]), of), BYTES_MAX).text;
+    let text =
+        |count: usize, of: u64| done(&notes(), &outcome("show", json!(rows[..count]), of), RESULT_BYTES_MAX).text;
     assert_eq!(text(0, 0), "On the office list: nothing.");
     assert_eq!(text(1, 1), "On the office list: i0.");
     assert_eq!(text(3, 3), "On the office list: i0, i1 and i2.");
@@ -29,7 +29,7 @@ fn a_selection_is_enumerated_up_to_a_limit() {
 fn a_change_is_told_by_what_was_and_what_is() {
     let row =
         json!([{"id": 1, "before": {"list": "office", "item": "tea"}, "after": {"list": "household", "item": "tea"}}]);
-    let told = done(&notes(), &outcome("move", row, 1), BYTES_MAX);
+    let told = done(&notes(), &outcome("move", row, 1), RESULT_BYTES_MAX);
     assert_eq!(told.text, "Moved tea from the office to the household list.");
     assert_eq!(told.data["first"], json!({"list": "household", "item": "tea"}));
 }
@@ -37,15 +37,18 @@ fn a_change_is_told_by_what_was_and_what_is() {
 #[test]
 fn what_stands_in_a_row_cannot_break_a_sentence() {
     let item = format!("{{list}}\n\u{1b}[31m{}", "x".repeat(5000));
-    let told =
-        done(&notes(), &outcome("add", json!([{"id": 1, "after": {"list": "office", "item": item}}]), 1), BYTES_MAX);
+    let told = done(
+        &notes(),
+        &outcome("add", json!([{"id": 1, "after": {"list": "office", "item": item}}]), 1),
+        RESULT_BYTES_MAX,
+    );
     assert!(told.text.starts_with("Put {list} [31mxxx") && told.text.chars().count() <= 2000, "{}", told.text);
 }
 
 #[test]
 fn a_question_waits_from_now_on() {
     let open = Resolved::new(Status::Open, "add", Values::new()).asking(&notes(), "item", "item");
-    let told = not_done(&notes(), &open, Timestamp(1000), BYTES_MAX);
+    let told = not_done(&notes(), &open, Timestamp(1000), RESULT_BYTES_MAX);
     assert_eq!((told.status, told.text.as_str()), (Ending::Clarification, "which item?"));
     let pending = told.pending.expect("a question waits");
     assert_eq!((pending.expires_at, pending.asked, pending.department.as_str()), (301_000, 1, "notes"));
@@ -55,15 +58,15 @@ fn a_question_waits_from_now_on() {
 fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
     let long = |n: usize| format!("{n} {}", "\u{1f34c}".repeat(190));
     let rows: Vec<Value> = (0..100).map(|n| json!({"id": n, "after": {"list": "office", "item": long(n)}})).collect();
-    let told = done(&notes(), &outcome("show", json!(rows), 200), BYTES_MAX);
+    let told = done(&notes(), &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
     let bytes = bytes_of(&told);
-    assert!(bytes > BYTES_MAX / 4 && bytes < BYTES_MAX * 2, "{bytes}");
+    assert!(bytes > RESULT_BYTES_MAX / 4 && bytes < RESULT_BYTES_MAX * 2, "{bytes}");
     assert!(told.text.ends_with("and 195 more."), "{}", told.text);
     let given = told.data["entries"].as_array().expect("rows").len();
     assert!(given > 5 && given < 100, "{given}");
     let mut silent = notes();
     silent.actions.get_mut("show").expect("it is there").confirm = "That is on the {list} list.".to_owned();
-    let told = done(&silent, &outcome("show", json!(rows), 200), BYTES_MAX);
+    let told = done(&silent, &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
     assert_eq!(told.text, format!("That is on the office list. ({given} of 200 are handed on.)"));
     assert_eq!(told.data["count"], 200);
     // Of a choice, what there is no room for is another one.
@@ -75,14 +78,14 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
     let open =
         Resolved { options: (0..12).map(choice).collect(), ..Resolved::new(Status::Open, "remove", Values::new()) };
     let open = open.asking(&notes(), "item", "item");
-    let asks = not_done(&notes(), &open, Timestamp(0), BYTES_MAX / 4);
+    let asks = not_done(&notes(), &open, Timestamp(0), RESULT_BYTES_MAX / 4);
     let pending = asks.pending.clone().expect("it waits");
     assert!(pending.options.len() > 1 && pending.options.len() < 12 && asks.options.len() == pending.options.len());
     assert!(asks.text.ends_with(" or another?"), "{}", asks.text);
-    assert!(bytes_of(&asks) < BYTES_MAX / 2);
+    assert!(bytes_of(&asks) < RESULT_BYTES_MAX / 2);
     // What has no room at all is not begun.
     let slots = Values::from_iter([("item".to_owned(), "x".repeat(20_000).into())]);
-    let asks = not_done(&notes(), &Resolved { slots, ..open }, Timestamp(0), BYTES_MAX);
+    let asks = not_done(&notes(), &Resolved { slots, ..open }, Timestamp(0), RESULT_BYTES_MAX);
     assert_eq!((asks.status, asks.pending), (Ending::Error, None));
 }
 
@@ -90,7 +93,7 @@ fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
 fn what_was_wrong_is_said_here() {
     let told = |wrong: Wrong| {
         let failed = Outcome { status: Done::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
-        let told = done(&notes(), &failed, BYTES_MAX);
+        let told = done(&notes(), &failed, RESULT_BYTES_MAX);
         assert_eq!(told.status, Ending::Error);
         told.text
     };

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::cases::RESULT_BYTES_MAX;
 use super::super::cases::tests::notes;
 use super::super::confirm::not_done;
 use super::super::found::{Choice, Pending, Status};
@@ -37,7 +38,7 @@ fn found(action: &str, slots: Value, rows: &[Row], angles: &[(&str, f64)]) -> Op
 
 /// What is asked then, and what an answer to it comes to.
 fn asked(open: &Resolved, answer: &str) -> (String, Resolved) {
-    let told = not_done(&notes(), open, Timestamp(0));
+    let told = not_done(&notes(), open, Timestamp(0), RESULT_BYTES_MAX);
     let pending: Pending = told.pending.expect("it waits");
     (told.question.expect("a question"), resume(&notes(), &pending, answer, Timestamp(1)))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::cases::RESULT_BYTES_MAX;
 use super::super::cases::tests::notes;
 use super::super::confirm::not_done;
 use super::super::found::ASKED_MAX;
@@ -35,7 +36,7 @@ fn an_answer_that_names_some_is_followed_by_the_next_question() {
     let open = answered(&pending(3), "household");
     assert_eq!((open.status, open.field.as_deref(), open.asked), (Status::Open, Some("item"), 0));
     assert_eq!(open.options.iter().map(|option| option.ids[0]).collect::<Vec<_>>(), [1, 2]);
-    let told = not_done(&notes(), &open, Timestamp(299_999));
+    let told = not_done(&notes(), &open, Timestamp(299_999), RESULT_BYTES_MAX);
     assert_eq!(answered(&told.pending.expect("it is asked"), "oat milk").ids, [2]);
 }
 
