@@ -1,0 +1,64 @@
+//! One invocation of a department is one change, however often its board is made.
+
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::freshness::Basis;
+use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::record::Parent;
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::state::State;
+use patchboard_runtime::agent::{Agent as _, Call};
+use serde_json::{Value, json};
+
+use super::clipboard;
+use crate::support;
+
+/// A call of the notes' crud for what was found, on a board inside another one.
+fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> Call {
+    let mut blueprint = clipboard().boards.remove("notes").expect("the notes");
+    let fields = blueprint.workers.get_mut("crud").expect("its crud").clone();
+    let plan = Own.of(blueprint, &Mode::default()).expect("a plan");
+    let state = State::new(&json!({"resolved": found}), &Hasher::new(&Salt::ZERO));
+    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["resolved"])], members: Vec::new() };
+    let shown = Shown::new(plan, "crud".into(), Arc::new(basis), false).expect("the worker is there");
+    let parent = Parent { board: of.0.into(), invocation: InvocationId(of.1) };
+    let call = support::call("crud", fields, "x", 0);
+    Call {
+        board: board.into(),
+        invocation: InvocationId(invocation),
+        parent: Some(parent),
+        shown: Arc::new(shown),
+        ..call
+    }
+}
+
+#[tokio::test]
+async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
+    let data = tempfile::tempdir().expect("a directory");
+    let seats = Seats::new(Config::default(), &Environment::default(), Inline::Refused);
+    let seats = seats.with_storage(Storage::at(data.path()));
+    let found = |item: &str| json!({"status": "found", "action": "add", "slots": {"list": "office", "item": item}});
+    let status = async |board: &str, invocation: u64, of: (&str, u64), item: &str| {
+        let reply = seats.call(&asked_to_do(board, invocation, of, &found(item))).await.expect("a reply");
+        let patch: Value = serde_json::from_str(&reply.text).expect("JSON");
+        let outcome = &patch["patch"][0]["value"];
+        json!([outcome["status"], outcome["slots"]["item"]])
+    };
+    assert_eq!(status("inner-0", 3, ("outer", 7), "tea").await, json!(["done", "tea"]));
+    assert_eq!(
+        status("inner-1", 3, ("outer", 7), "tea").await,
+        json!(["done", "tea"]),
+        "it gets what the first one got"
+    );
+    // Also if it understands something else this time: one invocation, one change.
+    assert_eq!(status("inner-2", 3, ("outer", 7), "milk").await, json!(["done", "tea"]));
+    assert_eq!(status("inner-3", 4, ("outer", 7), "milk").await, json!(["done", "milk"]), "another call within");
+    assert_eq!(status("inner-4", 3, ("outer", 8), "tea").await, json!(["error", "tea"]), "it is there already");
+}

@@ -1,0 +1,114 @@
+//! A question that waits, and what the next words are to it.
+
+use serde_json::{Value, json};
+
+use super::{Conversation, clipboard};
+use crate::embeddings;
+
+#[tokio::test]
+async fn an_offer_is_taken_by_a_yes_and_by_nothing_else() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    let refused = conversation.say("Throw the bananas off the office list.").await;
+    assert_eq!(
+        (&refused["results"][0]["status"], &refused["results"][0]["pending"]["offer"]),
+        (&json!("refusal"), &json!(true))
+    );
+    // It has the word by which the offered row goes, and asks for something else.
+    let put = conversation.say("Put bananas on the office list.").await;
+    assert_eq!((&put["turn"]["pending"], &put["turn"]["waits"]["department"]), (&Value::Null, &json!("notes")));
+    assert_eq!(conversation.lists().await, ["On the household list: bananas.", "On the office list: bananas."]);
+    conversation.say("Put tea on the office list.").await;
+    conversation.say("Throw the tea off the household list.").await;
+    assert_eq!(conversation.reply("Yes, please.").await, "Took tea off the office list.");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_negation_chooses_nothing() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    conversation.say("Throw the bananas off the list.").await;
+    let refused = conversation.say("no, not the household one").await;
+    assert_eq!(
+        (&refused["turn"]["pending"], &refused["results"][0]["finding"]),
+        (&Value::Null, &json!("unknown_action"))
+    );
+    assert_eq!(conversation.lists().await, ["On the household list: bananas.", "On the office list: bananas."]);
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_message_and_the_question_still_waits() {
+    let conversation = Conversation::begin().await;
+    assert_eq!(conversation.reply("Dentist at half past nine.").await, "on which day?");
+    assert_eq!(conversation.reply("Never mind.").await, "Nothing was done, as the user does not want it.");
+    assert_eq!(conversation.say("What is on Friday?").await["results"][0]["finding"], "not_found");
+    conversation.say("Dentist at half past nine.").await;
+    for other in ["Sing me a song.", "Show the office list."] {
+        let state = conversation.say(other).await;
+        assert_eq!(
+            (&state["turn"]["pending"], &state["turn"]["waits"]["question"]),
+            (&Value::Null, &json!("on which day?"))
+        );
+    }
+    // Nobody reads a day out of these words but who understands words.
+    assert_eq!(conversation.reply("on Friday, if he is there").await, "dentist is on Friday at 9:30.");
+    assert_eq!(conversation.say("Sing me a song.").await["turn"]["waits"], Value::Null, "it is answered");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_new_request_is_done_and_answers_nothing() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(conversation.reply("Put milk on the household list.").await, "Put milk on the household list.");
+    assert_eq!(
+        conversation.lists().await,
+        ["On the household list: bananas and milk.", "On the office list: bananas."]
+    );
+    // Another department's work leaves the question open.
+    conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(conversation.say("What is on Friday?").await["turn"]["waits"]["department"], "notes");
+    assert_eq!(conversation.reply("the office one").await, "Took bananas off the office list.");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    let result = &asked["results"][0];
+    assert_eq!((&result["status"], &result["department"]), (&json!("clarification"), &json!("notes")));
+    let question = result["question"].as_str().expect("a question");
+    assert!(question.contains("household") && question.contains("office"), "{question}");
+    let state = conversation.say("the household one").await;
+    assert_eq!(state["turn"]["pending"]["department"], "notes");
+    // Nobody decided anew: the words went to who had asked. The planner looked once, after it was done.
+    assert_eq!(state["decisions"], json!([{"agent": "nobody"}]));
+    assert_eq!(state["results"][0]["status"], "done");
+    assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
+    assert_eq!((&state["turn"]["n"], &state["messages"]), (&json!(4), &json!([])));
+    conversation.board.signal("close", Value::Null, None).await.expect("it is heard");
+    conversation.rest().await;
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_found_by_its_meaning_waits_for_an_answer() {
+    let (config, _endpoint) = embeddings::configured();
+    let conversation = Conversation::with(clipboard(), config).await;
+    conversation.say("Put bananas on the household list.").await;
+    let asked = conversation.say("Throw the plantains off the list.").await;
+    assert_eq!(asked["results"][0]["status"], "clarification", "{asked}");
+    let reply = asked["replies"][0]["text"].as_str().expect("a reply");
+    assert!(reply.starts_with("did you mean bananas"), "{reply}");
+    let state = conversation.say("yes").await;
+    assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
+    conversation.runtime.shutdown().await;
+}

@@ -1,0 +1,153 @@
+//! What departments, and those who fail at being one, are told to have come to.
+
+use std::time::Duration;
+
+use patchboard_agents::config::Config;
+use patchboard_agents::departments::crud::carry_out;
+use patchboard_agents::departments::storage::Storage;
+use patchboard_kernel::department::Department;
+use patchboard_kernel::id::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Conversation, clipboard, clipboard_with};
+
+const UNDECIDED: &str = "It could not be decided who works on this, so beside what other results say nothing was done.";
+
+#[tokio::test]
+async fn what_nobody_came_to_is_told_as_it_is() {
+    let conversation = Conversation::begin().await;
+    let result = |state: &Value, at: usize| state["results"][at].clone();
+    // As often as a planner fails, the next turn is one like any other.
+    for _ in 0..3 {
+        let state = conversation.say("Rubbish").await;
+        assert_eq!(result(&state, 0), json!({"department": "nobody", "status": "error", "text": UNDECIDED}));
+        assert_eq!(state["replies"], json!([{"text": UNDECIDED}]));
+    }
+    // One that fails after something was done, and says so beside it.
+    let state = conversation.say("Put bananas on the household list. Then rubbish").await;
+    assert_eq!((&result(&state, 0)["status"], &result(&state, 1)["text"]), (&json!("done"), &json!(UNDECIDED)));
+    // A department whose board inside fails, and one of which nothing is heard.
+    let state = conversation.say("Unclear").await;
+    let failed = "the board inside ended as quiescent (gave_up)";
+    assert_eq!(result(&state, 0), json!({"department": "notes", "status": "error", "text": failed}));
+    assert_eq!(state["replies"], json!([{"text": failed}]));
+    let state = conversation.say("Lose this").await;
+    let lost = "The department that was chosen came to no result; whether it has changed anything is not known.";
+    assert_eq!(state["replies"], json!([{"text": lost}]));
+    // Whoever waits for a turn does not take that of one that failed.
+    let before = conversation.replies().len();
+    for words in ["Rubbish", "Lose this", "Put bananas on the office list."] {
+        conversation.board.signal("say", words.into(), None).await.expect("it is heard");
+    }
+    for _ in 0..500 {
+        if conversation.replies().len() == before + 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(conversation.replies()[before..], [UNDECIDED, lost, "Put bananas on the office list."]);
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    assert!(asked["results"][0]["pending"]["expires_at"].is_number(), "{asked}");
+    conversation.say("the household one").await;
+    let shown = conversation.shown(false);
+    let of = |worker: &str| {
+        shown.iter().filter(|(name, _)| name == worker).map(|(_, text)| text.as_str()).collect::<String>()
+    };
+    for (worker, said) in
+        [("planner", "Put bananas on the household list."), ("responder", "which list, household or office?")]
+    {
+        let shown = of(worker);
+        assert!(shown.contains(said), "{worker} is not shown what was said: {shown}");
+        for beside in ["expires_at", "pending\"", "evidence", "\"data\"", "entries"] {
+            assert!(!shown.contains(beside), "{worker} is shown {beside}: {shown}");
+        }
+    }
+    assert!(of("begin").contains("expires_at"), "somebody is");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_of_many_rows_gets_out_as_far_as_there_is_room_and_says_so() {
+    let conversation = Conversation::begin().await;
+    let clipboard = clipboard();
+    let with = clipboard.boards["notes"].workers["crud"].with.clone().expect("a department");
+    let department: Department = serde_json::from_value(with["department"].clone()).expect("a department");
+    let storage = Storage::at(conversation.data.path());
+    for number in 0..200 {
+        let slots = json!({"list": "office", "item": format!("{number} {}", "\u{e4}".repeat(190))});
+        let found = serde_json::from_value(json!({"status": "found", "action": "add", "slots": slots}));
+        let key = format!("row {number}");
+        let outcome =
+            carry_out(&storage, &department, &key, &found.expect("found"), Timestamp(1), 10_000).expect("no fault");
+        assert_eq!(outcome.count, 1, "{outcome:?}");
+    }
+    let state = conversation.say("Show the office list.").await;
+    let result = &state["results"][0];
+    assert_eq!(result["status"], "done", "{result}");
+    let bytes = result.to_string().len();
+    assert!((16_384..65_536).contains(&bytes), "more than what workers otherwise may write: {bytes}");
+    let given = result["data"]["entries"].as_array().expect("rows").len();
+    assert!((50..100).contains(&given), "{given}");
+    let text = state["replies"][0]["text"].as_str().expect("a text");
+    let said = text.matches('\u{e4}').count() / 190;
+    let more = format!(" and {} more.", 200 - said);
+    assert!(said > 2 && text.ends_with(&more), "{text}");
+    // What is asked about them gets out as well.
+    let asked = conversation.say("Throw the bananas off the list.").await;
+    assert_eq!(asked["results"][0]["status"], "error", "nothing is like bananas: {asked}");
+    conversation.runtime.shutdown().await;
+}
+
+/// A department without rows, made by hand.
+const WEATHER: (&str, &str) = (
+    "  weather:
+    agent: board
+    group: departments
+    description: What the weather is.
+    reads: [/turn/text]
+    writes: [{path: /results/-, ops: [add]}]
+    limits: {invocations: 1000000}
+    board: {of: weather, input: {text: /turn/text}, output: {/results/-: /result}}
+",
+    "
+boards:
+  weather:
+    blueprint: 1
+    name: weather
+    request: {type: object, additionalProperties: false, required: [text], properties: {text: {type: string}}}
+    state:
+      schema:
+        type: object
+        additionalProperties: false
+        properties:
+          request: true
+          result: {type: object, required: [department, status, text]}
+    workers:
+      looks:
+        agent: script
+        script: [[{op: add, path: /result, value: {department: weather, status: done, text: It rains.}}]]
+        writes: [{path: /result, ops: [add]}]
+    rules: [{name: look, trigger: start, run: looks}]
+    done: {when: has(state.result)}
+",
+);
+
+#[tokio::test]
+async fn a_board_made_by_hand_is_a_department_beside_the_folders() {
+    let blueprint = clipboard_with(WEATHER.0, WEATHER.1);
+    assert_eq!(blueprint.state.schema["$defs"]["group:departments"]["enum"], json!(["notes", "timeline", "weather"]));
+    let conversation = Conversation::with(blueprint, Config::default()).await;
+    let state = conversation.say("Weather").await;
+    assert_eq!(state["decisions"], json!([{"agent": "weather"}, {"agent": "nobody"}]));
+    assert_eq!(state["replies"], json!([{"text": "It rains."}]));
+    assert_eq!(conversation.say("Put bananas on the office list.").await["results"][0]["status"], "done");
+    conversation.runtime.shutdown().await;
+}
