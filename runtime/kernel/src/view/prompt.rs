@@ -283,7 +283,8 @@ fn sample(schema: &Value, depth: usize) -> Value {
     let Some(members) = schema.as_object() else { return json!("...") };
     let Some(depth) = depth.checked_sub(1) else { return json!("...") };
     let first = |name: &str| members.get(name).and_then(Value::as_array).and_then(|list| list.first());
-    if let Some(value) = members.get("const").or(first("enum")).or(members.get("default")).or(first("examples")) {
+    let said = || members.get("default").or(first("examples"));
+    if let Some(value) = fixed(members).or_else(said) {
         return value.clone();
     }
     let mut value = match kind(members) {
@@ -306,14 +307,26 @@ fn sample(schema: &Value, depth: usize) -> Value {
         Some("null") => Value::Null,
         Some(_) => json!("..."),
         None => match first("oneOf").or(first("anyOf")) {
-            Some(choice) => sample(choice, depth),
-            None => json!("..."),
+            Some(choice) if !is_choice(members) => sample(choice, depth),
+            _ => json!("..."),
         },
     };
     for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
         value = merge(value, sample(part, depth));
     }
     value
+}
+
+/// The value that a schema fixes: its only one, or the first where that does not choose for the reader.
+fn fixed(members: &Map<String, Value>) -> Option<&Value> {
+    let listed = || members.get("enum")?.as_array()?.first().filter(|_| !is_choice(members));
+    members.get("const").or_else(listed)
+}
+
+/// Whether a schema leaves a choice among strings. None of them is in an example: small models take what it has chosen.
+fn is_choice(members: &Map<String, Value>) -> bool {
+    let values = members.get("enum").and_then(Value::as_array);
+    values.is_some_and(|values| values.len() > 1 && values.iter().all(Value::is_string))
 }
 
 fn object(schema: &Map<String, Value>, depth: usize) -> Value {
@@ -332,8 +345,11 @@ fn object(schema: &Map<String, Value>, depth: usize) -> Value {
 fn overlay(schema: &Value, depth: usize) -> Option<Value> {
     let members = schema.as_object()?;
     let depth = depth.checked_sub(1)?;
-    if let Some(value) = members.get("const").or_else(|| members.get("enum")?.as_array()?.first()) {
+    if let Some(value) = fixed(members) {
         return Some(value.clone());
+    }
+    if is_choice(members) {
+        return Some(json!("..."));
     }
     match members.get("properties").and_then(Value::as_object) {
         Some(properties) => {

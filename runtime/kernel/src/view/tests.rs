@@ -543,6 +543,24 @@ fn an_intent_that_is_required_is_in_the_example() {
 }
 
 #[test]
+fn an_example_chooses_nothing() {
+    let schema = json!({
+        "type": "object", "required": ["agent", "kind", "one", "size"],
+        "properties": {
+            "agent": {"anyOf": [{"enum": ["notes", "timeline"]}, {"const": "nobody"}]}, "kind": {"enum": ["a", "b"]},
+            "one": {"enum": ["only"]}, "size": {"enum": [1, 2]},
+        },
+    });
+    let of = |value: Value| {
+        let worker = worker(json!({"agent": "llm", "writes": [{"path": "/a", "ops": ["add"], "value": value}]}));
+        prompt::example(&worker, &|_| Some(schema.clone()))[0]["value"].clone()
+    };
+    assert_eq!(of(json!(true)), json!({"agent": "...", "kind": "...", "one": "only", "size": 1}));
+    let granted = json!({"properties": {"kind": {"const": "b"}, "agent": {"enum": ["notes"]}}});
+    assert_eq!(of(granted), json!({"agent": "notes", "kind": "b", "one": "only", "size": 1}));
+}
+
+#[test]
 fn every_example_is_a_patch() {
     let schemas = [
         json!(true),
