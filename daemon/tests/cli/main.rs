@@ -18,6 +18,7 @@ mod interruption;
 mod kernel;
 mod modes;
 mod readme;
+mod recorded;
 mod redact;
 mod run;
 mod sandbox;

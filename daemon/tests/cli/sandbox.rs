@@ -19,6 +19,12 @@ pub(crate) fn notes_by(agent: &str, seat: &str) -> String {
     format!("{head}{seat}  checker:\n{rest}")
 }
 
+/// A file of the blueprints that are shipped.
+pub(crate) fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints").join(name);
+    path.to_str().expect("the path is text").to_owned()
+}
+
 /// A directory with a blueprint `notes.yaml`.
 pub(crate) struct Sandbox {
     directory: TempDir,

@@ -1,11 +1,11 @@
 //! `patchboard step`: one worker once more on the board as it was, and nothing of it kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use patchboard_kernel::digest::{Digest, sha256};
 use serde_json::{Value, json};
 
-use crate::sandbox::{Ran, Sandbox, notes_by};
+use crate::sandbox::{Ran, Sandbox, notes_by, shipped};
 use crate::voices::{copy_into, voices};
 
 /// The files of the data directory that hold something, with what that is.
@@ -39,11 +39,6 @@ fn finished() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).exits(0);
     sandbox
-}
-
-fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints").join(name);
-    path.to_str().expect("the path is text").to_owned()
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! What is shipped as played by a language model, played again without one.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, shipped};
+
+/// Everything that was recorded was asked for.
+const NOTHING_LEFT: &str = "of the recording were not asked for";
+
+#[test]
+fn a_question_that_a_model_answered_on_the_blackboard() {
+    let sandbox = Sandbox::new();
+    let request = format!("@{}", shipped("blackboard/request.json"));
+    let (blueprint, cassette) = (shipped("blackboard.yaml"), shipped("blackboard/cassette.jsonl"));
+    let arguments =
+        ["run", &blueprint, "--request", &request, "--seed", "1", "--cassette", &cassette, "--output", "json"];
+    let played = sandbox.run(&arguments).exits(0);
+    assert!(!played.stderr.contains(NOTHING_LEFT), "{}", played.stderr);
+    let state = &played.json()["state"];
+    assert_eq!((&state["answer"]["text"], &state["answer"]["by"]), (&json!("5 rolls"), &json!("vote")));
+    assert_eq!(state["rounds"].as_array().map(Vec::len), Some(2));
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_conversation_that_a_model_led_with_departments() {
+    let sandbox = Sandbox::new();
+    let request = format!("@{}", shipped("clipboard/request.json"));
+    let (blueprint, cassette) = (shipped("clipboard.yaml"), shipped("clipboard/cassette.jsonl"));
+    let played = ["--cassette", &cassette, "--output", "json"];
+    let reply = |state: &Value| state["replies"][0]["text"].as_str().expect("a reply").to_owned();
+    let begin = sandbox.run(&[&["run", &blueprint, "--request", &request][..], &played].concat()).exits(4).json();
+    let mut replies = vec![reply(&begin["state"])];
+    for words in ["Put bananas on the office list.", "Throw the bananas off the list.", "the household one"] {
+        let words = json!(words).to_string();
+        let said = sandbox.run(&[&["signal", "last", "say", &words][..], &played].concat()).exits(4);
+        let is_last = !said.stderr.contains(NOTHING_LEFT);
+        assert_eq!(is_last, words.contains("one"), "{}", said.stderr);
+        replies.push(reply(&said.json()["state"]));
+    }
+    let expected = [
+        "Put bananas on the household list.",
+        "Put bananas on the office list.",
+        "which list, household or office?",
+        "Took bananas off the household list.",
+    ];
+    assert_eq!(replies, expected);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
