@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
-    redact, replay, resume, run, signal, state, step, storage, token, vacuum, verify, view, why,
+    redact, replay, resume, room, run, signal, state, step, storage, token, vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Architect(architect::Arguments),
     Run(run::Arguments),
     Kernel(kernel::Arguments),
+    Room(room::Arguments),
+    Workflow(workflow::Arguments),
     Boards(boards::Arguments),
     Resume(resume::Arguments),
     Signal(signal::Arguments),

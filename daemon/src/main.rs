@@ -22,6 +22,7 @@ mod doctor;
 mod drafting;
 mod drive;
 mod failure;
+mod given;
 mod logging;
 mod narrative;
 #[cfg(feature = "otlp")]
@@ -75,6 +76,8 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
         Command::Kernel(arguments) => commands::kernel::run(arguments, output),
+        Command::Room(arguments) => commands::room::run(arguments, output),
+        Command::Workflow(arguments) => commands::workflow::run(arguments, output),
         Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),
         Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),

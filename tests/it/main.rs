@@ -6,6 +6,7 @@ mod differential;
 mod faults;
 mod freshness;
 mod json_schema_suite;
+mod sw4rm;
 mod syntax;
 mod tidy;
 mod vectors;

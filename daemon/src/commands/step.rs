@@ -1,7 +1,5 @@
 //! `patchboard step`: one worker, once more, on the board as it was; nothing is kept of it.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::given;
 use crate::narrative;
 use crate::output::{Output, json_line, one_line, short};
 use crate::progress::author;
@@ -247,15 +246,7 @@ fn read_reply(path: &Path) -> Result<String, Failure> {
         Failure::refused("reply_unreadable", format!("the reply {} cannot be read: {why}", path.display()))
             .help("name a file that holds a JSON Patch or an envelope around one, or - for standard input")
     };
-    let mut bytes = Vec::new();
-    let read = match path == Path::new("-") {
-        true => io::stdin().take(REPLY_BYTES_MAX + 1).read_to_end(&mut bytes),
-        false => File::open(path).and_then(|file| file.take(REPLY_BYTES_MAX + 1).read_to_end(&mut bytes)),
-    };
-    read.map_err(|error| unreadable(&error))?;
-    if bytes.len() as u64 > REPLY_BYTES_MAX {
-        return Err(unreadable(&format!("it has more than {REPLY_BYTES_MAX} bytes")));
-    }
+    let bytes = given::bytes(path, REPLY_BYTES_MAX).map_err(|why| unreadable(&why))?;
     String::from_utf8(bytes).map_err(|error| unreadable(&error))
 }
 

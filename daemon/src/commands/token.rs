@@ -1,33 +1,63 @@
-//! `patchboard token`: who may come in to the daemon.
+//! `patchboard token`: who may come in to the daemon, and the token of a repetition.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use patchboard_kernel::{canonical, idempotency};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::given;
 use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 use crate::serve::access::Scope;
 use crate::serve::tokens::Tokens;
 
-/// Make, list and revoke the tokens that open the daemon of a data directory
+/// Bytes of what a token is made of.
+const CONTENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Make, list and revoke the tokens that open the daemon of a data directory; or make the token of a repetition
 ///
-/// A token is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
+/// A token of the daemon is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
 /// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board. A daemon that
 /// runs knows of changes at once.
+///
+/// With AGENT, TASK and FILE it prints the idempotency token by which a repetition is known: `AGENT:TASK:HASH`, the hash
+/// being the first 16 hex digits of SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work
+/// sent again has the same token, whoever computes it.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   patchboard token create --scope admin --name operator
   patchboard token create --scope seat:0199c0de-7ad4-7000-8000-1ce8a0b1c2d3/planner
   patchboard token list
-  patchboard token revoke 3")]
+  patchboard token revoke 3
+  patchboard token builder compile-17 result.json --json    of the same work always the same")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    of: Option<Repetition>,
+}
+
+/// What a token is of that is the same for the same work.
+#[derive(Args, Debug)]
+struct Repetition {
+    /// Who does it
+    #[arg(value_name = "AGENT", required = true)]
+    agent: String,
+    /// What for
+    #[arg(value_name = "TASK", required = true)]
+    task: String,
+    /// What it is, byte for byte; - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    content: PathBuf,
+    /// The file is JSON: however it is written, the same value has the same token (RFC 8785)
+    #[arg(long)]
+    json: bool,
 }
 
 /// What to do.
@@ -52,10 +82,38 @@ enum Command {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    match (&arguments.command, &arguments.of) {
+        (Some(command), _) => administer(command, data_dir, output),
+        (None, Some(of)) => repetition(of, output),
+        (None, None) => Err(Failure::refused("usage", "`token` needs a command, or an agent, a task and a file")
+            .help("`patchboard token --help` has examples")),
+    }
+}
+
+/// Prints the token of a repetition.
+fn repetition(of: &Repetition, output: Output) -> Outcome {
+    let content = if of.json {
+        let value: Value = given::read(&of.content, "JSON", "content_unreadable")?;
+        canonical::to_string(&value).into_bytes()
+    } else {
+        given::bytes(&of.content, CONTENT_BYTES_MAX).map_err(|why| {
+            Failure::refused("content_unreadable", format!("{} cannot be read: {why}", of.content.display()))
+        })?
+    };
+    let token = idempotency::token(&of.agent, &of.task, &content).map_err(|bad| Failure::refused("usage", bad))?;
+    if output.is_json() {
+        output.json(&json!({"token": token}))?
+    } else {
+        output.line(&token)?
+    }
+    Ok(Exit::Done)
+}
+
+fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     // Makes the directory, closed to others.
     SqliteJournal::open(data_dir).map_err(storage)?;
     let tokens = Tokens::open(data_dir)?;
-    match &arguments.command {
+    match command {
         Command::Create { scope, name } => {
             let (token, text) = tokens.create(name, scope.clone(), SystemClock.now())?;
             if output.is_json() {

@@ -20,6 +20,7 @@
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
 //! * [`redaction`]: what is to be erased of the records, and what stands there then.
 //! * [`department`]: what a department says of itself.
+//! * [`room`]: votes and what is decided by them; [`workflow`]: what comes before what; [`idempotency`]: the token of a repetition.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -42,6 +43,7 @@ pub mod form;
 pub mod freshness;
 pub mod graph;
 pub mod id;
+pub mod idempotency;
 pub mod invariant;
 pub mod json;
 pub mod ledger;
@@ -57,6 +59,7 @@ pub mod record;
 pub mod redaction;
 pub mod rejection;
 pub mod replay;
+pub mod room;
 pub mod scheduler;
 pub mod schema;
 pub mod shown;
@@ -65,3 +68,4 @@ pub mod source;
 pub mod state;
 pub mod tree;
 pub mod view;
+pub mod workflow;

@@ -1,0 +1,50 @@
+//! What a command is given in a file, or on standard input.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::source::Source;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+
+/// The deepest nesting of what is given as JSON.
+const DEPTH_MAX: usize = 64;
+/// Bytes of what is given as JSON.
+const BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The bytes of a file, or of standard input where it is called `-`.
+///
+/// # Errors
+/// Why they cannot be had, or that there are more than `max`.
+pub(crate) fn bytes(path: &Path, max: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().take(max + 1).read_to_end(&mut bytes),
+        false => File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > max { Err(format!("it has more than {max} bytes")) } else { Ok(bytes) }
+}
+
+/// What a JSON file says, or a YAML one if its name ends so.
+///
+/// # Errors
+/// `code`: it cannot be read, or is not what is wanted; `what` is what that is called.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, what: &str, code: &'static str) -> Result<T, Failure> {
+    let shown = path.display();
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(code, format!("{shown} holds no {what}: {why}"));
+    let bytes = bytes(path, BYTES_MAX)
+        .map_err(|why| Failure::refused(code, format!("the {what} {shown} cannot be read: {why}")))?;
+    let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let value = if is_yaml {
+        let text = String::from_utf8(bytes).map_err(|error| refused(&error))?;
+        Source::read(&shown.to_string(), &text).map_err(|finding| refused(&finding.message))?.value().clone()
+    } else {
+        let limits = Limits { bytes: usize::try_from(BYTES_MAX).unwrap_or(usize::MAX), depth: DEPTH_MAX };
+        json::parse(&bytes, limits).map_err(|refusal| refused(&refusal))?
+    };
+    serde_json::from_value(value).map_err(|error| refused(&error))
+}

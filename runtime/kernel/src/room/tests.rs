@@ -1,0 +1,123 @@
+//! What is counted and what is not; public vectors are in `tests/it/sw4rm.rs`.
+
+use serde_json::json;
+
+use super::*;
+
+fn vote(critic: &str, score: f64, confidence: f64) -> Vote {
+    let vote = json!({"critic_id": critic, "score": score, "confidence": confidence, "passed": true, "voted_at": 1});
+    serde_json::from_value(vote).expect("what is not known is left out of account")
+}
+
+fn asked(critics: &[&str]) -> Vec<String> {
+    critics.iter().map(|critic| (*critic).to_owned()).collect()
+}
+
+fn decided(requested: &[&str], votes: &[Vote], policy: &Policy) -> Decision {
+    decide(&asked(requested), votes, true, policy).expect("votes are in range").expect("time is over")
+}
+
+#[test]
+fn only_the_first_vote_of_whoever_was_asked_counts() {
+    let votes = [vote("a", 9.0, 0.9), vote("x", 0.0, 0.1), vote("a", 0.0, 0.1), vote("b", 8.0, 0.8)];
+    let decision = decided(&["a", "b"], &votes, &Policy::default());
+    assert_eq!((decision.outcome, decision.votes_received, decision.votes_expected), (Outcome::Approved, 2, 2));
+    assert_eq!((decision.foreign_votes, decision.repeated_votes), (asked(&["x"]), asked(&["a"])));
+    assert_eq!(decision.aggregated.map(|scores| scores.vote_count), Some(2));
+    assert_eq!(decision.reason, "score 8.5294, confidence 0.85, 100 % passed, deviation 0.5");
+}
+
+#[test]
+fn nothing_is_decided_before_all_have_voted_or_time_is_over() {
+    let votes = [vote("a", 9.0, 0.9)];
+    let of = |votes: &[Vote], is_over| {
+        decide(&asked(&["a", "b", "c"]), votes, is_over, &Policy::default()).expect("in range")
+    };
+    assert_eq!(of(&votes, false), None);
+    let late = of(&votes, true).expect("time is over");
+    assert_eq!((late.outcome, late.quorum_met), (Outcome::EscalatedToHitl, false));
+    assert_eq!(late.escalation_triggers, [Trigger::PolicyTimeout]);
+    assert_eq!(late.reason, "1 of 3 critics have voted, and 2 are needed");
+    assert_eq!(late.unavailable_critics, asked(&["b", "c"]));
+    // Two are enough, and the third is waited for nevertheless.
+    let two = [vote("a", 9.0, 0.9), vote("b", 9.0, 0.9)];
+    assert_eq!(of(&two, false), None);
+    assert_eq!(of(&two, true).expect("time is over").outcome, Outcome::Approved);
+}
+
+#[test]
+fn an_abstention_is_no_vote_and_is_not_waited_for() {
+    let silent = Vote { abstain: true, ..vote("b", 0.0, 0.0) };
+    let votes = [vote("a", 9.0, 0.9), silent.clone()];
+    let decision =
+        decide(&asked(&["a", "b"]), &votes, false, &Policy::default()).expect("in range").expect("all were heard");
+    assert_eq!((decision.outcome, decision.abstained), (Outcome::Approved, asked(&["b"])));
+    assert_eq!((decision.votes_received, decision.unavailable_critics.len()), (1, 0));
+    let all = decided(&["b"], &[silent], &Policy::default());
+    assert_eq!((all.outcome, all.aggregated), (Outcome::EscalatedToHitl, None));
+    // No quorum lets an artefact pass that nobody has looked at.
+    let mut anybody = Policy::default();
+    anybody.quorum.rule = Rule::RequireAll(false);
+    assert_eq!(decided(&["a"], &[], &anybody).outcome, Outcome::EscalatedToHitl);
+}
+
+#[test]
+fn what_forces_a_person_comes_before_what_approves_in_the_seeds_order() {
+    let mut votes = vec![vote("a", 10.0, 0.2), vote("b", 1.0, 0.9)];
+    votes[1].recommendations = vec!["Escalate: two minds.".to_owned()];
+    let decision = decided(&["a", "b", "c", "d", "e"], &votes, &Policy::default());
+    let all = [Trigger::VoteConfidence, Trigger::StdDev, Trigger::CriticRequested, Trigger::PolicyTimeout];
+    assert_eq!(decision.escalation_triggers, all);
+    assert_eq!(
+        decision.reason,
+        "less than 0.3 sure: a; scores deviate by 4.5, more than 3; asked for by b; 2 of 5 critics have voted, and 3 are needed"
+    );
+}
+
+#[test]
+fn a_recommendation_asks_for_a_person_unless_it_says_that_it_does_not() {
+    let asks = |text: &str| Vote { recommendations: vec![text.to_owned()], ..vote("a", 9.0, 0.9) }.asks_for_a_person();
+    for text in
+        ["escalate", "ESCALATE: security", "Please escalate to a human.", "escalation needed", "Not sure. Escalate!"]
+    {
+        assert!(asks(text), "{text}");
+    }
+    for text in
+        ["no need to escalate", "Don\u{2019}t escalate", "do not escalate", "add tests", "", "without any escalation"]
+    {
+        assert!(!asks(text), "{text}");
+    }
+}
+
+#[test]
+fn what_doubles_lose_in_sums_decides_nothing() {
+    let votes: Vec<Vote> = ["a", "b", "c"].iter().map(|critic| vote(critic, 7.0, 0.7)).collect();
+    assert_eq!(decided(&["a", "b", "c"], &votes, &Policy::default()).outcome, Outcome::Approved);
+    assert_eq!(
+        quorum(&asked(&["a"; 10]), &[], Quorum { rule: Rule::MinimumFraction(0.7), ..Quorum::default() }).threshold,
+        7
+    );
+}
+
+#[test]
+fn every_decision_says_by_which_policy() {
+    let named = Policy { version: "2026-11".to_owned(), ..Policy::default() };
+    let stricter = Policy { min_score_threshold: 8.0, ..Policy::default() };
+    let version = |policy: &Policy| decided(&["a"], &[vote("a", 9.0, 0.9)], policy).policy_version;
+    assert_eq!(version(&named), "2026-11");
+    assert_eq!(version(&stricter), stricter.version());
+    assert_ne!(stricter.version(), Policy::default().version());
+    assert_eq!(version(&stricter).len(), 16);
+}
+
+#[test]
+fn what_is_out_of_range_is_no_number() {
+    for (score, confidence) in [(10.1, 0.5), (-0.1, 0.5), (f64::NAN, 0.5), (5.0, 1.1), (5.0, f64::INFINITY)] {
+        assert!(decide(&asked(&["a"]), &[vote("a", 0.0, 0.0)], true, &Policy::default()).is_ok());
+        let bad = Vote { score, confidence, ..vote("a", 0.0, 0.0) };
+        assert!(decide(&asked(&["a"]), &[bad], true, &Policy::default()).is_err(), "{score} {confidence}");
+    }
+    let policy = Policy { min_pass_ratio: 8.0, ..Policy::default() };
+    assert_eq!(policy.problems(), ["`min_pass_ratio` is 8; it goes from 0 to 1"]);
+    assert_eq!(Policy::default().problems(), [""; 0]);
+}

@@ -1,0 +1,250 @@
+//! Votes, and the numbers that several of them make.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::Aggregation;
+
+/// The highest score.
+pub(super) const SCORE_MAX: f64 = 10.0;
+
+/// What one critic says of an artefact (W37). Members that are not known are left out of account.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Vote {
+    /// Who votes.
+    pub critic_id: String,
+    /// How good it is, from 0 to 10.
+    pub score: f64,
+    /// How sure the critic is, from 0 to 1.
+    pub confidence: f64,
+    /// Whether it meets what the critic looks for.
+    pub passed: bool,
+    /// What is good about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strengths: Vec<String>,
+    /// What is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weaknesses: Vec<String>,
+    /// What should be done. One that says so takes the artefact to a person ([`Vote::asks_for_a_person`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recommendations: Vec<String>,
+    /// The critic was asked and says nothing: that is no vote, whatever the numbers are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub abstain: bool,
+}
+
+/// What is wrong with votes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum BadVote {
+    /// There is none.
+    Empty,
+    /// A score is no number from 0 to 10.
+    Score {
+        /// Whose.
+        critic_id: String,
+        /// What it is.
+        score: f64,
+    },
+    /// A confidence is no number from 0 to 1.
+    Confidence {
+        /// Whose.
+        critic_id: String,
+        /// What it is.
+        confidence: f64,
+    },
+    /// The share of critics that is asked for is none.
+    Threshold {
+        /// What it is.
+        threshold: f64,
+    },
+}
+
+impl fmt::Display for BadVote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is no vote"),
+            Self::Score { critic_id, score } => {
+                write!(f, "the score of {critic_id} is {score}; scores go from 0 to {SCORE_MAX}")
+            }
+            Self::Confidence { critic_id, confidence } => {
+                write!(f, "the confidence of {critic_id} is {confidence}; confidences go from 0 to 1")
+            }
+            Self::Threshold { threshold } => write!(f, "the threshold is {threshold}; shares go from 0 to 1"),
+        }
+    }
+}
+
+impl std::error::Error for BadVote {}
+
+impl Vote {
+    /// Whether its numbers are such.
+    ///
+    /// # Errors
+    /// [`BadVote::Score`], [`BadVote::Confidence`].
+    pub fn check(&self) -> Result<(), BadVote> {
+        let critic_id = self.critic_id.clone();
+        if !(0.0..=SCORE_MAX).contains(&self.score) {
+            return Err(BadVote::Score { critic_id, score: self.score });
+        }
+        if !(0.0..=1.0).contains(&self.confidence) {
+            return Err(BadVote::Confidence { critic_id, confidence: self.confidence });
+        }
+        Ok(())
+    }
+
+    /// Whether a recommendation asks for a person (W46): it has a word that begins with `escalat`, and within the four words
+    /// before it none that denies it. Whoever writes "no need to escalate" does not ask for it.
+    pub fn asks_for_a_person(&self) -> bool {
+        self.recommendations.iter().any(|text| asks(text))
+    }
+}
+
+/// How many words before one can deny it.
+const DENIED_WITHIN: usize = 4;
+
+fn asks(text: &str) -> bool {
+    let text = text.to_lowercase().replace('\u{2019}', "'");
+    // What is said in one clause denies nothing in the next.
+    text.split(['.', ';', ':', ',', '!', '?', '\n']).any(|clause| {
+        let words: Vec<&str> = clause.split(|c: char| !c.is_alphanumeric() && c != '\'').collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let denies =
+            |word: &&str| matches!(*word, "no" | "not" | "never" | "without" | "cannot") || word.ends_with("n't");
+        words.iter().enumerate().any(|(at, word)| {
+            word.starts_with("escalat") && !words[at.saturating_sub(DENIED_WITHIN)..at].iter().any(|word| denies(word))
+        })
+    })
+}
+
+/// What votes come to (W39).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Scores {
+    /// Of the scores, each counted alike.
+    pub mean: f64,
+    /// The lowest score.
+    pub min_score: f64,
+    /// The highest score.
+    pub max_score: f64,
+    /// The standard deviation of the scores, of all there are (divided by their number), unweighted.
+    pub std_dev: f64,
+    /// What the way of aggregating makes of them ([`Aggregation`]); this is what a threshold is held against.
+    pub weighted_mean: f64,
+    /// How many.
+    pub vote_count: usize,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody counts 2^53 votes")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
+
+/// The numbers of votes.
+///
+/// # Errors
+/// [`BadVote`]: there is none, or one that is out of range.
+pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, BadVote> {
+    votes.iter().try_for_each(|vote| vote.check())?;
+    let first = votes.first().ok_or(BadVote::Empty)?;
+    let n = float(votes.len());
+    let scores = || votes.iter().map(|vote| vote.score);
+    let mean = scores().sum::<f64>() / n;
+    let variance = scores().map(|score| (score - mean) * (score - mean)).sum::<f64>() / n;
+    let weighted_mean = match aggregation {
+        Aggregation::Mean => mean,
+        Aggregation::ConfidenceWeighted => {
+            let weight: f64 = votes.iter().map(|vote| vote.confidence).sum();
+            let sum: f64 = votes.iter().map(|vote| vote.score * vote.confidence).sum();
+            if weight > 0.0 { sum / weight } else { mean }
+        }
+        Aggregation::Majority => majority(votes),
+        Aggregation::Borda => borda(votes),
+    };
+    Ok(Scores {
+        mean,
+        min_score: scores().fold(first.score, f64::min),
+        max_score: scores().fold(first.score, f64::max),
+        std_dev: variance.sqrt(),
+        weighted_mean,
+        vote_count: votes.len(),
+    })
+}
+
+/// 10 if all passed it, 7.5 if more did than did not, 5 if as many, 2.5 if fewer, 0 if none.
+fn majority(votes: &[&Vote]) -> f64 {
+    let passed = votes.iter().filter(|vote| vote.passed).count();
+    let failed = votes.len() - passed;
+    match passed.cmp(&failed) {
+        _ if failed == 0 => 10.0,
+        _ if passed == 0 => 0.0,
+        std::cmp::Ordering::Greater => 7.5,
+        std::cmp::Ordering::Equal => 5.0,
+        std::cmp::Ordering::Less => 2.5,
+    }
+}
+
+/// The mean of the scores, weighted by rank: the highest of n counts n times, the lowest once. Among equals the order in
+/// which they came decides, which changes nothing of the sum.
+fn borda(votes: &[&Vote]) -> f64 {
+    let mut scores: Vec<f64> = votes.iter().map(|vote| vote.score).collect();
+    scores.sort_by(|a, b| b.total_cmp(a));
+    let points = |rank: usize| float(scores.len() - rank);
+    let sum: f64 = scores.iter().enumerate().map(|(rank, score)| points(rank) * score).sum();
+    sum / (0..scores.len()).map(points).sum::<f64>()
+}
+
+/// Bits of disorder of the scores over five classes of width 2; a 10 is in the last.
+///
+/// # Errors
+/// [`BadVote`], as in [`aggregate`].
+pub fn entropy(votes: &[&Vote]) -> Result<f64, BadVote> {
+    aggregate(votes, Aggregation::Mean)?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "scores go from 0 to 10")]
+    let class = |vote: &&Vote| ((vote.score / 2.0) as usize).min(4);
+    let bits =
+        (0..5).map(|wanted| votes.iter().filter(|vote| class(vote) == wanted).count()).filter(|count| *count > 0);
+    let share = |count: usize| float(count) / float(votes.len());
+    Ok(bits.map(|count| -share(count) * share(count).log2()).sum::<f64>().max(0.0))
+}
+
+/// Whether critics agree: scores deviate by less than 2, and at least the share `threshold` (0 to 1) of them passed it, or
+/// did not.
+///
+/// # Errors
+/// [`BadVote`], as in [`aggregate`]; [`BadVote::Threshold`].
+pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, BadVote> {
+    if !(0.0..=1.0).contains(&threshold) {
+        return Err(BadVote::Threshold { threshold });
+    }
+    let scores = aggregate(votes, Aggregation::Mean)?;
+    let passed = votes.iter().filter(|vote| vote.passed).count();
+    let agreeing = float(passed.max(votes.len() - passed)) / float(votes.len());
+    Ok(scores.std_dev < 2.0 && agreeing >= threshold)
+}
+
+/// Whether critics are of two minds: three votes or more that deviate by 3 or more, 30 % of them or more at 3 or below, as
+/// many at 7 or above, and 20 % at most between.
+///
+/// # Errors
+/// [`BadVote`], as in [`aggregate`].
+pub fn is_polarised(votes: &[&Vote]) -> Result<bool, BadVote> {
+    let scores = aggregate(votes, Aggregation::Mean)?;
+    let share =
+        |is: &dyn Fn(f64) -> bool| float(votes.iter().filter(|vote| is(vote.score)).count()) / float(votes.len());
+    let (low, high) = (share(&|score| score <= 3.0), share(&|score| score >= 7.0));
+    let between = share(&|score| score > 3.0 && score < 7.0);
+    Ok(votes.len() >= 3 && scores.std_dev >= 3.0 && low >= 0.3 && high >= 0.3 && between <= 0.2)
+}
+
+/// The ids of votes, each once, in their order.
+pub(super) fn ids<'a>(votes: impl IntoIterator<Item = &'a Vote>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut ids = Vec::new();
+    for vote in votes {
+        if seen.insert(vote.critic_id.as_str()) {
+            ids.push(vote.critic_id.clone());
+        }
+    }
+    ids
+}

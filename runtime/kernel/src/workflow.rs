@@ -1,0 +1,163 @@
+//! Workflows: nodes that depend on each other, in an order that is the same each time.
+//!
+//! A definition is checked before anything of it is kept (SW4RM section 3.11.3, requirement rows W58 to W70).
+
+mod dag;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use dag::check;
+
+/// How many nodes a workflow may have.
+pub const NODES_MAX: usize = 1_000_000;
+/// How many problems are told.
+pub const PROBLEMS_MAX: usize = 20;
+
+/// What is to be done, and in what order (W58).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// What it is called.
+    #[serde(default)]
+    pub workflow_id: String,
+    /// The nodes, by their ids.
+    pub nodes: BTreeMap<String, Node>,
+    /// What else is said of it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+/// One step (W59).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Node {
+    /// Its id once more; if it is there it is the one under which the node stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
+    /// Who does it; where it is empty, whoever is called as the node.
+    pub agent_id: String,
+    /// What has to be completed before.
+    pub dependencies: Vec<String>,
+    /// What starts it, once that is so.
+    pub trigger_type: TriggerType,
+    /// What it is given: its own names for entries of the workflow's data.
+    pub input_mapping: BTreeMap<String, String>,
+    /// What it gives: names of what it made, and the entries of the workflow's data that they become.
+    pub output_mapping: BTreeMap<String, String>,
+}
+
+/// What starts a node (W62).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TriggerType {
+    /// That its dependencies are completed.
+    #[default]
+    Dependency,
+    /// A signal.
+    Event,
+    /// A moment.
+    Schedule,
+    /// A person.
+    Manual,
+}
+
+/// What prevents a workflow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// It has no node, or too many.
+    Size {
+        /// How many.
+        nodes: usize,
+    },
+    /// A node says that it is another.
+    OtherId {
+        /// Under what it stands.
+        node: String,
+        /// What it says.
+        says: String,
+    },
+    /// A node depends on itself.
+    SelfDependency {
+        /// Which.
+        node: String,
+    },
+    /// A node depends on one that is not there.
+    UnknownDependency {
+        /// Which.
+        node: String,
+        /// On what.
+        dependency: String,
+    },
+    /// Nodes wait for each other for ever.
+    Cycle {
+        /// Each depends on the one before it, and the first on the last. The smallest id is first.
+        nodes: Vec<String>,
+    },
+}
+
+impl Problem {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Size { nodes: 0 } => "workflow_empty",
+            Self::Size { .. } => "workflow_too_large",
+            Self::OtherId { .. } => "workflow_node_id",
+            Self::SelfDependency { .. } => "workflow_self_dependency",
+            Self::UnknownDependency { .. } => "workflow_unknown_dependency",
+            Self::Cycle { .. } => "workflow_cycle_detected",
+        }
+    }
+
+    /// The nodes of a cycle; a node that depends on itself is one.
+    pub fn cycle(&self) -> Option<Vec<&str>> {
+        match self {
+            Self::SelfDependency { node } => Some(vec![node]),
+            Self::Cycle { nodes } => Some(nodes.iter().map(String::as_str).collect()),
+            Self::Size { .. } | Self::OtherId { .. } | Self::UnknownDependency { .. } => None,
+        }
+    }
+}
+
+/// How many nodes of a cycle a sentence names.
+const NAMED_MAX: usize = 20;
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { nodes: 0 } => f.write_str("there is no node, so nothing can begin"),
+            Self::Size { nodes } => write!(f, "there are {nodes} nodes; a workflow has at most {NODES_MAX}"),
+            Self::OtherId { node, says } => write!(f, "the node under `{node}` says that it is `{says}`"),
+            Self::SelfDependency { node } => write!(f, "`{node}` depends on itself"),
+            Self::UnknownDependency { node, dependency } => {
+                write!(f, "`{node}` depends on `{dependency}`, and there is no such node")
+            }
+            Self::Cycle { nodes } => {
+                let named: Vec<&str> = nodes.iter().take(NAMED_MAX).map(String::as_str).collect();
+                let more = nodes.len() - named.len();
+                let more = if more > 0 { format!(" -> {more} more") } else { String::new() };
+                let first = nodes.first().map_or("", String::as_str);
+                write!(f, "nodes wait for each other: {}{more} -> {first}", named.join(" -> "))
+            }
+        }
+    }
+}
+
+/// What is known of a sound workflow before it runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Order {
+    /// What depends on nothing.
+    pub roots: Vec<String>,
+    /// What nothing depends on.
+    pub leaves: Vec<String>,
+    /// What can be done at the same time, one stage after the other; each in the order of ids.
+    pub stages: Vec<Vec<String>>,
+    /// All nodes, one after the other: of those that could be next always the one with the smallest id.
+    pub order: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

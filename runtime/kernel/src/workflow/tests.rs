@@ -1,0 +1,81 @@
+//! Orders, and what has none; public vectors are in `tests/it/sw4rm.rs`.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn definition(nodes: &[(&str, &[&str])]) -> Definition {
+    let node =
+        |needs: &[&str]| Node { dependencies: needs.iter().map(|id| (*id).to_owned()).collect(), ..Node::default() };
+    let nodes = nodes.iter().map(|(id, needs)| ((*id).to_owned(), node(needs))).collect();
+    Definition { nodes, ..Definition::default() }
+}
+
+#[test]
+fn of_what_could_be_next_the_smallest_id_is() {
+    // `b` becomes ready before `c` is done, and goes first.
+    let order = check(&definition(&[("a", &[]), ("b", &["a", "a"]), ("c", &[]), ("d", &["b", "c"])])).expect("sound");
+    assert_eq!(order.order, ["a", "b", "c", "d"]);
+    assert_eq!(order.stages, [vec!["a", "c"], vec!["b"], vec!["d"]]);
+    assert_eq!((order.roots, order.leaves), (vec!["a".to_owned(), "c".to_owned()], vec!["d".to_owned()]));
+}
+
+#[test]
+fn everything_that_is_wrong_with_nodes_is_told_at_once() {
+    let mut wrong = definition(&[("a", &["a"]), ("b", &["x", "y"]), ("c", &[])]);
+    wrong.nodes.get_mut("c").expect("it is there").node_id = Some("d".to_owned());
+    let problems = check(&wrong).expect_err("it is wrong");
+    let codes: Vec<&str> = problems.iter().map(Problem::code).collect();
+    assert_eq!(
+        codes,
+        ["workflow_self_dependency", "workflow_unknown_dependency", "workflow_unknown_dependency", "workflow_node_id"]
+    );
+    assert_eq!(problems[0].cycle(), Some(vec!["a"]));
+    assert_eq!(problems[1].to_string(), "`b` depends on `x`, and there is no such node");
+    let many: Vec<String> = (0..100).map(|number| format!("x{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(check(&definition(&[("a", &many)])).expect_err("none is there").len(), PROBLEMS_MAX);
+    assert_eq!(check(&definition(&[])).expect_err("nothing")[0].code(), "workflow_empty");
+}
+
+#[test]
+fn a_cycle_is_told_by_its_nodes_alone() {
+    let found = check(&definition(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"]), ("e", &["d"])]));
+    let nodes: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();
+    let problem = Problem::Cycle { nodes };
+    assert_eq!(problem.to_string(), "nodes wait for each other: b -> c -> d -> b");
+    assert_eq!(found, Err(vec![problem]));
+}
+
+proptest! {
+    #[test]
+    fn an_order_keeps_every_dependency_and_a_cycle_is_one(edges in prop::collection::vec((0..12usize, 0..12usize), 0..30)) {
+        let mut given = definition(&[]);
+        for node in 0..12 {
+            given.nodes.insert(format!("n{node:02}"), Node::default());
+        }
+        for (node, needed) in edges.into_iter().filter(|(node, needed)| node != needed) {
+            given.nodes.get_mut(&format!("n{node:02}")).expect("it is there").dependencies.push(format!("n{needed:02}"));
+        }
+        let needs = |node: &str, other: &str| given.nodes[node].dependencies.iter().any(|needed| needed == other);
+        match check(&given) {
+            Ok(found) => {
+                let place = |id: &str| found.order.iter().position(|other| other == id).expect("it is in the order");
+                let stage = |id: &str| found.stages.iter().position(|stage| stage.iter().any(|other| other == id));
+                prop_assert_eq!(found.order.len(), 12);
+                for (id, node) in &given.nodes {
+                    for needed in &node.dependencies {
+                        prop_assert!(place(needed) < place(id) && stage(needed) < stage(id));
+                    }
+                }
+            }
+            Err(problems) => {
+                let [Problem::Cycle { nodes }] = problems.as_slice() else { panic!("{problems:?}") };
+                prop_assert!(nodes.len() > 1);
+                for (at, node) in nodes.iter().enumerate() {
+                    prop_assert!(needs(node, &nodes[(at + nodes.len() - 1) % nodes.len()]), "{:?}", nodes);
+                }
+            }
+        }
+    }
+}
