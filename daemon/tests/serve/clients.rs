@@ -9,6 +9,7 @@ mod agui;
 mod diagrams;
 mod mcp;
 mod openapi;
+mod sw4rm;
 mod workspace;
 
 use std::fs::{self, File};

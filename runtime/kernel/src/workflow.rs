@@ -32,7 +32,7 @@ pub struct Definition {
 }
 
 /// One step (W59).
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Node {
     /// Its id once more; if it is there it is the one under which the node stands.
@@ -48,6 +48,9 @@ pub struct Node {
     pub input_mapping: BTreeMap<String, String>,
     /// What it gives: names of what it made, and the entries of the workflow's data that they become.
     pub output_mapping: BTreeMap<String, String>,
+    /// What else is said of it.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
 }
 
 /// What starts a node (W62).
