@@ -71,7 +71,8 @@ pub(crate) fn of(body: &Body) -> String {
             let worker = name(scheduled.worker.as_str());
             let cause = cause(scheduled.rule.as_ref(), &scheduled.trigger);
             let goes_on = scheduled.follows.map(|follows| format!(", going on from #{follows}")).unwrap_or_default();
-            format!("{worker} #{}: {cause}{goes_on}", scheduled.invocation)
+            let due = scheduled.due.map(|due| format!(", at {}", moment(due))).unwrap_or_default();
+            format!("{worker} #{}: {cause}{goes_on}{due}", scheduled.invocation)
         }
         Body::Invoked(invoked) => format!(
             "{} #{}.{} is shown version {}",
@@ -158,7 +159,8 @@ pub(crate) fn of(body: &Body) -> String {
             format!("for {worker}: {places} (until {} at the latest)", moment(reserved.until))
         }
         Body::Skipped(skipped) => {
-            let what = skipped.rule.as_ref().map(|rule| format!("rule {} did not fire", name(rule.as_str())));
+            let which = skipped.invocation.map(|invocation| format!(" for #{invocation}")).unwrap_or_default();
+            let what = skipped.rule.as_ref().map(|rule| format!("rule {} did not fire{which}", name(rule.as_str())));
             let what = what.unwrap_or_else(|| "the condition of done has no truth value".to_owned());
             format!("{what}: {}", short(&skipped.message, SHOWN))
         }
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn a_rule_that_was_skipped_did_not_fire_whatever_the_reason() {
         let told = |rule: Option<&str>, message: &str| {
-            of(&Body::Skipped(Skipped { rule: rule.map(Into::into), message: message.to_owned() }))
+            of(&Body::Skipped(Skipped { rule: rule.map(Into::into), invocation: None, message: message.to_owned() }))
         };
         for why in ["no such key: a", "what stands at /who is no name of a worker"] {
             assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 
-use crate::blueprint::{AgentKind, Blueprint, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant, definition_name};
+use crate::blueprint::{
+    self, AgentKind, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant, definition_name,
+};
 use crate::contract::Contract;
 use crate::cron::Cron;
 use crate::expr::Expr;
@@ -83,6 +85,16 @@ pub struct Rule {
     pub when: Option<Expr>,
     /// Whether whom it wakes comes before all who wait that are not urgent.
     pub urgent: bool,
+    /// What it lets pass before it fires; none: nothing.
+    pub delay: Option<Delay>,
+}
+
+/// How long a compiled rule lets pass.
+pub enum Delay {
+    /// So many milliseconds.
+    For(u64),
+    /// As many as stand there in the value of the event or the signal.
+    At(PointerBuf),
 }
 
 /// Where a compiled rule finds whom it wakes.
@@ -264,7 +276,24 @@ impl Plan {
                 }
                 None => None,
             };
-            rules.push(Rule { name: rule.name.clone(), workers, chosen, wakes_on, when, urgent: rule.urgent });
+            let delay = match &rule.delay {
+                None => None,
+                Some(blueprint::Delay::For(time)) if time.as_ms() > DELAY_MS_MAX => {
+                    return Err(wrong(format!("delay: {time} is longer than a year")));
+                }
+                Some(blueprint::Delay::For(time)) => Some(Delay::For(time.as_ms())),
+                Some(blueprint::Delay::At(_)) if !rule.trigger.brings_a_value() => {
+                    return Err(wrong(
+                        "delay.at: nothing comes with this trigger that a time could stand in".to_owned(),
+                    ));
+                }
+                Some(blueprint::Delay::At(at)) => {
+                    let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("delay.at: {error}")))?;
+                    Some(Delay::At(at))
+                }
+            };
+            let (name, urgent) = (rule.name.clone(), rule.urgent);
+            rules.push(Rule { name, workers, chosen, wakes_on, when, urgent, delay });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {

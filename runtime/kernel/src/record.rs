@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

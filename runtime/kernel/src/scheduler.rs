@@ -11,14 +11,14 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::blueprint::EventOp;
+use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{Chosen, Plan, Rule, WakesOn};
+use crate::plan::{Delay, Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, Invoked, Trigger};
 use crate::tree::Node;
@@ -71,6 +71,8 @@ pub enum Wish {
         worker: WorkerName,
         /// Why.
         trigger: Trigger,
+        /// After how many milliseconds.
+        delay: u64,
     },
     /// The condition could not be evaluated, or no worker stands where the rule looks for one, so it does not fire.
     Skip {
@@ -99,6 +101,16 @@ pub struct Queued {
     /// What earlier invocations with the same trigger asked to be shown; none for the first of them.
     #[serde(default, skip_serializing_if = "Expansion::is_none")]
     pub expansion: Expansion,
+}
+
+/// An invocation that goes into the queue at a time, if its rule still wants it then.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delayed {
+    /// When.
+    pub due: Timestamp,
+    /// What.
+    pub queued: Queued,
 }
 
 /// What was asked for with one trigger.
@@ -203,6 +215,9 @@ pub struct Scheduler {
     /// When each rule with a schedule is due next.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     due: BTreeMap<RuleName, Timestamp>,
+    /// What rules with a delay want, in the order in which it goes into the queue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    delayed: Vec<Delayed>,
 }
 
 /// What the board must dispatch next.
@@ -271,9 +286,39 @@ impl Scheduler {
         }
     }
 
-    /// Whether it has nothing to do but to wait for a schedule.
+    /// What waits for its time, the earliest first.
+    pub fn delayed(&self) -> &[Delayed] {
+        &self.delayed
+    }
+
+    /// What waits for a time that has come.
+    pub(crate) fn ripe(&self, now: Timestamp) -> &[Delayed] {
+        let ripe = self.delayed.partition_point(|delayed| delayed.due <= now);
+        &self.delayed[..ripe]
+    }
+
+    /// Queues what waited for a time that has come.
+    pub(crate) fn ripen(&mut self, plan: &Plan, now: Timestamp) {
+        let ripe = self.ripe(now).len();
+        for Delayed { queued, .. } in self.delayed.drain(..ripe).collect::<Vec<_>>() {
+            self.queue_up(plan, queued);
+        }
+    }
+
+    /// Takes out of the queue what is not wanted any more; it does not count.
+    pub(crate) fn withdraw(&mut self, invocation: InvocationId) {
+        if let Some(place) = self.queue.iter().position(|queued| queued.invocation == invocation)
+            && let Some(queued) = self.queue.remove(place)
+            && let Some(scheduled) = self.scheduled.get_mut(&queued.branch.worker)
+        {
+            *scheduled = scheduled.saturating_sub(1);
+        }
+    }
+
+    /// Whether it has nothing to do but to wait for a time.
     pub fn rests(&self) -> bool {
-        !self.due.is_empty() && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
+        let has_times = !self.due.is_empty() || !self.delayed.is_empty();
+        has_times && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
     }
 
     /// Invocations of a worker that were ever scheduled.
@@ -345,8 +390,8 @@ impl Scheduler {
         overdue.map(|(invocation, _)| *invocation).collect()
     }
 
-    /// Applies a `scheduled` record.
-    pub(crate) fn enqueue(&mut self, plan: &Plan, queued: Queued, is_after: bool) {
+    /// Applies a `scheduled` record: of what goes into the queue at once, or when it is due.
+    pub(crate) fn enqueue(&mut self, plan: &Plan, queued: Queued, is_after: bool, due: Option<Timestamp>) {
         self.last = queued.invocation;
         // What goes on in another invocation was counted when it began.
         if queued.expansion.is_none() {
@@ -356,6 +401,17 @@ impl Scheduler {
         if is_after && let Some(rule) = &queued.branch.rule {
             self.fired.insert(rule.clone());
         }
+        match due {
+            None => self.queue_up(plan, queued),
+            Some(due) => {
+                let place = self.delayed.partition_point(|delayed| delayed.due <= due);
+                self.delayed.insert(place, Delayed { due, queued });
+            }
+        }
+    }
+
+    /// Puts an invocation into the queue: at its end, or before all who are not urgent.
+    fn queue_up(&mut self, plan: &Plan, queued: Queued) {
         let is_urgent = |queued: &Queued| {
             let rule = queued.branch.rule.as_ref();
             rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.urgent && rule.name == *name))
@@ -467,6 +523,7 @@ impl Scheduler {
     /// Closes an invocation, open or queued; `completed` if it did what it was for.
     pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<Open> {
         self.queue.retain(|queued| queued.invocation != invocation);
+        self.delayed.retain(|delayed| delayed.queued.invocation != invocation);
         let open = self.open.remove(&invocation)?;
         if completed && let Some(rule) = &open.queued.branch.rule {
             self.completed.insert(rule.clone());
@@ -477,6 +534,7 @@ impl Scheduler {
     /// Empties queue and open invocations; returns the latter.
     pub(crate) fn clear(&mut self) -> Vec<Open> {
         self.queue.clear();
+        self.delayed.clear();
         std::mem::take(&mut self.open).into_values().collect()
     }
 }
@@ -561,8 +619,8 @@ struct Wishes {
 }
 
 impl Wishes {
-    fn invoke(&mut self, rule: &Rule, worker: &WorkerName, trigger: Trigger) {
-        self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger });
+    fn invoke(&mut self, rule: &Rule, worker: &WorkerName, trigger: Trigger, delay: u64) {
+        self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger, delay });
     }
 
     /// Says why a rule does not fire: once for each rule, however many events there are.
@@ -590,19 +648,11 @@ fn wish(
             let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
             // What stands there is not said: messages are no place for values.
             let unknown =
-                || format!("{} is no name of a worker of the group {}", named(chosen, &trigger), chosen.group);
+                || format!("{} is no name of a worker of the group {}", place(&chosen.at, &trigger), chosen.group);
             found.map(std::slice::from_ref).ok_or_else(unknown)
         }
     };
-    let (before, patch) = commit.unwrap_or((state, &Value::Null));
-    let mut variables = Variables::from([
-        ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
-        ("state", Variable::from(state)),
-        ("event", Variable::from(event)),
-        ("value", value.clone()),
-        ("before", Variable::from(before)),
-        ("patch", Variable::from(patch)),
-    ]);
+    let mut variables = variables(state, event, value.clone(), commit);
     // A condition comes first, unless it asks whom the rule would wake.
     let (for_all, for_each) = match &rule.when {
         Some(when) if when.uses(WORKER) => (None, Some(when)),
@@ -617,22 +667,89 @@ fn wish(
         Ok(workers) => workers,
         Err(message) => return wishes.skip(rule, message),
     };
+    let delay = match &rule.delay {
+        None => 0,
+        Some(Delay::For(ms)) => *ms,
+        Some(Delay::At(at)) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
+            Some(ms) => ms,
+            None => {
+                let place = place(at, &trigger);
+                return wishes.skip(rule, format!("{place} is no number of milliseconds, of a year at most"));
+            }
+        },
+    };
     for worker in workers {
         variables.insert(WORKER, Value::from(worker.as_str()).into());
         match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
-            Ok(true) => wishes.invoke(rule, worker, trigger.clone()),
+            Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
             Ok(false) => {}
             Err(error) => wishes.skip(rule, error.to_string()),
         }
     }
 }
 
-/// Where a rule looks for whom it wakes, for people.
-fn named(chosen: &Chosen, trigger: &Trigger) -> String {
+/// What conditions of rules may speak of.
+fn variables<'a>(
+    state: &'a Node,
+    event: &'a Value,
+    value: Variable<'a>,
+    commit: Option<(&'a Node, &'a Value)>,
+) -> Variables<'a> {
+    let (before, patch) = commit.unwrap_or((state, &Value::Null));
+    Variables::from([
+        ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
+        ("state", Variable::from(state)),
+        ("event", Variable::from(event)),
+        ("value", value),
+        ("before", Variable::from(before)),
+        ("patch", Variable::from(patch)),
+    ])
+}
+
+/// Whether the rule of what was delayed wants it now that its time has come: `value` is what stands now where the event was.
+/// `by` is who made the commit.
+///
+/// # Errors
+/// Why its condition has no truth value.
+pub(crate) fn still_wants(
+    plan: &Plan,
+    state: &Node,
+    queued: &Queued,
+    by: Option<&WorkerName>,
+    allowance: &mut Allowance,
+) -> Result<bool, String> {
+    let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
+    let Some((rule, when)) = rule.and_then(|rule| Some((rule, rule.when.as_ref()?))) else { return Ok(true) };
+    let (event, value) = match &queued.trigger {
+        Trigger::Event { op, path, version } => {
+            let pointer = PointerBuf::parse(path.as_str()).unwrap_or_default();
+            let decoded: Vec<_> = pointer.tokens().map(|token| token.decoded().into_owned()).collect();
+            let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
+            let captures = match &rule.wakes_on {
+                WakesOn::Event { path, .. } => path.captures(&tokens).map(|captures| json!(captures)),
+                _ => None,
+            };
+            let event = json!({"op": op, "path": path, "captures": captures, "worker": by, "version": version});
+            (event, state.get(&pointer).map_or_else(|| Value::Null.into(), Variable::from))
+        }
+        Trigger::Signal { name, .. } => {
+            let value = queued.value.as_ref().map_or_else(|| Value::Null.into(), Variable::from);
+            (json!({"op": "signal", "name": name}), value)
+        }
+        Trigger::Every { .. } => (json!({"op": "every", "name": rule.name}), Value::Null.into()),
+        Trigger::Start | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => (Value::Null, Value::Null.into()),
+    };
+    let mut variables = variables(state, &event, value, None);
+    variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
+    when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
+}
+
+/// Where a rule looks for something in what has woken it, for people.
+fn place(at: &PointerBuf, trigger: &Trigger) -> String {
     match trigger {
-        Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{}", chosen.at),
-        Trigger::Event { path, .. } => format!("what stands at {path}{}", chosen.at),
-        _ if chosen.at.is_root() => "what the signal carries".to_owned(),
-        _ => format!("what the signal carries at {}", chosen.at),
+        Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{at}"),
+        Trigger::Event { path, .. } => format!("what stands at {path}{at}"),
+        _ if at.is_root() => "what the signal carries".to_owned(),
+        _ => format!("what the signal carries at {at}"),
     }
 }

@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::Duration;
 use crate::id::{GroupName, RuleName, WorkerName};
 use crate::rejection::coded;
 
@@ -25,6 +26,9 @@ pub struct Rule {
     /// Whether whom it wakes comes before all who wait that are not urgent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
+    /// How long after what it waits for it fires, if its condition holds then as well; absent: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
     /// How dear its invocations may become.
     #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
     pub limits: RuleLimits,
@@ -42,6 +46,45 @@ pub struct RuleLimits {
 impl RuleLimits {
     const fn are_none(&self) -> bool {
         self.tokens.is_none()
+    }
+}
+
+/// The longest time that a rule may let pass, in milliseconds: 366 days.
+pub const DELAY_MS_MAX: u64 = 366 * 86_400_000;
+
+/// How long a rule lets pass.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Delay {
+    /// So long.
+    For(Duration),
+    /// As many milliseconds as stand there in the value of the event or the signal: a JSON Pointer, empty for the value itself.
+    At(String),
+}
+
+impl Serialize for Delay {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::For(time) => time.serialize(serializer),
+            Self::At(at) => Map::from_iter([("at".to_owned(), Value::from(at.as_str()))]).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Delay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            at: String,
+        }
+        match Value::deserialize(deserializer)? {
+            Value::String(time) => time.parse().map(Self::For).map_err(D::Error::custom),
+            value @ Value::Object(_) => {
+                let Fields { at } = serde_json::from_value(value).map_err(D::Error::custom)?;
+                Ok(Self::At(at))
+            }
+            _ => Err(D::Error::custom("a delay is a time, like 5m, or {at}")),
+        }
     }
 }
 

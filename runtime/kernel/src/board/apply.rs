@@ -15,7 +15,9 @@ use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::planted::{self, Bug};
-use crate::record::{self, Author, Body, Committed, Continued, Erasure, Expanded, NoOp, Rejected, Resource, Trigger};
+use crate::record::{
+    self, Author, Body, Committed, Continued, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
+};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, Queued};
 
@@ -82,7 +84,7 @@ impl Board {
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
-                self.scheduler.enqueue(&self.plan, queued, is_after);
+                self.scheduler.enqueue(&self.plan, queued, is_after, scheduled.due);
             }
             Body::Invoked(invoked) => {
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
@@ -135,7 +137,11 @@ impl Board {
                 let reservation = Reservation { worker, places, decisions, until };
                 self.reservations.insert(reserved.invocation, reservation);
             }
-            Body::Tick(_) if !self.paused => self.scheduler.rewind(&self.plan, at),
+            Body::Tick(_) if !self.paused => {
+                self.scheduler.ripen(&self.plan, at);
+                self.scheduler.rewind(&self.plan, at);
+            }
+            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => self.scheduler.withdraw(*invocation),
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =

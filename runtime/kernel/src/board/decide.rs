@@ -377,7 +377,7 @@ impl Draft<'_> {
             }
             Some(Action::Wake(woken)) => {
                 let woken = Branch { rule: None, worker: woken };
-                self.enqueue(woken, Trigger::Breaker { rule, worker, reason });
+                self.enqueue(woken, Trigger::Breaker { rule, worker, reason }, None);
             }
             Some(Action::ReduceView | Action::StopBranch) | None => {}
         }

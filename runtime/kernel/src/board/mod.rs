@@ -359,7 +359,8 @@ impl Board {
         let expiry = self.pending.values().map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
-        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).chain(due).min()
+        let delayed = self.scheduler.delayed().first().map(|delayed| delayed.due).filter(|_| !self.paused);
+        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).chain(due).chain(delayed).min()
     }
 
     /// Proposals that wait for persons, by the record that put them.

@@ -77,6 +77,14 @@ impl Variable<'_> {
         }
     }
 
+    /// The whole number, 0 or more, at a place of it, if one is there.
+    pub fn count_at(&self, place: &Pointer) -> Option<u64> {
+        match self {
+            Self::Value(value) => value.pointer(place.as_str())?.as_u64(),
+            Self::Node(node) => node.get(place)?.to_value().as_u64(),
+        }
+    }
+
     fn value(&self) -> Val<'_> {
         match self {
             Self::Value(value) => Val::from(value.as_ref()),

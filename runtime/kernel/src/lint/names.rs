@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 
 use super::{Check, suggest};
-use crate::blueprint::{Action, AgentKind, Rule, Run, Trigger, definition_name};
+use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Delay, Rule, Run, Trigger, definition_name};
 use crate::cron::Cron;
 use crate::id::WorkerName;
 use crate::source::child;
@@ -157,6 +157,7 @@ impl Check<'_> {
         for (index, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{index}");
             self.run_by(rule, &format!("{at}/run"));
+            self.delay(rule, &format!("{at}/delay"));
             match &rule.trigger {
                 Trigger::Every(pattern) => {
                     if let Err(error) = Cron::parse(pattern) {
@@ -215,6 +216,34 @@ impl Check<'_> {
             let help =
                 "Write a JSON Pointer into the value of the event or signal, like /who; empty for the value itself.";
             self.find("bad_rule", &pointer, format!("`{at}` is no JSON Pointer: {error}"), help);
+        }
+    }
+
+    /// How long a rule lets pass.
+    fn delay(&mut self, rule: &Rule, pointer: &str) {
+        let Some(delay) = &rule.delay else { return };
+        match delay {
+            Delay::For(time) if time.as_ms() > DELAY_MS_MAX => {
+                let message = format!("`{}` fires after {time}, which is longer than a year", rule.name);
+                self.find("bad_rule", pointer, message, "Let it pass 366d at most.");
+            }
+            Delay::For(_) => {}
+            Delay::At(_) if !rule.trigger.brings_a_value() => {
+                let message = format!("`{}` is woken by nothing that a time could stand in", rule.name);
+                let help = "Give the time itself, like 5m, or let the rule wait for {op, path} or {signal}.";
+                self.find("bad_rule", &format!("{pointer}/at"), message, help);
+            }
+            Delay::At(at) => {
+                if let Err(error) = PointerBuf::parse(at.as_str()) {
+                    let help = "Write a JSON Pointer into the value of the event or signal, like /timeout_ms; empty for the value itself.";
+                    self.find(
+                        "bad_rule",
+                        &format!("{pointer}/at"),
+                        format!("`{at}` is no JSON Pointer: {error}"),
+                        help,
+                    );
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{GrantOp, Run, Trigger, Unit, Worker};
+use crate::blueprint::{Delay, GrantOp, Run, Trigger, Unit, Worker};
 use crate::contract::Contract;
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
@@ -80,6 +80,13 @@ impl<'a> Check<'a> {
                     && let Ok(chosen) = Pattern::parse(&format!("{path}{at}"))
                 {
                     places.push((format!("/rules/{index}/run/at"), chosen));
+                }
+                if let Some(Delay::At(at)) = &rule.delay
+                    && at.starts_with('/')
+                    && self.missing(&pattern).is_none()
+                    && let Ok(stands) = Pattern::parse(&format!("{path}{at}"))
+                {
+                    places.push((format!("/rules/{index}/delay/at"), stands));
                 }
                 places.push((pointer, pattern));
             }

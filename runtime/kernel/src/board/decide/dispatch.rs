@@ -8,11 +8,12 @@ use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
-use crate::id::{InvocationId, RuleName, WorkerName};
+use crate::expr::Allowance;
+use crate::id::{InvocationId, RuleName, Timestamp, WorkerName};
 use crate::invariant;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
-use crate::scheduler::{self, Next, Occasion, Open, Wish};
+use crate::scheduler::{self, Delayed, Next, Occasion, Open, Wish};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
 use crate::view;
@@ -30,16 +31,43 @@ impl Draft<'_> {
         let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
-                Wish::Invoke { rule, worker, trigger } => {
-                    self.enqueue(Branch { rule: Some(rule), worker }, trigger);
+                Wish::Invoke { rule, worker, trigger, delay } => {
+                    let due = (delay > 0).then(|| self.at.plus_ms(delay));
+                    self.enqueue(Branch { rule: Some(rule), worker }, trigger, due);
                 }
                 Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
-                Wish::Skip { rule, message } => drop(self.push(Body::Skipped(Skipped { rule: Some(rule), message }))),
+                Wish::Skip { rule, message } => {
+                    self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message }));
+                }
             }
         }
     }
 
-    pub(super) fn enqueue(&mut self, branch: Branch, trigger: Trigger) {
+    /// Asks rules whose delay is over whether they still want what has just been queued.
+    pub(super) fn ask_again(&mut self, ripe: Vec<Delayed>) {
+        let mut allowance = Allowance::new();
+        for Delayed { queued, .. } in ripe {
+            let board = &*self.board;
+            let by = match &queued.trigger {
+                Trigger::Event { version, .. } => board.commit_of(*version).map(|(_, worker)| worker),
+                _ => None,
+            };
+            let wants = scheduler::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
+            let message = match wants {
+                Ok(true) => {
+                    let rule = queued.branch.rule.iter();
+                    self.awaited.extend(rule.flat_map(|rule| self.board.plan.waiting_for(rule)));
+                    continue;
+                }
+                Ok(false) => "its condition does not hold any more".to_owned(),
+                Err(message) => message,
+            };
+            let (rule, invocation) = (queued.branch.rule, Some(queued.invocation));
+            self.push(Body::Skipped(Skipped { rule, invocation, message }));
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, branch: Branch, trigger: Trigger, due: Option<Timestamp>) {
         let limit = match self.board.plan.seats.get(&branch.worker) {
             Some(seat) => seat.worker.limits.invocations,
             None => 0,
@@ -47,13 +75,16 @@ impl Draft<'_> {
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             let invocation = self.board.scheduler.next_id();
             let Branch { rule, worker } = branch;
-            self.awaited.extend(rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+            if due.is_none() {
+                self.awaited.extend(rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+            }
             self.push(Body::Scheduled(Scheduled {
                 invocation,
                 rule,
                 worker,
                 follows: None,
                 trigger,
+                due,
                 expand: Vec::new(),
             }));
         } else if !self.board.exhausted.contains(&branch.worker) {
@@ -72,7 +103,8 @@ impl Draft<'_> {
         let Some(asked) = asked.filter(|_| self.ending.is_none()) else { return };
         let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
         let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
-        self.push(Body::Scheduled(Scheduled { invocation, rule, worker, follows: Some(follows), trigger, expand }));
+        let follows = Some(follows);
+        self.push(Body::Scheduled(Scheduled { invocation, rule, worker, follows, trigger, due: None, expand }));
     }
 
     pub(super) fn run_short(
@@ -115,7 +147,9 @@ impl Draft<'_> {
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}
-            Err(error) => drop(self.push(Body::Skipped(Skipped { rule: None, message: error.to_string() }))),
+            Err(error) => {
+                self.push(Body::Skipped(Skipped { rule: None, invocation: None, message: error.to_string() }));
+            }
         }
     }
 
@@ -193,13 +227,14 @@ impl Draft<'_> {
     }
 
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
-    /// neither does one that a schedule will wake.
+    /// neither does one that a time will wake.
     pub(super) fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
         let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
         let idle = board.ended.is_none() && !board.paused && is_idle;
-        if !idle || board.plan.rules.is_empty() || board.scheduler.due(&board.plan).next().is_some() {
+        let waits = !board.scheduler.delayed().is_empty() || board.scheduler.due(&board.plan).next().is_some();
+        if !idle || board.plan.rules.is_empty() || waits {
             return None;
         }
         // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.

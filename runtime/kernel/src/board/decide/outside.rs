@@ -38,7 +38,12 @@ impl Draft<'_> {
                 due.map(|(rule, due)| (rule.name.clone(), due)).collect()
             }
         };
-        let is_due = !overdue.is_empty() || !expired.is_empty() || !due.is_empty() || wall_is_over || is_freed;
+        let ripe = match self.board.paused {
+            true => Vec::new(),
+            false => self.board.scheduler.ripe(self.at).to_vec(),
+        };
+        let has_come = !due.is_empty() || !ripe.is_empty();
+        let is_due = !overdue.is_empty() || !expired.is_empty() || has_come || wall_is_over || is_freed;
         if self.board.ended.is_some() || !is_due {
             return;
         }
@@ -57,6 +62,7 @@ impl Draft<'_> {
         for question in expired {
             self.expire(question);
         }
+        self.ask_again(ripe);
         if !due.is_empty() {
             self.schedule(&Occasion::Due(&due));
         }

@@ -78,6 +78,9 @@ pub struct Scheduled {
     /// Why.
     #[serde(skip_serializing)]
     pub trigger: Trigger,
+    /// When it goes into the queue, if its rule still wants it then; none: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
     /// JSON Pointers of the places that the invocations it follows asked to be shown.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
@@ -187,13 +190,16 @@ pub struct Reserved {
     pub places: Vec<String>,
 }
 
-/// A rule's condition had no truth value.
+/// A rule's condition had no truth value, or does not hold any more when its delay is over.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
     /// The rule; none for the board's `done` condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
+    /// The invocation that was delayed, and is not wanted any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
     /// Why.
     #[serde(skip_serializing)]
     pub message: String,
