@@ -94,7 +94,7 @@ fn seeded_boards_keep_every_invariant() {
         for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Redacted) {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
         }
-        for rule in ["all-hands", "named", "minutely"] {
+        for rule in ["all-hands", "named", "minutely", "reminded"] {
             assert!(rules.contains_key(&RuleName::from(rule)), "no simulated board ever had an invocation by {rule}");
         }
         for due in moves_there_are() {

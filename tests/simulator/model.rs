@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
-use patchboard_kernel::record::{Author, Body, Kind, Record, Resource};
+use patchboard_kernel::record::{Author, Body, Kind, Record, Resource, Skipped};
 use patchboard_kernel::rejection::Stage;
 use serde_json::Value;
 
@@ -119,6 +119,7 @@ impl Model {
         let work = Work {
             is_under_way: !self.calls.is_idle()
                 || !self.asked.is_empty()
+                || self.schedule.has_delayed()
                 || self.schedule.will_wake(self.is_minute_queued()),
             is_held_back: self.circuit.is_any_open() || self.calls.is_queued(|_| true),
         };
@@ -130,6 +131,7 @@ impl Model {
         }
         if is_over {
             self.calls.ended();
+            self.schedule.ended();
             self.asked.clear();
         }
         if let (Some(last), true) = (step.records.last(), self.is_usual) {
@@ -242,7 +244,10 @@ impl Model {
         match body {
             Body::Scheduled(scheduled) => {
                 let branch = (scheduled.rule.as_ref().map(ToString::to_string), scheduled.worker.to_string());
-                self.calls.queued(scheduled.invocation, &branch);
+                match scheduled.due {
+                    Some(_) => self.schedule.delays(record.at, scheduled, &branch),
+                    None => self.calls.queued(scheduled.invocation, &branch),
+                }
                 if let Some(before) = scheduled.follows {
                     let rounds = self.rounds.get(&before).map_or(1, |rounds| rounds + 1);
                     assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
@@ -351,6 +356,10 @@ impl Model {
                 self.schedule.signalled(&signal.name);
             }
             Body::Created(_) => self.schedule.began(),
+            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => {
+                self.schedule.withdrawn(*invocation, &self.branches[invocation].1);
+                self.calls.give_up(*invocation);
+            }
             Body::Skipped(skipped) => self.schedule.skipped(skipped.rule.as_ref().map(ToString::to_string)),
             Body::Reserved(reserved) => self.calls.keeps(reserved, moment),
             Body::Paused(_) => self.ends.paused(true),
@@ -363,7 +372,13 @@ impl Model {
                 self.calls.give_up(invocation);
                 self.circuit.asked_for_more(self.branches.get(&invocation));
             }
-            Body::Tick(_) if !self.ends.is_paused() => self.schedule.ticked(record.at, self.is_minute_queued()),
+            Body::Tick(_) if !self.ends.is_paused() => {
+                let now = self.documents.last().expect("there is a first one");
+                for (invocation, branch) in self.schedule.ripens(record.at, now) {
+                    self.calls.queued(invocation, &branch);
+                }
+                self.schedule.ticked(record.at, self.is_minute_queued());
+            }
             Body::Late(_)
             | Body::Answer(_)
             | Body::Tick(_)

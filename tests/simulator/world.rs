@@ -197,6 +197,17 @@ fn with_schedule(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
+/// On some boards the checker looks at a task that is being done for a while. Drawn apart, like the mode.
+fn with_delay(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0xde1a);
+    if random.percent(25) {
+        let trigger = json!({"op": "replace", "path": "/tasks/*/status"});
+        let rule = json!({"name": "reminded", "trigger": trigger, "when": "value == 'doing'", "run": "checker", "delay": "15s"});
+        blueprint.rules.push(serde_json::from_value(rule).expect("a rule"));
+    }
+    blueprint
+}
+
 /// On some boards planner and checker are a group, which a signal wakes and of which notes name one. Drawn apart, like the
 /// mode.
 fn with_group(mut blueprint: Blueprint, seed: u64) -> Blueprint {
@@ -243,7 +254,7 @@ pub(super) fn genesis(seed: u64) -> Genesis {
 /// The same, and what is drawn after it.
 fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
-    let variants = [with_rule_limits, with_schedule, with_passing, with_group];
+    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group];
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
         blueprint: variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),

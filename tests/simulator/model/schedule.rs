@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::id::{InvocationId, Timestamp};
+use patchboard_kernel::record::{Scheduled, Trigger};
 use serde_json::Value;
 
 use super::Branch;
@@ -27,9 +28,24 @@ pub(super) struct Schedule {
     told: BTreeSet<String>,
     /// When the rule that wakes each minute is due, if there is one.
     minute: Option<i64>,
+    /// What waits for its time, the earliest first.
+    delayed: Vec<Delayed>,
+    /// Of what has become due in the present step, what is not wanted any more.
+    unwanted: VecDeque<InvocationId>,
+}
+
+/// An invocation that waits for its time.
+struct Delayed {
+    due: i64,
+    invocation: InvocationId,
+    branch: Branch,
+    /// Where the task's status stands.
+    path: String,
 }
 
 const MINUTE: i64 = 60_000;
+/// After how long the checker looks at a task that is being done.
+const PATIENCE: i64 = 15_000;
 
 impl Schedule {
     pub(super) fn new(seed: u64, blueprint: &Value, at: Timestamp) -> Self {
@@ -56,12 +72,51 @@ impl Schedule {
             scheduled: BTreeMap::new(),
             told: BTreeSet::new(),
             minute: rules().any(|rule| rule["name"] == "minutely").then(|| next_minute(at)),
+            delayed: Vec::new(),
+            unwanted: VecDeque::new(),
         }
     }
 
-    /// Whether there is a rule that wakes at times.
+    /// Whether a time is waited for.
     pub(super) const fn has_times(&self) -> bool {
-        self.minute.is_some()
+        self.minute.is_some() || self.has_delayed()
+    }
+
+    pub(super) const fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
+    /// An invocation was scheduled that waits for its time.
+    pub(super) fn delays(&mut self, at: Timestamp, scheduled: &Scheduled, branch: &Branch) {
+        let Scheduled { invocation, due, trigger, .. } = scheduled;
+        let due = due.expect("it is delayed").0;
+        let is_meant = branch.0.as_deref() == Some("reminded") && due == at.0 + PATIENCE;
+        assert!(is_meant, "SEED={}: {branch:?} is due at {due}, scheduled at {at:?}", self.seed);
+        let Trigger::Event { path, .. } = trigger else { panic!("SEED={}: {trigger:?} delays", self.seed) };
+        let delayed = Delayed { due, invocation: *invocation, branch: branch.clone(), path: path.clone() };
+        let place = self.delayed.partition_point(|other| other.due <= due);
+        self.delayed.insert(place, delayed);
+    }
+
+    /// What goes into the queue as its time has come; also what is not wanted any more, for the document is another.
+    pub(super) fn ripens(&mut self, at: Timestamp, now: &Value) -> Vec<(InvocationId, Branch)> {
+        let ripe = self.delayed.partition_point(|delayed| delayed.due <= at.0);
+        let ripe: Vec<Delayed> = self.delayed.drain(..ripe).collect();
+        let is_unwanted = |delayed: &&Delayed| now.pointer(&delayed.path).is_none_or(|status| status != "doing");
+        self.unwanted.extend(ripe.iter().filter(is_unwanted).map(|delayed| delayed.invocation));
+        ripe.into_iter().map(|delayed| (delayed.invocation, delayed.branch)).collect()
+    }
+
+    /// An invocation that was delayed was taken back.
+    pub(super) fn withdrawn(&mut self, invocation: InvocationId, worker: &str) {
+        let unwanted = self.unwanted.pop_front();
+        assert_eq!(unwanted, Some(invocation), "SEED={}: it was wanted, or another was not", self.seed);
+        *self.scheduled.entry(worker.to_owned()).or_default() -= 1;
+    }
+
+    /// The board has ended for good.
+    pub(super) fn ended(&mut self) {
+        self.delayed.clear();
     }
 
     /// Whether a time will bring an invocation. `is_queued`: whether one that a time has brought still waits.
@@ -140,6 +195,10 @@ impl Schedule {
                             self.want("moved");
                             self.want("reopened");
                         }
+                        Some("doing") => {
+                            self.want("moved");
+                            self.want("reminded");
+                        }
                         _ => self.want("moved"),
                     }
                 }
@@ -196,9 +255,11 @@ impl Schedule {
     pub(super) fn at_the_end_of_a_step(&mut self, is_over: bool) {
         let missing = self.next();
         self.due.clear();
+        let unwanted = std::mem::take(&mut self.unwanted);
         let (skips, skipped) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.skipped));
         if !is_over {
             assert_eq!(missing, None, "SEED={}: it was not scheduled", self.seed);
+            assert!(unwanted.is_empty(), "SEED={}: {unwanted:?} should have been taken back", self.seed);
             assert_eq!(skipped, skips, "SEED={}: other conditions had no truth value", self.seed);
         }
     }
