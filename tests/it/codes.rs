@@ -20,6 +20,7 @@ use patchboard_kernel::lint::{self, Severity};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_kernel::workflow::WorkflowCode;
 
 /// Set by `cargo xtask codes`.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
@@ -91,6 +92,8 @@ fn page() -> String {
         "What `patchboard check` finds when it runs the tests of a manifest.",
     );
     findings(&mut page, cases::CODES);
+    section(&mut page, "Workflows", "Why a workflow has no order (`patchboard workflow check`).");
+    table(&mut page, "runtime/kernel/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
     section(
         &mut page,
         "Problems",

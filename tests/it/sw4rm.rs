@@ -201,7 +201,7 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
                 let cycle = problems.iter().find_map(workflow::Problem::cycle);
                 if let Some(code) = expected.get("error_code") {
                     assert_eq!(
-                        (json!(problems[0].code()), json!(cycle)),
+                        (json!(problems[0].code().as_str()), json!(cycle)),
                         (code.clone(), expected["cycle_nodes"].clone()),
                         "{id}"
                     );

@@ -62,11 +62,13 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 fn refusal(problems: &[Problem]) -> Value {
-    let errors: Vec<Value> =
-        problems.iter().map(|problem| json!({"code": problem.code(), "message": problem.to_string()})).collect();
+    let errors: Vec<Value> = problems
+        .iter()
+        .map(|problem| json!({"code": problem.code().as_str(), "message": problem.to_string()}))
+        .collect();
     json!({
         "valid": false,
-        "error_code": problems.first().map(Problem::code),
+        "error_code": problems.first().map(|problem| problem.code().as_str()),
         "cycle": problems.iter().find_map(Problem::cycle),
         "errors": errors,
     })

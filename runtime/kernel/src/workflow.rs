@@ -10,6 +10,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::rejection::coded;
+
 pub use dag::check;
 
 /// How many nodes a workflow may have.
@@ -68,6 +70,24 @@ pub enum TriggerType {
     Manual,
 }
 
+coded! {
+    /// Why a workflow has no order.
+    WorkflowCode {
+        /// It has no node.
+        Empty = "workflow_empty",
+        /// It has more nodes than there may be.
+        TooLarge = "workflow_too_large",
+        /// A node says that it is another than the one under whose id it stands.
+        OtherId = "workflow_node_id",
+        /// A node waits for itself.
+        SelfDependency = "workflow_self_dependency",
+        /// A node waits for one that is not there.
+        UnknownDependency = "workflow_unknown_dependency",
+        /// Nodes wait for each other; they are named.
+        Cycle = "workflow_cycle_detected",
+    }
+}
+
 /// What prevents a workflow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
@@ -104,14 +124,14 @@ pub enum Problem {
 
 impl Problem {
     /// Its stable code.
-    pub fn code(&self) -> &'static str {
+    pub const fn code(&self) -> WorkflowCode {
         match self {
-            Self::Size { nodes: 0 } => "workflow_empty",
-            Self::Size { .. } => "workflow_too_large",
-            Self::OtherId { .. } => "workflow_node_id",
-            Self::SelfDependency { .. } => "workflow_self_dependency",
-            Self::UnknownDependency { .. } => "workflow_unknown_dependency",
-            Self::Cycle { .. } => "workflow_cycle_detected",
+            Self::Size { nodes: 0 } => WorkflowCode::Empty,
+            Self::Size { .. } => WorkflowCode::TooLarge,
+            Self::OtherId { .. } => WorkflowCode::OtherId,
+            Self::SelfDependency { .. } => WorkflowCode::SelfDependency,
+            Self::UnknownDependency { .. } => WorkflowCode::UnknownDependency,
+            Self::Cycle { .. } => WorkflowCode::Cycle,
         }
     }
 

@@ -45,7 +45,7 @@ coded! {
         Late = "late",
         /// Places are kept for a worker whose proposal was refused because others had been faster.
         Reserved = "reserved",
-        /// A rule's condition had no truth value, so the rule did not fire.
+        /// A condition had no truth value, or does not hold any more when its rule's delay is over.
         Skipped = "skipped",
         /// A proposal waits for a person, or a worker asks one something.
         Approval = "approval",

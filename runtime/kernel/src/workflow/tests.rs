@@ -25,7 +25,7 @@ fn everything_that_is_wrong_with_nodes_is_told_at_once() {
     let mut wrong = definition(&[("a", &["a"]), ("b", &["x", "y"]), ("c", &[])]);
     wrong.nodes.get_mut("c").expect("it is there").node_id = Some("d".to_owned());
     let problems = check(&wrong).expect_err("it is wrong");
-    let codes: Vec<&str> = problems.iter().map(Problem::code).collect();
+    let codes: Vec<&str> = problems.iter().map(|problem| problem.code().as_str()).collect();
     assert_eq!(
         codes,
         ["workflow_self_dependency", "workflow_unknown_dependency", "workflow_unknown_dependency", "workflow_node_id"]
@@ -35,7 +35,7 @@ fn everything_that_is_wrong_with_nodes_is_told_at_once() {
     let many: Vec<String> = (0..100).map(|number| format!("x{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(check(&definition(&[("a", &many)])).expect_err("none is there").len(), PROBLEMS_MAX);
-    assert_eq!(check(&definition(&[])).expect_err("nothing")[0].code(), "workflow_empty");
+    assert_eq!(check(&definition(&[])).expect_err("nothing")[0].code(), WorkflowCode::Empty);
 }
 
 #[test]
