@@ -14,7 +14,7 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::patch::{self, Op};
-use patchboard_kernel::record::{self, Approval, Author, Body, Cause, Committed, End, Ended, Record};
+use patchboard_kernel::record::{self, Approval, Author, Body, Cause, Committed, End, Ended, Record, Skipped};
 use patchboard_kernel::state::{ResultLimits, State};
 use patchboard_kernel::tree::Node;
 use serde::Serialize;
@@ -166,6 +166,7 @@ impl Reader {
         }
         match &body {
             Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
+            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => drop(self.queued.remove(invocation)),
             Body::Invoked(invoked) => {
                 let rule = self.queued.remove(&invoked.invocation);
                 if let Entry::Vacant(place) = self.steps.entry(invoked.invocation) {

@@ -305,14 +305,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes out of the queue what is not wanted any more; it does not count.
-    pub(crate) fn withdraw(&mut self, invocation: InvocationId) {
-        if let Some(place) = self.queue.iter().position(|queued| queued.invocation == invocation)
-            && let Some(queued) = self.queue.remove(place)
-            && let Some(scheduled) = self.scheduled.get_mut(&queued.branch.worker)
-        {
+    /// Takes out of the queue what is not wanted any more, so that it does not count; false if it is not there.
+    pub(crate) fn withdraw(&mut self, invocation: InvocationId) -> bool {
+        let place = self.queue.iter().position(|queued| queued.invocation == invocation);
+        let Some(queued) = place.and_then(|place| self.queue.remove(place)) else { return false };
+        if let Some(scheduled) = self.scheduled.get_mut(&queued.branch.worker) {
             *scheduled = scheduled.saturating_sub(1);
         }
+        true
     }
 
     /// Whether it has nothing to do but to wait for a time.

@@ -141,7 +141,11 @@ impl Board {
                 self.scheduler.ripen(&self.plan, at);
                 self.scheduler.rewind(&self.plan, at);
             }
-            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => self.scheduler.withdraw(*invocation),
+            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => {
+                if !self.scheduler.withdraw(*invocation) {
+                    return Err(format!("it takes back invocation {invocation}, which does not wait"));
+                }
+            }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =
