@@ -113,7 +113,7 @@ fn asks(text: &str) -> bool {
         let denies =
             |word: &&str| matches!(*word, "no" | "not" | "never" | "without" | "cannot") || word.ends_with("n't");
         words.iter().enumerate().any(|(at, word)| {
-            word.starts_with("escalat") && !words[at.saturating_sub(DENIED_WITHIN)..at].iter().any(|word| denies(word))
+            word.starts_with("escalat") && !words[at.saturating_sub(DENIED_WITHIN)..at].iter().any(&denies)
         })
     })
 }

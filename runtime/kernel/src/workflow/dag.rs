@@ -58,20 +58,18 @@ impl<'d> Dag<'d> {
         let ids: Vec<&str> = definition.nodes.keys().map(String::as_str).collect();
         let (mut needs, mut feeds) = (vec![Vec::new(); count], vec![Vec::new(); count]);
         let mut problems = Vec::new();
-        let number: std::collections::HashMap<&str, usize> =
-            ids.iter().enumerate().map(|(number, id)| (*id, number)).collect();
         for (node, (id, said)) in definition.nodes.iter().enumerate() {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
                 problems.push(Problem::OtherId { node: id.clone(), says: says.clone() });
             }
             for dependency in &said.dependencies {
-                match number.get(dependency.as_str()) {
-                    None => {
+                match ids.binary_search(&dependency.as_str()) {
+                    Err(_) => {
                         let (node, dependency) = (id.clone(), dependency.clone());
                         problems.push(Problem::UnknownDependency { node, dependency });
                     }
-                    Some(needed) if *needed == node => problems.push(Problem::SelfDependency { node: id.clone() }),
-                    Some(needed) => needs[node].push(*needed),
+                    Ok(needed) if needed == node => problems.push(Problem::SelfDependency { node: id.clone() }),
+                    Ok(needed) => needs[node].push(needed),
                 }
             }
             if problems.len() >= PROBLEMS_MAX {
