@@ -76,10 +76,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         return Err(Failure::refused("bad_votes", room::BadVote::Empty)
             .help("say with --requested who was asked, to see what comes of it when nobody votes"));
     }
-    let voters = || votes.iter().map(|vote| vote.critic_id.clone()).collect::<BTreeSet<_>>();
+    let voters = || votes.iter().map(|vote| vote.critic_id.clone()).collect();
+    let mut requested: Vec<String> = arguments.requested.clone().unwrap_or_else(voters);
     let mut seen = BTreeSet::new();
-    let requested = arguments.requested.clone().unwrap_or_else(|| voters().into_iter().collect());
-    let requested: Vec<String> = requested.into_iter().filter(|critic| seen.insert(critic.clone())).collect();
+    requested.retain(|critic| seen.insert(critic.clone()));
     let decided = room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::refused("bad_votes", bad))?;
     let decision = decided.expect("time is over");
     let mut told = json!(decision);

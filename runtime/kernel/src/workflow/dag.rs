@@ -1,4 +1,5 @@
-//! The order of a workflow, or why there is none: Kahn's way, in time that grows with nodes and dependencies (W68).
+//! The order of a workflow, or why there is none: Kahn's way, each node and dependency once (W68), beside what it takes to find
+//! ids in their order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
