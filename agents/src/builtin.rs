@@ -3,6 +3,8 @@
 //! A role looks at its call and answers at once. One that reads or writes a file does so on a thread that may wait; one
 //! may ask a server in between.
 
+pub(crate) mod seat;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::department::Department;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::shown::NotWhole;
-use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use patchboard_runtime::agent::{Answer, Call, Failure};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::found::{Outcome, Pending, Resolved, Row, Status, Values};
 use super::meaning::{Unknown, unknown};
 use super::turns::{Before, Turn, perceived};
 use super::waits::{self, Understood};
 use super::{confirm, crud, resolve, resume};
+use crate::builtin::seat::{Stop, is_place, needed, not_configured, put, read, told, value_at, with};
 use crate::builtin::{Answering, Means, waiting};
-use crate::failure;
 
 /// What the `with` of a role within a department says.
 #[derive(Deserialize)]
@@ -57,12 +55,6 @@ impl Default for Inbox {
     }
 }
 
-/// The `with` of a seat.
-fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
-    let with = Value::Object(seat.with.clone().unwrap_or_default());
-    serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
-}
-
 fn department(seat: &Worker) -> Result<Department, String> {
     let department = with::<Within>(seat)?.department;
     match department.problems().into_iter().next() {
@@ -85,11 +77,6 @@ fn into(seat: &Worker) -> Result<String, String> {
     Ok(into)
 }
 
-fn is_place(text: &str) -> Result<(), String> {
-    let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
-    if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
-}
-
 /// What is wrong with the seat of a role within a department, if anything is.
 pub(crate) fn problem_within(seat: &Worker) -> Option<String> {
     department(seat).err()
@@ -103,69 +90,6 @@ pub(crate) fn problem_of_begin(seat: &Worker) -> Option<String> {
 /// What is wrong with the seat of `perceive`, if anything is.
 pub(crate) fn problem_of_perceive(seat: &Worker) -> Option<String> {
     into(seat).err()
-}
-
-fn not_configured(why: impl Into<String>) -> Failure {
-    failure(FailureCode::NotConfigured, why)
-}
-
-/// Why a role has no patch.
-enum Stop {
-    /// It has to be shown more first.
-    Unseen(String),
-    /// There is nothing to do.
-    Pass(String),
-    Failed(Failure),
-}
-
-impl<F: Into<Failure>> From<F> for Stop {
-    fn from(why: F) -> Self {
-        Self::Failed(why.into())
-    }
-}
-
-/// The operations of a patch, or why there are none, as an answer.
-fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>) -> Answer {
-    let reply = match work() {
-        Ok(patch) => json!({"patch": patch}),
-        Err(Stop::Unseen(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
-        Err(Stop::Unseen(place)) => {
-            let why = "its `reads` lack it, or its view.budget is too small";
-            return Err(not_configured(format!("the seat is not shown all of {place}: {why}")));
-        }
-        Err(Stop::Pass(why)) if call.seat().pass => json!({"pass": why}),
-        Err(Stop::Pass(why)) => {
-            return Err(failure(FailureCode::Refused, format!("{why}, and the seat may not pass")));
-        }
-        Err(Stop::Failed(why)) => return Err(why),
-    };
-    Ok(Reply { text: reply.to_string(), usage: None, written: None })
-}
-
-/// A patch that puts a value at a place.
-fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Stop> {
-    let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
-    Ok(vec![json!({"op": "add", "path": place, "value": value})])
-}
-
-/// The value at a place, as far as the seat is shown it; none if nothing is there.
-fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
-    let pointer = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
-    match call.shown.value_at(&pointer) {
-        Ok(value) => Ok(value.map(patchboard_kernel::tree::Node::to_value)),
-        Err(NotWhole) => Err(Stop::Unseen(place.to_owned())),
-    }
-}
-
-/// The same as what it has to be.
-fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
-    let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
-    Ok(value_at(call, place)?.map(read).transpose()?)
-}
-
-/// The same where nothing can be done without.
-fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Stop> {
-    Ok(read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))?)
 }
 
 /// The department of a seat.

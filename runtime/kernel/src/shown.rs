@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::freshness::Basis;
 use crate::id::WorkerName;
 use crate::plan::{Plan, Seat};
+use crate::scheduler::Answered;
 use crate::tree::Node;
 
 /// A seat, and what its agent was shown for one attempt.
@@ -24,6 +25,7 @@ pub struct Shown {
     may_clarify: bool,
     woken_at: Option<String>,
     signal: Option<Value>,
+    answers: Vec<Answered>,
 }
 
 /// A value that is there was not shown whole.
@@ -42,6 +44,7 @@ impl Shown {
             may_clarify: false,
             woken_at: None,
             signal: None,
+            answers: Vec::new(),
         })
     }
 
@@ -71,6 +74,17 @@ impl Shown {
     /// What the signal carried that woke it, if one did.
     pub const fn signal(&self) -> Option<&Value> {
         self.signal.as_ref()
+    }
+
+    /// The same for a worker whom persons have answered what it asked them.
+    #[must_use]
+    pub fn with_answers(self, answers: Vec<Answered>) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// What persons have answered to what this worker asked them with the same trigger, the first question first.
+    pub fn answers(&self) -> &[Answered] {
+        &self.answers
     }
 
     /// Whether it may ask a person something.
@@ -133,6 +147,7 @@ impl PartialEq for Shown {
             && self.may_clarify == other.may_clarify
             && self.woken_at == other.woken_at
             && self.signal == other.signal
+            && self.answers == other.answers
             && self.basis == other.basis
             && Arc::ptr_eq(&self.plan, &other.plan)
     }

@@ -114,6 +114,7 @@ impl Board {
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
         let shown = shown.with_place(woken_at.as_deref());
         let shown = shown.with_signal(queued.and_then(|queued| queued.value.clone()));
+        let shown = shown.with_answers(queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default());
         Some(Rehearsal {
             worker: worker.clone(),
             hash: view.hash(),

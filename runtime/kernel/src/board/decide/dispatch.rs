@@ -302,7 +302,8 @@ impl Draft<'_> {
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
-            shown.with_question(may_clarify).with_place(woken_at.as_deref()).with_signal(queued.value.clone())
+            let shown = shown.with_question(may_clarify).with_place(woken_at.as_deref());
+            shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
         });
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,

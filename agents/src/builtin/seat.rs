@@ -1,0 +1,111 @@
+//! What roles of this project share: how a seat reads what it is shown, and how what it comes to becomes a reply.
+
+use jsonptr::{Pointer, PointerBuf};
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::shown::NotWhole;
+use patchboard_kernel::tree::Node;
+use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::failure;
+
+/// Why a role has no patch.
+pub(crate) enum Stop {
+    /// It has to be shown more first.
+    Unseen(String),
+    /// There is nothing to do.
+    Pass(String),
+    /// A person has to say something first.
+    Ask {
+        /// What.
+        question: String,
+        /// What the answer is chosen from; empty if anything may be said.
+        choices: Vec<String>,
+    },
+    Failed(Failure),
+}
+
+impl<F: Into<Failure>> From<F> for Stop {
+    fn from(why: F) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+/// That the seat cannot do its work as it is declared.
+pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
+    failure(FailureCode::NotConfigured, why)
+}
+
+/// The `with` of a seat.
+///
+/// # Errors
+/// It does not have this form; in words.
+pub(crate) fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
+    let with = Value::Object(seat.with.clone().unwrap_or_default());
+    serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
+}
+
+/// Whether a text of a `with` names a place.
+///
+/// # Errors
+/// It does not; in words.
+pub(crate) fn is_place(text: &str) -> Result<(), String> {
+    let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
+    if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
+}
+
+/// The operations of a patch, or why there are none, as an answer.
+///
+/// # Errors
+/// The work failed, or cannot be done in this seat.
+pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>) -> Answer {
+    let refused = |why: String| failure(FailureCode::Refused, why);
+    let reply = match work() {
+        Ok(patch) => json!({"patch": patch}),
+        Err(Stop::Unseen(place)) if call.shown.may_expand() => json!({"patch": [], "expand": [place]}),
+        Err(Stop::Unseen(place)) => {
+            let why = "its `reads` lack it, or its view.budget is too small";
+            return Err(not_configured(format!("the seat is not shown all of {place}: {why}")));
+        }
+        Err(Stop::Pass(why)) if call.seat().pass => json!({"pass": why}),
+        Err(Stop::Pass(why)) => return Err(refused(format!("{why}, and the seat may not pass"))),
+        Err(Stop::Ask { question, choices }) if call.shown.may_clarify() => match choices.is_empty() {
+            true => json!({"clarify": {"question": question}}),
+            false => json!({"clarify": {"question": question, "choices": choices}}),
+        },
+        Err(Stop::Ask { question, .. }) => {
+            return Err(refused(format!("a person would have to be asked, and the seat may not: {question}")));
+        }
+        Err(Stop::Failed(why)) => return Err(why),
+    };
+    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+}
+
+/// A patch that puts a value at a place.
+pub(crate) fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Stop> {
+    let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
+    Ok(vec![json!({"op": "add", "path": place, "value": value})])
+}
+
+/// The value at a place, as far as the seat is shown it; none if nothing is there.
+pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
+    let pointer = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
+    match call.shown.value_at(&pointer) {
+        Ok(value) => Ok(value.map(Node::to_value)),
+        Err(NotWhole) => Err(Stop::Unseen(place.to_owned())),
+    }
+}
+
+/// The same as what it has to be.
+pub(crate) fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
+    let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
+    Ok(value_at(call, place)?.map(read).transpose()?)
+}
+
+/// The same where nothing can be done without.
+pub(crate) fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Stop> {
+    Ok(read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))?)
+}
