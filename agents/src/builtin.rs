@@ -19,6 +19,7 @@ use crate::departments::seats;
 use crate::departments::storage::Storage;
 use crate::failure;
 use crate::llm::embeddings::Embedder;
+use crate::room;
 
 /// A coordination role.
 pub(crate) struct Builtin {
@@ -53,9 +54,10 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 7] = [
+pub(crate) const ALL: [Builtin; 8] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
+    Builtin { name: "coordinator", problem: room::problem, answer: How::AtOnce(room::answer) },
     Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
     Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },

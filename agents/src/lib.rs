@@ -15,6 +15,7 @@
 //! * [`llm`]: any OpenAI-compatible chat endpoint.
 //! * [`command`]: a program, asked over standard input and output.
 //! * [`ordered`]: values written with their members in an order of choice.
+//! * `room`: who coordinates a negotiation room.
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
 //! * [`workspace`]: a directory of files that several agents edit at once.
@@ -36,6 +37,7 @@ pub mod inner;
 pub mod lease;
 pub mod llm;
 pub mod ordered;
+mod room;
 pub mod script;
 pub mod seats;
 mod telemetry;

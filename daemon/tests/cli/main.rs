@@ -21,6 +21,7 @@ mod papers;
 mod readme;
 mod recorded;
 mod redact;
+mod room;
 mod run;
 mod sandbox;
 mod step;

@@ -1,0 +1,196 @@
+//! `builtin:coordinator`: opens a ballot over an artefact that is proposed, decides when it is time to, and asks a person over
+//! what the votes do not decide (`docs/rooms.md`).
+//!
+//! What votes come to is the kernel's to say ([`patchboard_kernel::room`]). Which of its works a seat does follows from where
+//! the event was that woke it.
+
+use jsonptr::Pointer;
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
+use patchboard_runtime::agent::{Answer, Call};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::builtin::Means;
+use crate::builtin::seat::{Stop, is_place, not_configured, put, read, told, value_at, with};
+use crate::one_line;
+
+/// Characters of a decision's reason that a person is shown.
+const REASON_CHARS_MAX: usize = 600;
+/// Characters of an artefact's id that a person is shown.
+const ID_CHARS_MAX: usize = 100;
+/// What a person can rule.
+const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
+
+/// What `with` says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct With {
+    /// Where the room is, as a JSON Pointer.
+    room: String,
+    /// The group of those who are asked where a proposal does not say whom.
+    critics: String,
+}
+
+impl Default for With {
+    fn default() -> Self {
+        Self { room: "/room".to_owned(), critics: "critics".to_owned() }
+    }
+}
+
+impl With {
+    fn of(seat: &Worker) -> Result<Self, String> {
+        let with: Self = with(seat)?;
+        is_place(&with.room)?;
+        Ok(with)
+    }
+}
+
+/// Who is asked over an artefact, and for how long.
+#[derive(Serialize, Deserialize)]
+struct Ballot {
+    artifact_id: String,
+    critics: Vec<String>,
+    window_ms: u64,
+    policy_version: String,
+}
+
+/// A decision as it stands in the room.
+#[derive(Serialize, Deserialize)]
+struct Decided {
+    artifact_id: String,
+    /// How many votes the room had when it was made: of further ones each is late.
+    votes_seen: usize,
+    #[serde(flatten)]
+    decision: Decision,
+}
+
+/// What is wrong with a seat, if anything is.
+pub(crate) fn problem(seat: &Worker) -> Option<String> {
+    With::of(seat).err()
+}
+
+/// `builtin:coordinator`.
+pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
+    told(call, || {
+        let with = With::of(call.seat()).map_err(not_configured)?;
+        let room = Room { call, with };
+        let woken_at = call.shown.woken_at().unwrap_or_default();
+        let below = woken_at.strip_prefix(room.with.room.as_str()).and_then(|below| Pointer::parse(below).ok());
+        let tokens: Vec<String> =
+            below.into_iter().flat_map(Pointer::tokens).map(|token| token.decoded().into_owned()).collect();
+        match tokens.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["proposals", artifact, "artifact_type"] => room.open(artifact),
+            ["votes", vote] => room.count(vote),
+            ["ballots", artifact] => room.decide(artifact, true),
+            ["decisions", decision] => room.rule(decision),
+            _ => Err(Stop::Pass("nothing of the room has woken it".to_owned())),
+        }
+    })
+}
+
+/// A room, as its coordinator is shown it.
+struct Room<'c> {
+    call: &'c Call,
+    with: With,
+}
+
+impl Room<'_> {
+    /// The place of a part of the room, or of a member of it.
+    fn place(&self, part: &str, member: Option<&str>, within: &str) -> String {
+        let room = &self.with.room;
+        let member = member.map(|member| format!("/{}", jsonptr::Token::new(member).encoded())).unwrap_or_default();
+        format!("{room}/{part}{member}{within}")
+    }
+
+    fn policy(&self) -> Result<Policy, Stop> {
+        let place = self.place("policy", None, "");
+        let policy: Policy = read(self.call, &place)?.unwrap_or_default();
+        match policy.problems().into_iter().next() {
+            None => Ok(policy),
+            Some(problem) => Err(not_configured(format!("{place}: {problem}")).into()),
+        }
+    }
+
+    /// Everybody of the group, in the order of their names.
+    fn group(&self) -> Vec<String> {
+        let workers = self.call.shown.plan().blueprint.workers.iter();
+        let is_critic =
+            |worker: &Worker| worker.group.as_ref().is_some_and(|group| group.as_str() == self.with.critics);
+        workers.filter(|(_, worker)| is_critic(worker)).map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Opens the ballot over an artefact. Where nobody is to be asked, the ballot is over at once.
+    fn open(&self, artifact: &str) -> Result<Vec<Value>, Stop> {
+        let proposal = |within| self.place("proposals", Some(artifact), within);
+        // Another type has the window of those that are not known.
+        let kind = value_at(self.call, &proposal("/artifact_type"))?;
+        let kind = kind.and_then(|kind| serde_json::from_value::<ArtifactType>(kind).ok());
+        let mut critics: Vec<String> =
+            read(self.call, &proposal("/requested_critics"))?.unwrap_or_else(|| self.group());
+        let mut seen = std::collections::BTreeSet::new();
+        critics.retain(|critic| seen.insert(critic.clone()));
+        let policy = self.policy()?;
+        let window_ms = u64::from(policy.window_s.of(kind)) * 1000;
+        let policy_version = policy.version();
+        let is_empty = critics.is_empty();
+        let ballot = Ballot { artifact_id: artifact.to_owned(), critics, window_ms, policy_version };
+        let mut patch = put(&self.place("ballots", Some(artifact), ""), &ballot)?;
+        if is_empty {
+            patch.extend(self.decided(&ballot, true)?);
+        }
+        Ok(patch)
+    }
+
+    /// Decides over the artefact of a vote, if it was the last that was waited for.
+    fn count(&self, vote: &str) -> Result<Vec<Value>, Stop> {
+        let artifact: Option<String> = read(self.call, &self.place("votes", Some(vote), "/artifact_id"))?;
+        self.decide(&artifact.ok_or_else(|| Stop::Pass("there is no such vote".to_owned()))?, false)
+    }
+
+    fn decide(&self, artifact: &str, is_over: bool) -> Result<Vec<Value>, Stop> {
+        let ballot: Option<Ballot> = read(self.call, &self.place("ballots", Some(artifact), ""))?;
+        let ballot = ballot.ok_or_else(|| Stop::Pass("nobody has been asked yet".to_owned()))?;
+        let decisions: Vec<Value> = read(self.call, &self.place("decisions", None, ""))?.unwrap_or_default();
+        if decisions.iter().any(|decision| decision["artifact_id"] == artifact) {
+            return Err(Stop::Pass("it is decided; the vote is late".to_owned()));
+        }
+        self.decided(&ballot, is_over)
+    }
+
+    /// The decision by the votes that are there, if it is time to.
+    fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, Stop> {
+        let votes: Vec<Value> = read(self.call, &self.place("votes", None, ""))?.unwrap_or_default();
+        let votes_seen = votes.len();
+        let own = votes.into_iter().filter(|vote| vote["artifact_id"] == ballot.artifact_id.as_str());
+        let own = own.map(serde_json::from_value::<Vote>).collect::<Result<Vec<_>, _>>();
+        let own = own.map_err(|why| not_configured(format!("a vote cannot be read: {why}")))?;
+        let decided = room::decide(&ballot.critics, &own, is_over, &self.policy()?);
+        match decided.map_err(|bad| not_configured(bad.to_string()))? {
+            Some(decision) => {
+                let decided = Decided { artifact_id: ballot.artifact_id.clone(), votes_seen, decision };
+                put(&self.place("decisions", Some("-"), ""), &decided)
+            }
+            None => Err(Stop::Pass("others have still to vote".to_owned())),
+        }
+    }
+
+    /// What a person says of an artefact over which one is to decide.
+    fn rule(&self, index: &str) -> Result<Vec<Value>, Stop> {
+        let decided: Option<Decided> = read(self.call, &self.place("decisions", Some(index), ""))?;
+        let decided = decided.filter(|decided| decided.decision.outcome == Outcome::EscalatedToHitl);
+        let Decided { artifact_id, decision, .. } =
+            decided.ok_or_else(|| Stop::Pass("no person is to decide over it".to_owned()))?;
+        let choice = |outcome: &Outcome| json!(outcome).as_str().unwrap_or_default().to_owned();
+        if let Some(answered) = self.call.shown.answers().last() {
+            let ruling = json!({"artifact_id": artifact_id, "outcome": answered.answer, "by": answered.by});
+            return put(&self.place("rulings", Some("-"), ""), &ruling);
+        }
+        let kind = value_at(self.call, &self.place("proposals", Some(&artifact_id), "/artifact_type"))?;
+        let kind = kind.as_ref().and_then(Value::as_str).map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let why = one_line(&decision.reason, REASON_CHARS_MAX);
+        let artifact = one_line(&artifact_id, ID_CHARS_MAX);
+        let question = format!("What becomes of {artifact}{kind}? The votes do not decide it: {why}.");
+        Err(Stop::Ask { question, choices: RULINGS.iter().map(choice).collect() })
+    }
+}

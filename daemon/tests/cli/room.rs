@@ -1,0 +1,152 @@
+//! A negotiation room on a board: what is proposed is voted on, decided by the votes, revised, or ruled over by a person.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, shipped};
+
+/// A room whose author proposes the first artefact at once, and another for each revision that is asked for. Of every critic
+/// each list has a vote for each time that it is asked; null is an answer that is none.
+fn room(critics: &[(&str, Vec<Value>)], policy: &Value) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
+    sandbox.write("fragments/room.yaml", fragment);
+    let propose = |n: usize| {
+        let mut value = json!({"artifact_type": "PLAN", "artifact": format!("draft {n}"), "producer": "author"});
+        if n > 1 {
+            value["revises"] = json!(format!("plan-{}", n - 1));
+        }
+        json!([{"op": "add", "path": format!("/room/proposals/plan-{n}"), "value": value}])
+    };
+    let mut workers = json!({"author": {
+        "agent": "script", "reads": ["/room/decisions", "/room/rulings"],
+        "writes": [{"path": "/room/proposals/*", "ops": ["add"]}],
+        "script": [propose(1), propose(2), propose(3)],
+    }});
+    for (name, votes) in critics {
+        let patch = |vote: &Value| match vote.is_null() {
+            true => json!([]),
+            false => json!([{"op": "add", "path": "/room/votes/-", "value": vote}]),
+        };
+        let script: Vec<Value> = votes.iter().map(patch).collect();
+        workers[*name] = json!({
+            "agent": "script", "group": "critics", "reads": ["/room/ballots"], "script": script,
+            "writes": [{"path": "/room/votes/-", "ops": ["add"], "value": {"properties": {"critic_id": {"const": name}}}}],
+        });
+    }
+    let initial =
+        json!({"policy": policy, "proposals": {}, "ballots": {}, "votes": [], "decisions": [], "rulings": []});
+    let blueprint = json!({
+        "blueprint": 1, "name": "room", "description": "A room.", "use": ["fragments/room.yaml"], "request": {"type": "object"},
+        "state": {
+            "schema": {"type": "object", "properties": {"request": true, "room": {"$ref": "#/$defs/room"}}, "$defs": {}},
+            "initial": {"room": initial},
+        },
+        "workers": workers,
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "author"},
+            {"name": "revise", "trigger": {"op": "add", "path": "/room/decisions/*"},
+                "when": "value.outcome == 'REVISION_REQUESTED'", "run": "author"},
+            {"name": "ruled", "trigger": {"op": "add", "path": "/room/rulings/*"},
+                "when": "value.outcome == 'REVISION_REQUESTED'", "run": "author"},
+        ],
+        "done": {"when": "state.room.decisions.exists(d, d.outcome == 'APPROVED') || state.room.rulings.exists(r, r.outcome == 'APPROVED')"},
+    });
+    sandbox.write("room.json", blueprint.to_string());
+    sandbox
+}
+
+fn vote(critic: &str, artifact: &str, score: f64, confidence: f64) -> Value {
+    json!({"artifact_id": artifact, "critic_id": critic, "score": score, "confidence": confidence, "passed": score >= 7.0})
+}
+
+#[test]
+fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
+    let votes = |critic: &str| vec![vote(critic, "plan-1", 6.0, 0.9), vote(critic, "plan-2", 9.0, 0.9)];
+    let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob")), ("cem", votes("cem"))], &json!({}));
+    let ran = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let room = &ran["state"]["room"];
+    let outcomes: Vec<&Value> =
+        ["/decisions/0", "/decisions/1"].map(|at| room.pointer(at).expect("a decision")).to_vec();
+    assert_eq!(
+        (&outcomes[0]["artifact_id"], &outcomes[0]["outcome"]),
+        (&json!("plan-1"), &json!("REVISION_REQUESTED"))
+    );
+    assert_eq!((&outcomes[1]["artifact_id"], &outcomes[1]["outcome"]), (&json!("plan-2"), &json!("APPROVED")));
+    let mean = outcomes[1]["aggregated"]["weighted_mean"].as_f64().expect("a number");
+    assert!((mean - 9.0).abs() < 1e-9, "{room}");
+    assert_eq!(outcomes[1]["aggregated"]["vote_count"], 3, "{room}");
+    assert_eq!(room["ballots"]["plan-1"]["critics"], json!(["ann", "bob", "cem"]));
+    assert_eq!(room["ballots"]["plan-1"]["window_ms"], 600_000, "plans have ten minutes");
+    assert_eq!(outcomes[0]["policy_version"], room["ballots"]["plan-1"]["policy_version"]);
+    // The same numbers from a file come to the same.
+    let of_second: Vec<&Value> =
+        room["votes"].as_array().expect("votes").iter().filter(|vote| vote["artifact_id"] == "plan-2").collect();
+    sandbox.write("votes.json", json!(of_second).to_string());
+    let decided = sandbox.run(&["room", "decide", "votes.json"]).exits(0).json();
+    assert_eq!((&decided["decision"], &decided["reason"]), (&json!("APPROVED"), &outcomes[1]["reason"]));
+    sandbox.run(&["replay", "last"]).exits(0);
+    sandbox.run(&["verify", "last"]).exits(0);
+}
+
+#[test]
+fn a_person_rules_over_what_the_votes_do_not_decide() {
+    let sure = |critic: &str| vec![vote(critic, "plan-1", 9.0, 0.9), vote(critic, "plan-2", 9.0, 0.1)];
+    let unsure = vec![vote("bob", "plan-1", 9.0, 0.2), vote("bob", "plan-2", 9.0, 0.9)];
+    let sandbox = room(&[("ann", sure("ann")), ("bob", unsure)], &json!({}));
+    let waiting = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(5).json();
+    let question = &waiting["questions"][0];
+    assert_eq!(question["approver"], "arbiter", "{waiting}");
+    let asked = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    let clarify = &asked["questions"][0]["clarify"];
+    let text = clarify["question"].as_str().expect("a question");
+    assert!(text.contains("plan-1 (PLAN)") && text.contains("less than 0.3 sure: bob"), "{text}");
+    assert_eq!(clarify["choices"], json!(["APPROVED", "REVISION_REQUESTED"]));
+    let again = |ran: &Value, text: &str, code: i32| {
+        let seq = ran["questions"][0]["seq"].to_string();
+        sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", text]).exits(code).json()
+    };
+    // Sent back by the person, it is proposed anew, and escalated again.
+    let second = again(&waiting, "REVISION_REQUESTED", 5);
+    let done = again(&second, "APPROVED", 0);
+    let rulings = &done["state"]["room"]["rulings"];
+    let expected = json!([
+        {"artifact_id": "plan-1", "outcome": "REVISION_REQUESTED", "by": "arbiter"},
+        {"artifact_id": "plan-2", "outcome": "APPROVED", "by": "arbiter"},
+    ]);
+    assert_eq!(*rulings, expected);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn when_the_window_is_over_the_votes_that_are_there_decide() {
+    // Of three who are asked one never answers.
+    let votes = |critic: &str| vec![vote(critic, "plan-1", 9.0, 0.9)];
+    let critics = [("ann", votes("ann")), ("bob", votes("bob")), ("cem", vec![Value::Null])];
+    let policy = json!({"version": "fast", "window_s": {"PLAN": 1}});
+    let sandbox = room(&critics, &policy);
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let decision = &done["state"]["room"]["decisions"][0];
+    assert_eq!((&decision["outcome"], &decision["policy_version"]), (&json!("APPROVED"), &json!("fast")));
+    assert_eq!((&decision["votes_received"], &decision["votes_expected"]), (&json!(2), &json!(3)));
+    assert_eq!(decision["unavailable_critics"], json!(["cem"]));
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_second_decision_and_a_vote_on_nothing_are_refused() {
+    let votes = |critic: &str| vec![vote(critic, "nothing", 9.0, 0.9), vote(critic, "plan-1", 9.0, 0.9)];
+    let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob"))], &json!({}));
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    assert_eq!(done["state"]["room"]["votes"].as_array().map(Vec::len), Some(2));
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert_eq!(log.matches("room-votes-are-on-something").count(), 2, "{log}");
+}
+
+#[test]
+fn the_shipped_blueprint_is_found_to_be_sound() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.run(&["--output", "json", "check", &shipped("approval-room.yaml")]).exits(0).json();
+    assert_eq!(report["findings"], json!([]), "{report}");
+}
