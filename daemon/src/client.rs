@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use patchboard_agents::llm::transport::install_tls_provider;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Client as Http, Method, RequestBuilder, Response, redirect};
+use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde_json::Value;
 
 use crate::codes;
@@ -81,7 +81,7 @@ impl Client {
         if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&self.base)) }
     }
 
-    /// What the daemon answers.
+    /// What the daemon answers; null if it has nothing to say.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask(Method::GET, path, None).await
     }
@@ -117,6 +117,9 @@ impl Client {
         }
         let response = request.send().await.map_err(|error| self.unreachable(path, error))?;
         let status = response.status();
+        if status == StatusCode::NO_CONTENT {
+            return Ok(Value::Null);
+        }
         let answer: Value = response.json().await.map_err(|error| self.unreachable(path, error))?;
         if status.is_success() { Ok(answer) } else { Err(refused(&answer, status.is_server_error())) }
     }
@@ -140,6 +143,13 @@ impl Client {
         Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
             .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
     }
+}
+
+/// A path of these segments, whatever they are made of.
+pub(crate) fn path(segments: &[&str]) -> String {
+    let mut url = Url::parse("http://daemon").expect("it is an address");
+    url.path_segments_mut().expect("it has a path").clear().extend(segments);
+    url.path().to_owned()
 }
 
 /// A problem document as an error of the command line.

@@ -31,6 +31,7 @@ mod output;
 mod progress;
 mod provenance;
 mod reader;
+mod rooms;
 mod seating;
 mod serve;
 mod workspace;
@@ -76,7 +77,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
         Command::Kernel(arguments) => commands::kernel::run(arguments, output),
-        Command::Room(arguments) => commands::room::run(arguments, output),
+        Command::Room(arguments) => block_on(commands::room::run(arguments, data_dir, output)),
         Command::Workflow(arguments) => commands::workflow::run(arguments, output),
         Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),
         Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),

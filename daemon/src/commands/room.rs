@@ -1,96 +1,32 @@
-//! `patchboard room`: what votes on an artefact come to, from files.
+//! `patchboard room`: what is decided in a negotiation room, by votes in a file or on a board.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod decide;
+mod wait;
+
+use std::path::Path;
 
 use clap::{Args, Subcommand};
-use patchboard_kernel::room::{self, Policy, Vote};
-use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::failure::Outcome;
 use crate::output::Output;
 
-/// What is decided in a negotiation room, worked out from files
+/// What is decided in a negotiation room, worked out from files or on a board
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-/// What to work out.
+/// What to find out.
 #[derive(Subcommand, Debug)]
 enum Command {
-    Decide(Decide),
+    Decide(decide::Decide),
+    Wait(wait::Wait),
 }
 
-/// Decide over an artefact from its critics' votes, as a room does when their time is over
-///
-/// VOTES is a JSON list of {critic_id, score, confidence, passed, recommendations?}: scores go from 0 to 10, confidences from
-/// 0 to 1; `abstain: true` is no vote. Further members are left out of account.
-///
-/// A person decides (ESCALATED_TO_HITL) if a vote is less than 0.3 sure, scores deviate by more than 3, a recommendation asks
-/// for it ("escalate"), or fewer than half of the critics have voted. Otherwise it is APPROVED if the mean, weighted by
-/// confidence, is at least 7, critics are 0.7 sure on average, 80 % passed it and scores deviate by no more than 2; and
-/// REVISION_REQUESTED if not. A policy changes any of these numbers.
-///
-/// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason` and what led to it. Each
-/// decision is an answer (exit code 0); votes or a policy that cannot be meant are refused (2).
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  patchboard room decide votes.json
-  patchboard room decide votes.json --requested alice,bob,carol     carol has not voted
-  patchboard room decide votes.json --policy strict.yaml | jq -r .decision
-
-A policy, with its defaults:
-  {version: \"\", aggregation: confidence_weighted,                   or mean, majority, borda
-   min_score_threshold: 7.0, min_confidence_threshold: 0.7, min_pass_ratio: 0.8, max_std_dev: 2.0,
-   escalate_confidence_below: 0.3, escalate_std_dev_above: 3.0,
-   quorum: {rule: {minimum_fraction: 0.5},                          or minimum_votes: N, require_all: true
-            on_failure: fail_closed}}                               or fail_with_available, fail_with_abstain")]
-struct Decide {
-    /// The votes, in JSON or YAML; - for standard input
-    #[arg(value_name = "VOTES")]
-    votes: PathBuf,
-    /// The policy, in JSON or YAML; what it does not say is as shown below
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// Who was asked to vote, separated by commas [default: whoever has]
-    #[arg(long, value_name = "CRITICS", value_delimiter = ',')]
-    requested: Option<Vec<String>>,
-}
-
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let Command::Decide(arguments) = &arguments.command;
-    let votes: Vec<Vote> = given::read(&arguments.votes, "list of votes", "bad_votes")?;
-    let policy: Policy = match &arguments.policy {
-        Some(path) => given::read(path, "policy", "bad_policy")?,
-        None => Policy::default(),
-    };
-    let problems = policy.problems();
-    if let Some(first) = problems.first() {
-        return Err(Failure::refused("bad_policy", first).detail("problems", json!(problems)));
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    match &arguments.command {
+        Command::Decide(arguments) => decide::run(arguments, output),
+        Command::Wait(arguments) => wait::run(arguments, data_dir, output).await,
     }
-    if votes.is_empty() && arguments.requested.is_none() {
-        return Err(Failure::refused("bad_votes", room::BadVote::Empty)
-            .help("say with --requested who was asked, to see what comes of it when nobody votes"));
-    }
-    let voters = || votes.iter().map(|vote| vote.critic_id.clone()).collect();
-    let mut requested: Vec<String> = arguments.requested.clone().unwrap_or_else(voters);
-    let mut seen = BTreeSet::new();
-    requested.retain(|critic| seen.insert(critic.clone()));
-    let decided = room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::refused("bad_votes", bad))?;
-    let decision = decided.expect("time is over");
-    let mut told = json!(decision);
-    // The numbers stand beside the decision: whoever asks in a script asks for one.
-    let scores = told.as_object_mut().and_then(|told| told.remove("aggregated"));
-    told["decision"] = told["outcome"].take();
-    told.as_object_mut().expect("it is an object").remove("outcome");
-    for name in ["mean", "weighted_mean", "std_dev", "min_score", "max_score"] {
-        told[name] = scores.as_ref().map_or(Value::Null, |scores| scores[name].clone());
-    }
-    told["vote_count"] = scores.map_or(json!(0), |scores| scores["vote_count"].clone());
-    output.json(&told)?;
-    Ok(Exit::Done)
 }

@@ -30,6 +30,7 @@ pub(crate) mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 pub(crate) mod tokens;
+mod waiting;
 
 use std::io;
 use std::net::SocketAddr;

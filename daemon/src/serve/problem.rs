@@ -102,6 +102,10 @@ coded! {
         NoSuchResource = "no_such_resource", NOT_FOUND,
         /// Nothing of the worker was refused lately, or not with this code or number.
         NoRejection = "no_rejection", NOT_FOUND,
+        /// The board's document has no negotiation room.
+        NoRoom = "no_room", NOT_FOUND,
+        /// Nothing is proposed in the room under this id.
+        NoSuchArtifact = "no_such_artifact", NOT_FOUND,
         /// No code has this name.
         NoMeaning = "unknown_code", NOT_FOUND,
         /// Boards are still being taken up, or what was asked for is not there yet.

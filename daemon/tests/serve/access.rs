@@ -46,6 +46,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/archive", "", SEE_ALL),
     ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, KNOWN),
     ("POST", "/mcp/{board}/{worker}", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, SIT),
+    ("GET", "/v1/boards/{board}/room/decisions/{artifact}", "", SEE),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
     ("GET", "/metrics", "", SEE_ALL),

@@ -20,6 +20,7 @@ mod mcp;
 mod metrics;
 mod people;
 mod requests;
+mod rooms;
 mod storage;
 mod tls;
 #[path = "../voices/mod.rs"]

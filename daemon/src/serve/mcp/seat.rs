@@ -27,9 +27,10 @@ use crate::serve::files;
 use crate::serve::limits::Counted;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::routes::history;
-use crate::serve::routes::leases::{self, WAIT_MAX};
+use crate::serve::routes::leases;
 use crate::serve::routes::proposals::came_of;
 use crate::serve::service::Daemon;
+use crate::serve::waiting::WAIT_MAX;
 
 /// How long a lease lasts where nobody says: models think.
 const SECONDS: u64 = 300;

@@ -29,12 +29,10 @@ use crate::serve::access::Need;
 use crate::serve::http::{BoardPath, Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
+use crate::serve::waiting::WAIT_MAX;
 
 /// How long a lease lasts where nobody says.
 const SECONDS: u64 = 60;
-
-/// The longest that a request for a lease may wait.
-pub(crate) const WAIT_MAX: u64 = 60;
 
 /// Characters of what is said of a failure.
 const MESSAGE_MAX: usize = 2000;

@@ -24,6 +24,7 @@ pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod people;
 pub(crate) mod proposals;
+pub(crate) mod rooms;
 pub(crate) mod storage;
 pub(crate) mod tokens;
 
@@ -63,6 +64,7 @@ pub(crate) struct ProblemDocument {
         (name = "leases", description = "Calls of remote workers, answered from outside"),
         (name = "mcp", description = "Workers' seats for agents that speak MCP"),
         (name = "people", description = "Questions to persons"),
+        (name = "protocols", description = "Rooms, handoffs and workflows that a board has"),
         (name = "storage", description = "What is kept, and what is not"),
         (name = "tokens", description = "Who may come in"),
         (name = "operations", description = "How the daemon fares"),
@@ -109,6 +111,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(mcp::seat))
         .routes(routes!(people::inbox))
         .routes(routes!(people::answer))
+        .routes(routes!(rooms::decision))
         .routes(routes!(storage::redact))
         .routes(routes!(storage::vacuum))
         .routes(routes!(storage::to_archive))

@@ -1,0 +1,103 @@
+//! `patchboard room wait`: waits for the decision over an artefact that is proposed on a board.
+
+use std::path::Path;
+use std::time::Duration as Time;
+
+use clap::Args;
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::id::Version;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::cli::BoardArgument;
+use crate::client::{Client, DaemonArgument, path};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::reader::Reader;
+use crate::rooms::{Standing, standing};
+
+/// How often a data directory is looked at.
+const LOOKED_AT_EVERY: Time = Time::from_millis(100);
+/// How long a daemon is asked to wait at once, in seconds.
+const ASKED_AT_ONCE: u64 = 30;
+
+/// Wait until an artefact that is proposed in a board's negotiation room is decided over, and print the decision
+///
+/// The board is one that a daemon runs (--url), or that another process on this machine does; waiting does not make it go on. What
+/// is printed is one JSON object: `outcome`, the last word; `decision`, what the votes came to, which never changes; `ruling`, what
+/// a person said where the votes do not decide (ESCALATED_TO_HITL); `late_votes`, who voted after it.
+///
+/// Exit code 0: it is decided, whatever the outcome. 4: it is not, and the time is over.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard room wait last plan-1
+  patchboard room wait 0199 plan-1 --timeout 300s --url http://127.0.0.1:7733 | jq -r .outcome
+  patchboard room wait last plan-1 --ruled                          (waits for the person, too)")]
+pub(super) struct Wait {
+    #[command(flatten)]
+    board: BoardArgument,
+    /// The artefact's id: its name in /room/proposals
+    #[arg(value_name = "ARTIFACT")]
+    artifact: String,
+    /// How long to wait
+    #[arg(long, value_name = "TIME", default_value = "300s")]
+    timeout: Duration,
+    /// Where the votes do not decide, wait for the person who does
+    #[arg(long)]
+    ruled: bool,
+    #[command(flatten)]
+    daemon: DaemonArgument,
+}
+
+pub(super) async fn run(arguments: &Wait, data_dir: &Path, output: Output) -> Outcome {
+    let until = Instant::now() + Time::from_millis(arguments.timeout.as_ms());
+    let decided = match arguments.daemon.client()? {
+        Some(daemon) => asked(&daemon, arguments, until).await?,
+        None => seen(&Reader::open(data_dir)?, arguments, until).await?,
+    };
+    if let Some(told) = decided {
+        output.json(&told)?;
+        return Ok(Exit::Done);
+    }
+    let Wait { artifact, timeout, board, .. } = arguments;
+    output.complaint(&format!("nothing is decided over {artifact} on board {} within {timeout}", board.board));
+    Ok(Exit::Quiescent)
+}
+
+/// What a daemon tells of it.
+async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
+    let Wait { artifact, ruled, board, .. } = arguments;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Whole seconds, and not too few; the last of them may last longer than is left.
+        let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(ASKED_AT_ONCE);
+        let place = path(&["v1", "boards", &board.board, "room", "decisions", artifact]);
+        let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await?;
+        if !told.is_null() {
+            return Ok(Some(told));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+    }
+}
+
+/// What can be seen of it in a data directory. The document is read anew where there is a new version of it.
+async fn seen(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
+    let mut looked_at: Option<Version> = None;
+    loop {
+        let summary = reader.find(&arguments.board.board)?;
+        if looked_at.replace(summary.version) != Some(summary.version) {
+            let board = reader.board(&summary, None)?;
+            let standing = standing(board.state().root(), &arguments.artifact, arguments.ruled);
+            if let Standing::Decided(told) = standing.map_err(|why| Failure::refused(why.code(), why))? {
+                return Ok(Some(told));
+            }
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        sleep(LOOKED_AT_EVERY).await;
+    }
+}

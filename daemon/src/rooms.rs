@@ -1,0 +1,113 @@
+//! What was decided over an artefact in a board's negotiation room, read from its document (`docs/rooms.md`).
+
+use std::fmt;
+
+use patchboard_kernel::tree::Node;
+use serde_json::{Value, json};
+
+/// Where a room stands in a document: the fragment `room.yaml` says so.
+pub(crate) const PLACE: &str = "room";
+/// Where its decisions stand.
+pub(crate) const DECISIONS: &str = "/room/decisions";
+
+/// How it stands with an artefact.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Standing {
+    /// Nothing is decided yet.
+    Open,
+    /// What is: `artifact_id`, `outcome`, `decision`, `ruling` if a person has ruled, `late_votes`.
+    Decided(Value),
+}
+
+/// Why nothing can be decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NotThere {
+    /// The document has no room.
+    Room,
+    /// The room has no artefact of this id.
+    Artifact(String),
+}
+
+impl NotThere {
+    /// Its stable code.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::Room => "no_room",
+            Self::Artifact(_) => "no_such_artifact",
+        }
+    }
+}
+
+impl fmt::Display for NotThere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Room => f.write_str("the board has no negotiation room; docs/rooms.md says how a blueprint gets one"),
+            Self::Artifact(artifact) => write!(f, "nothing called {artifact} is proposed in the room"),
+        }
+    }
+}
+
+/// How it stands with an artefact. Where a person has to rule, `ruled` waits for that as well.
+///
+/// # Errors
+/// [`NotThere`].
+pub(crate) fn standing(document: &Node, artifact: &str, ruled: bool) -> Result<Standing, NotThere> {
+    let Some(room) = document.child(PLACE).filter(|room| room.child("proposals").is_some()) else {
+        return Err(NotThere::Room);
+    };
+    if room.child("proposals").and_then(|proposals| proposals.child(artifact)).is_none() {
+        return Err(NotThere::Artifact(artifact.to_owned()));
+    }
+    let list = |name: &str| match room.child(name).map(Node::to_value) {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    };
+    let is_on_it = |entry: &Value| entry["artifact_id"] == artifact;
+    let Some(decision) = list("decisions").into_iter().find(is_on_it) else { return Ok(Standing::Open) };
+    let ruling = list("rulings").into_iter().find(is_on_it);
+    if ruled && ruling.is_none() && decision["outcome"] == "ESCALATED_TO_HITL" {
+        return Ok(Standing::Open);
+    }
+    let seen = decision["votes_seen"].as_u64().and_then(|seen| usize::try_from(seen).ok()).unwrap_or(usize::MAX);
+    let late = list("votes").into_iter().skip(seen).filter(is_on_it);
+    let late: Vec<Value> = late.map(|vote| vote["critic_id"].clone()).collect();
+    let outcome = ruling.as_ref().unwrap_or(&decision)["outcome"].clone();
+    let mut told = json!({"artifact_id": artifact, "outcome": outcome, "decision": decision, "late_votes": late});
+    if let Some(ruling) = ruling {
+        told["ruling"] = ruling;
+    }
+    Ok(Standing::Decided(told))
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::tree::Node;
+    use serde_json::{Value, json};
+
+    use super::{NotThere, Standing, standing};
+
+    fn room(decided: bool, ruled: bool) -> Node {
+        let escalated = json!({"artifact_id": "a", "outcome": "ESCALATED_TO_HITL", "votes_seen": 2});
+        let vote = |artifact: &str, critic: &str| json!({"artifact_id": artifact, "critic_id": critic});
+        let ruling = json!({"artifact_id": "a", "outcome": "APPROVED", "by": "p"});
+        let list = |is_there: bool, entry: &Value| if is_there { json!([entry]) } else { json!([]) };
+        Node::from(&json!({"room": {
+            "proposals": {"a": {}, "b": {}},
+            "votes": [vote("a", "x"), vote("b", "x"), vote("b", "y"), vote("a", "late")],
+            "decisions": list(decided, &escalated), "rulings": list(ruled, &ruling),
+        }}))
+    }
+
+    #[test]
+    fn what_is_decided_is_told_with_who_was_late_and_who_ruled() {
+        let told = |document: &Node, ruled| standing(document, "a", ruled).expect("it is proposed");
+        assert_eq!(told(&room(false, false), false), Standing::Open);
+        assert_eq!(told(&room(true, false), true), Standing::Open, "the person has still to rule");
+        let Standing::Decided(decided) = told(&room(true, false), false) else { panic!("it is decided") };
+        assert_eq!((&decided["outcome"], &decided["late_votes"]), (&json!("ESCALATED_TO_HITL"), &json!(["late"])));
+        let Standing::Decided(ruled) = told(&room(true, true), true) else { panic!("it is ruled over") };
+        assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("p")));
+        assert_eq!(standing(&room(true, true), "c", false), Err(NotThere::Artifact("c".to_owned())));
+        assert_eq!(standing(&Node::from(&json!({})), "a", false), Err(NotThere::Room));
+    }
+}

@@ -1,0 +1,134 @@
+//! The shipped approval room under a daemon: an author and critics outside, votes, a decision that is waited for, a person.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::daemon::{Answer, Daemon};
+
+const BLUEPRINT: &str = include_str!("../../../blueprints/approval-room.yaml");
+const FRAGMENT: &str = include_str!("../../../blueprints/fragments/room.yaml");
+
+/// A board of the room whose workers are processes outside, and the tokens of their seats.
+struct Room {
+    daemon: Daemon,
+    board: String,
+    admin: String,
+    author: String,
+}
+
+impl Room {
+    async fn open() -> Self {
+        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let admin = daemon.token("admin");
+        std::fs::create_dir_all(daemon.path().join("fragments")).expect("a directory can be made");
+        let remote = BLUEPRINT.replace("agent: llm", "agent: remote");
+        std::fs::write(daemon.path().join("room.yaml"), remote).expect("a file can be written");
+        std::fs::write(daemon.path().join("fragments/room.yaml"), FRAGMENT).expect("a file can be written");
+        let whole = daemon.command(&["check", "--whole", "room.yaml"]).output().expect("the binary can be run");
+        assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+        let blueprint: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
+        daemon.start();
+        let mut room = Self { daemon, board: String::new(), admin, author: String::new() };
+        let made = room.post("/v1/boards", &json!({"blueprint": blueprint, "request": {"goal": "Bake bread."}})).await;
+        room.board = made.is(201)["board"].as_str().expect("an id").to_owned();
+        room.author = room.daemon.token(&format!("seat:{}/author", room.board));
+        room
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.daemon.post_with(path, body, &[("authorization", &format!("Bearer {}", self.admin))]).await
+    }
+
+    /// The answer of a worker to the call that waits for it.
+    async fn works(&self, worker: &str, patch: &Value) -> Value {
+        let path = format!("/v1/boards/{}/leases", self.board);
+        let lease = self.post(&path, &json!({"worker": worker, "wait": 20})).await.is(200);
+        let path = format!("{path}/{}/answer", lease["lease"].as_str().expect("a lease"));
+        self.post(&path, &json!({"worker": worker, "patch": patch})).await.is(200)
+    }
+
+    async fn votes(&self, critic: &str, confidence: f64) {
+        let vote = vote(critic, confidence);
+        let told = self.works(critic, &json!([{"op": "add", "path": "/room/votes/-", "value": vote}])).await;
+        assert_eq!(told["outcome"], "committed");
+    }
+
+    /// What the author hears of a plan.
+    async fn decision(&self, artifact: &str, query: &str) -> Answer {
+        let path = format!("/v1/boards/{}/room/decisions/{artifact}?worker=author{query}", self.board);
+        self.daemon.request(Method::GET, &path, &[("authorization", &format!("Bearer {}", self.author))], None).await
+    }
+}
+
+fn vote(critic: &str, confidence: f64) -> Value {
+    json!({"artifact_id": "plan-1", "critic_id": critic, "score": 9, "confidence": confidence, "passed": true})
+}
+
+#[tokio::test]
+async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
+    let mut room = Room::open().await;
+    let plan = json!({"artifact_type": "PLAN", "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json",
+        "producer": "author"});
+    room.works("author", &json!([{"op": "add", "path": "/room/proposals/plan-1", "value": plan}])).await;
+    room.votes("feasibility", 0.9).await;
+    assert_eq!(room.decision("plan-1", "").await.is(204), Value::Null, "two are still to vote");
+    room.decision("plan-2", "").await.refuses(404, "no_such_artifact");
+    room.decision("plan-1", "&wait=61").await.refuses(400, "bad_query");
+
+    // Nothing is lost with the process.
+    room.daemon.kill();
+    room.daemon.start();
+    room.votes("completeness", 0.9).await;
+    let (decided, ()) = tokio::join!(room.decision("plan-1", "&wait=30"), room.votes("risk", 0.1));
+    let decided = decided.is(200);
+    assert_eq!(decided["outcome"], "ESCALATED_TO_HITL", "{decided}");
+    assert_eq!(decided["decision"]["escalation_triggers"], json!(["vote_confidence_below"]));
+    assert_eq!((&decided["ruling"], &decided["late_votes"]), (&Value::Null, &json!([])));
+    assert_eq!(room.decision("plan-1", "&ruled=true").await.is(204), Value::Null, "a person has still to rule");
+
+    // Who votes now is late, and changes nothing.
+    let late = json!({"worker": "risk", "patch": [{"op": "add", "path": "/room/votes/-", "value": vote("risk", 1.0)}]});
+    room.post(&format!("/v1/boards/{}/proposals", room.board), &late).await.is(200);
+    let again = room.decision("plan-1", "").await.is(200);
+    assert_eq!((&again["decision"], &again["late_votes"]), (&decided["decision"], &json!(["risk"])));
+
+    let bearer = format!("Bearer {}", room.admin);
+    let inbox = room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.is(200);
+    let question = &inbox["questions"][0];
+    let path = format!("/v1/boards/{}/approvals/{}", room.board, question["seq"]);
+    let answer = json!({"agrees": true, "digest": question["digest"], "by": "arbiter", "text": "APPROVED"});
+    let (ruled, answered) = tokio::join!(room.decision("plan-1", "&wait=30&ruled=true"), room.post(&path, &answer));
+    assert_eq!(answered.is(200)["outcome"], "answered");
+    let ruled = ruled.is(200);
+    assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("arbiter")));
+    assert_eq!(ruled["decision"]["outcome"], "ESCALATED_TO_HITL", "it never changes");
+
+    // The command line tells the same, of the daemon and of its data.
+    let url = format!("http://{}", room.daemon.address());
+    let wait = ["room", "wait", &room.board, "plan-1", "--timeout", "5s"];
+    for further in [&["--url", &url][..], &[]] {
+        let mut command = room.daemon.command(&[&wait[..], further].concat());
+        let output = command.env("PATCHBOARD_TOKEN", &room.admin).output().expect("the binary can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("JSON"), ruled);
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_read_the_decisions_is_told_none_of_them() {
+    let room = Room::open().await;
+    let seat = |worker: &str| room.daemon.token(&format!("seat:{}/{worker}", room.board));
+    let (risk, author) = (seat("risk"), &room.author);
+    let get = async |token: &str, query: &str| {
+        let path = format!("/v1/boards/{}/room/decisions/plan-1{query}", room.board);
+        room.daemon.request(Method::GET, &path, &[("authorization", &format!("Bearer {token}"))], None).await
+    };
+    get(author, "").await.refuses(403, "forbidden");
+    get(&risk, "?worker=author").await.refuses(403, "forbidden");
+    get(&risk, "?worker=risk").await.refuses(403, "forbidden");
+    get(author, "?worker=author").await.refuses(404, "no_such_artifact");
+    let output = room.daemon.command(&["room", "wait", &room.board, "plan-1", "--timeout", "0s"]).output();
+    let output = output.expect("the binary can be run");
+    let told: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!((output.status.code(), &told["error"]["code"]), (Some(2), &json!("no_such_artifact")));
+}
