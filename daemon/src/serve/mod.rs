@@ -18,6 +18,7 @@ pub(crate) mod alone;
 mod files;
 pub(crate) mod host;
 mod http;
+mod identifiers;
 mod limits;
 pub(crate) mod mcp;
 mod metrics;
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -208,6 +209,7 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(door), guard_door))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(identifiers::identify))
         // Around all others, so that what they turn away is counted, too.
         .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
 }

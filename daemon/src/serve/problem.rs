@@ -10,6 +10,7 @@ use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Map, Value, json};
 
+use super::identifiers::Repetition;
 use crate::failure::{Exit, Failure};
 
 macro_rules! coded {
@@ -129,6 +130,8 @@ pub(crate) struct Problem {
     help: Option<String>,
     /// When it is worth to ask again.
     retry_after: Option<Duration>,
+    /// How the request stands to an earlier one.
+    repetition: Repetition,
     /// Members beside those of the RFC.
     details: Map<String, Value>,
 }
@@ -139,7 +142,15 @@ pub(crate) type Answered<T> = Result<T, Problem>;
 impl Problem {
     /// A problem; `detail` is for people and holds no secret.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), help: None, retry_after: None, details: Map::new() }
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            help: None,
+            retry_after: None,
+            repetition: Repetition::None,
+            details: Map::new(),
+        }
     }
 
     /// Says what to do about it.
@@ -153,6 +164,13 @@ impl Problem {
     #[must_use]
     pub(crate) const fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// Says that it was told before, of an earlier transmission of the same request.
+    #[must_use]
+    pub(crate) const fn repeats(mut self, repetition: Repetition) -> Self {
+        self.repetition = repetition;
         self
     }
 
@@ -195,6 +213,9 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.repetition != Repetition::None {
+            response.headers_mut().extend(self.repetition.headers());
         }
         if let Some(wait) = self.retry_after {
             // Whole seconds, and not too few.
@@ -262,6 +283,7 @@ impl From<Failure> for Problem {
             detail: told.message,
             help: told.help,
             retry_after: None,
+            repetition: Repetition::None,
             details: told.details,
         }
     }

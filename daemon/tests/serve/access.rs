@@ -46,6 +46,18 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/archive", "", SEE_ALL),
     ("POST", "/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, KNOWN),
     ("POST", "/mcp/{board}/{worker}", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, SIT),
+    (
+        "POST",
+        "/v1/boards/{board}/room/proposals",
+        r#"{"worker":"walker","artifact_id":"a","artifact_type":"PLAN","artifact":1}"#,
+        SIT,
+    ),
+    (
+        "POST",
+        "/v1/boards/{board}/room/votes",
+        r#"{"worker":"walker","artifact_id":"a","score":1,"confidence":1,"passed":true}"#,
+        SIT,
+    ),
     ("GET", "/v1/boards/{board}/room/decisions/{artifact}", "", SEE),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),

@@ -59,3 +59,67 @@ async fn requests_with_one_key_at_the_same_time_make_one_board() {
     assert!(made.iter().all(|answer| answer.json()["board"] == made[0].json()["board"]));
     assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"].as_array().map(Vec::len), Some(1));
 }
+
+/// What the headers of an answer say under a name.
+fn said<'a>(answer: &'a crate::daemon::Answer, name: &str) -> Option<&'a str> {
+    answer.headers.get(name).map(|value| value.to_str().expect("a text"))
+}
+
+#[tokio::test]
+async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let path = format!("/v1/boards/{board}/proposals");
+    let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
+    let refused = json!({"worker": "walker", "patch": [{"op": "remove", "path": "/steps/0"}]});
+    let token = "walker:walk:e09d48d3d73fad94";
+    let send = async |message: &str, key: &str, body: &serde_json::Value| {
+        let headers = [("message-id", message), ("correlation-id", "walk-1"), ("idempotency-key", key)];
+        daemon.post_with(&path, body, &headers).await
+    };
+    let first = send("m1", token, &proposal).await;
+    let again = send("m2", token, &proposal).await;
+    assert_eq!(
+        (said(&first, "idempotency-status"), said(&again, "idempotency-status")),
+        (None, Some("DUPLICATE_DETECTED"))
+    );
+    assert_eq!(first.is(200), again.is(200), "the first outcome");
+    for (answer, message) in [(&first, "m1"), (&again, "m2")] {
+        assert_eq!((said(answer, "in-reply-to"), said(answer, "correlation-id")), (Some(message), Some("walk-1")));
+    }
+    let (one, other) = (said(&first, "message-id").expect("an id"), said(&again, "message-id").expect("an id"));
+    assert!(one != other && uuid::Uuid::parse_str(one).is_ok_and(|id| id.get_version_num() == 4), "{one} {other}");
+    // What was refused, too; and a token of its own is work of its own.
+    let first = send("m3", "t3", &refused).await;
+    let again = send("m4", "t3", &refused).await;
+    assert_eq!(first.refuses(422, "path_not_granted")["seq"], again.refuses(422, "path_not_granted")["seq"]);
+    assert_eq!(
+        (said(&first, "idempotency-status"), said(&again, "idempotency-status")),
+        (None, Some("DUPLICATE_DETECTED"))
+    );
+    let other = send("m5", "t5", &proposal).await;
+    assert_eq!((other.status.as_u16(), said(&other, "idempotency-status")), (200, None));
+    // Who sends none gets none back but the answer's own, and what is no identifier is not repeated.
+    let plain = daemon.get("/v1/boards").await;
+    assert!(said(&plain, "message-id").is_some() && said(&plain, "correlation-id").is_none());
+    let long = "x".repeat(200);
+    let answer = daemon.post_with(&path, &proposal, &[("correlation-id", &long), ("message-id", "a b")]).await;
+    assert!(said(&answer, "correlation-id").is_none() && said(&answer, "in-reply-to").is_none());
+}
+
+#[tokio::test]
+async fn a_repetition_of_what_a_person_is_asked_is_in_progress() {
+    let daemon = Daemon::new();
+    let asked = STEPS
+        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: guide}}]")
+        .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
+    let board = daemon.post("/v1/boards", &json!({"source": asked})).await.is(201)["board"].clone();
+    let path = format!("/v1/boards/{}/proposals", board.as_str().expect("an id"));
+    let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
+    let first = daemon.post_once(&path, &proposal, "t").await;
+    assert_eq!((&first.is(200)["outcome"], said(&first, "idempotency-status")), (&json!("awaiting_approval"), None));
+    let again = daemon.post_once(&path, &proposal, "t").await;
+    assert_eq!(again.is(200), first.is(200));
+    assert_eq!(said(&again, "idempotency-status"), Some("ALREADY_IN_PROGRESS"));
+}

@@ -39,18 +39,21 @@ impl Room {
         self.daemon.post_with(path, body, &[("authorization", &format!("Bearer {}", self.admin))]).await
     }
 
-    /// The answer of a worker to the call that waits for it.
-    async fn works(&self, worker: &str, patch: &Value) -> Value {
+    /// The call of a worker that waits for it.
+    async fn lease(&self, worker: &str) -> Value {
         let path = format!("/v1/boards/{}/leases", self.board);
-        let lease = self.post(&path, &json!({"worker": worker, "wait": 20})).await.is(200);
-        let path = format!("{path}/{}/answer", lease["lease"].as_str().expect("a lease"));
-        self.post(&path, &json!({"worker": worker, "patch": patch})).await.is(200)
+        self.post(&path, &json!({"worker": worker, "wait": 20})).await.is(200)["lease"].clone()
+    }
+
+    /// A request to the room, as the answer to the call that waits for it.
+    async fn works(&self, part: &str, mut body: Value) {
+        body["lease"] = self.lease(body["worker"].as_str().expect("a worker")).await;
+        let told = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.is(200);
+        assert_eq!(told["outcome"], "committed");
     }
 
     async fn votes(&self, critic: &str, confidence: f64) {
-        let vote = vote(critic, confidence);
-        let told = self.works(critic, &json!([{"op": "add", "path": "/room/votes/-", "value": vote}])).await;
-        assert_eq!(told["outcome"], "committed");
+        self.works("votes", vote(critic, confidence)).await;
     }
 
     /// What the author hears of a plan.
@@ -61,15 +64,15 @@ impl Room {
 }
 
 fn vote(critic: &str, confidence: f64) -> Value {
-    json!({"artifact_id": "plan-1", "critic_id": critic, "score": 9, "confidence": confidence, "passed": true})
+    json!({"worker": critic, "artifact_id": "plan-1", "score": 9, "confidence": confidence, "passed": true})
 }
 
 #[tokio::test]
 async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     let mut room = Room::open().await;
-    let plan = json!({"artifact_type": "PLAN", "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json",
-        "producer": "author"});
-    room.works("author", &json!([{"op": "add", "path": "/room/proposals/plan-1", "value": plan}])).await;
+    let plan = json!({"worker": "author", "artifact_id": "plan-1", "artifact_type": "PLAN",
+        "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json"});
+    room.works("proposals", plan).await;
     room.votes("feasibility", 0.9).await;
     assert_eq!(room.decision("plan-1", "").await.is(204), Value::Null, "two are still to vote");
     room.decision("plan-2", "").await.refuses(404, "no_such_artifact");
@@ -87,8 +90,7 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     assert_eq!(room.decision("plan-1", "&ruled=true").await.is(204), Value::Null, "a person has still to rule");
 
     // Who votes now is late, and changes nothing.
-    let late = json!({"worker": "risk", "patch": [{"op": "add", "path": "/room/votes/-", "value": vote("risk", 1.0)}]});
-    room.post(&format!("/v1/boards/{}/proposals", room.board), &late).await.is(200);
+    room.post(&format!("/v1/boards/{}/room/votes", room.board), &vote("risk", 1.0)).await.is(200);
     let again = room.decision("plan-1", "").await.is(200);
     assert_eq!((&again["decision"], &again["late_votes"]), (&decided["decision"], &json!(["risk"])));
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderName, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{End, Ended};
@@ -20,6 +20,7 @@ use super::ProblemDocument;
 use super::blueprints::Written;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
+use crate::serve::identifiers::Repetition;
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
@@ -213,8 +214,8 @@ pub(crate) async fn create(
 }
 
 /// Says of a repetition that it is one.
-pub(crate) fn replayed(is_replayed: bool) -> [(HeaderName, &'static str); 1] {
-    [(HeaderName::from_static("idempotency-replayed"), if is_replayed { "true" } else { "false" })]
+pub(crate) fn replayed(repetition: impl Into<Repetition>) -> HeaderMap {
+    repetition.into().headers()
 }
 
 /// Show one board

@@ -111,6 +111,8 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(mcp::seat))
         .routes(routes!(people::inbox))
         .routes(routes!(people::answer))
+        .routes(routes!(rooms::propose))
+        .routes(routes!(rooms::vote))
         .routes(routes!(rooms::decision))
         .routes(routes!(storage::redact))
         .routes(routes!(storage::vacuum))

@@ -18,6 +18,7 @@ use super::ProblemDocument;
 use super::boards::replayed;
 use crate::serve::access::Need;
 use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::identifiers::Repetition;
 use crate::serve::problem::{Answered, Problem};
 use crate::serve::service::Daemon;
 
@@ -63,7 +64,11 @@ pub(crate) async fn propose(
 /// An outcome as an answer.
 pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
     let (is_repeated, value) = came_of(outcome)?;
-    Ok((StatusCode::OK, replayed(is_repeated), Json(value)))
+    let repetition = match is_repeated {
+        true if value["outcome"] == "awaiting_approval" => Repetition::UnderWay,
+        is_repeated => Repetition::from(is_repeated),
+    };
+    Ok((StatusCode::OK, replayed(repetition), Json(value)))
 }
 
 /// What came of a proposal, and whether that was said before.
@@ -80,7 +85,7 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
         Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
             let detail = "the proposal was refused before, under the same key";
             let problem = Problem::new(status_of(code), code.as_str(), detail);
-            return Err(problem.detail("seq", json!(seq)).detail("stage", json!(stage)));
+            return Err(problem.detail("seq", json!(seq)).detail("stage", json!(stage)).repeats(Repetition::Done));
         }
         Outcome::Duplicate(verdict) => (true, json!(verdict)),
         Outcome::Rejected { seq, rejection } => {

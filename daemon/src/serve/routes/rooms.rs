@@ -1,21 +1,24 @@
-//! Negotiation rooms: what is decided over an artefact.
+//! Negotiation rooms: what is proposed, voted and decided over an artefact.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
-use jsonptr::Pointer;
-use patchboard_kernel::board::Board;
+use axum::response::{IntoResponse, Response};
+use jsonptr::{Pointer, Token};
+use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
 use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::room::Vote;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
 
-use super::ProblemDocument;
+use super::proposals::told;
+use super::{ProblemDocument, leases};
 use crate::rooms::{DECISIONS, NotThere, Standing, standing};
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, Caller, Segments};
+use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
@@ -65,6 +68,150 @@ pub(crate) async fn decision(
         Err(why @ NotThere::Room) => Err(Problem::of(Code::NoRoom, why.to_string())),
         Err(why @ NotThere::Artifact(_)) => Err(Problem::of(Code::NoSuchArtifact, why.to_string())),
     }
+}
+
+/// An artefact that is proposed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Artifact {
+    /// In whose name: a worker that may add to `/room/proposals`.
+    worker: String,
+    /// The call that this answers, if it is one: a lease of the worker's.
+    lease: Option<String>,
+    /// Its id, which is new in the room.
+    #[schema(min_length = 1, max_length = 200)]
+    artifact_id: String,
+    /// REQUIREMENTS, PLAN, CODE, DEPLOYMENT or OTHER: how long votes are waited for goes by it.
+    artifact_type: String,
+    /// What is proposed. Bytes are their base64, which `artifact_content_type` says.
+    artifact: Value,
+    /// A media type.
+    artifact_content_type: Option<String>,
+    /// Who is to vote; all critics if absent.
+    requested_critics: Option<Vec<String>>,
+    /// The id of the artefact that it is to replace.
+    revises: Option<String>,
+}
+
+/// Propose an artefact in a board's negotiation room
+///
+/// It is a patch like any other: what the worker may not write is refused.
+#[utoipa::path(post, path = "/v1/boards/{board}/room/proposals", tag = "protocols", request_body = Artifact,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
+    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn propose(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(artifact): Body<Artifact>,
+) -> Answered<impl IntoResponse> {
+    let Artifact { worker, lease, artifact_id, .. } = artifact;
+    let members = [
+        ("artifact_type", Some(json!(artifact.artifact_type))),
+        ("artifact", Some(artifact.artifact)),
+        ("artifact_content_type", artifact.artifact_content_type.map(Value::from)),
+        ("requested_critics", artifact.requested_critics.map(Value::from)),
+        ("revises", artifact.revises.map(Value::from)),
+        ("producer", Some(json!(worker))),
+    ];
+    let value: Map<String, Value> =
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    let path = format!("/room/proposals/{}", Token::new(&artifact_id).encoded());
+    let by = By { worker: WorkerName::from(worker), lease, key };
+    add(&daemon, &caller, &board, by, &path, value.into()).await
+}
+
+/// A vote on an artefact.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ballot {
+    /// Who votes: a worker that may add to `/room/votes`.
+    worker: String,
+    /// The call that this answers, if it is one: a lease of the worker's.
+    lease: Option<String>,
+    /// On what.
+    artifact_id: String,
+    /// How good it is, 0 to 10.
+    score: f64,
+    /// How sure the critic is, 0 to 1.
+    confidence: f64,
+    /// Whether it meets what the critic looks for.
+    passed: bool,
+    /// What is good about it.
+    #[serde(default)]
+    strengths: Vec<String>,
+    /// What is not.
+    #[serde(default)]
+    weaknesses: Vec<String>,
+    /// What should be done; "escalate" asks for a person.
+    #[serde(default)]
+    recommendations: Vec<String>,
+    /// It is no vote, whatever the numbers are.
+    #[serde(default)]
+    abstain: bool,
+}
+
+/// Vote on an artefact in a board's negotiation room
+///
+/// A vote of somebody who was not asked, a second one and one that comes after the decision are recorded, and not counted.
+#[utoipa::path(post, path = "/v1/boards/{board}/room/votes", tag = "protocols", request_body = Ballot,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
+    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn vote(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(ballot): Body<Ballot>,
+) -> Answered<impl IntoResponse> {
+    let Ballot { worker, lease, artifact_id, .. } = ballot;
+    let vote = Vote {
+        critic_id: worker.clone(),
+        score: ballot.score,
+        confidence: ballot.confidence,
+        passed: ballot.passed,
+        strengths: ballot.strengths,
+        weaknesses: ballot.weaknesses,
+        recommendations: ballot.recommendations,
+        abstain: ballot.abstain,
+    };
+    let mut value = json!(vote);
+    value["artifact_id"] = artifact_id.into();
+    let by = By { worker: WorkerName::from(worker), lease, key };
+    add(&daemon, &caller, &board, by, "/room/votes/-", value).await
+}
+
+/// In whose name something is written, and as what.
+struct By {
+    worker: WorkerName,
+    lease: Option<String>,
+    key: Key,
+}
+
+/// Adds a value to a board's document: as the answer to a call, or as a proposal that nobody has asked for.
+async fn add(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    by: By,
+    path: &str,
+    value: Value,
+) -> Answered<impl IntoResponse + use<>> {
+    let By { worker, lease, key } = by;
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let patch = json!([{"op": "add", "path": path, "value": value}]);
+    let outcome = match lease {
+        Some(lease) => leases::put(daemon, board, &worker, &lease, patch, None).await?,
+        None => {
+            let from = From::Direct { token: key.0, base: None };
+            let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None };
+            daemon.open(board).await?.propose(proposal).await?
+        }
+    };
+    told(outcome)
 }
 
 /// Goes on only if the caller may see the board, or sits in the seat of a worker who may read this place of it now.
