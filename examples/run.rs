@@ -19,6 +19,16 @@ fn word_count_ends_done_and_verifies() {
 }
 
 #[test]
+fn a_plan_is_sent_back_and_approved_in_the_approval_room() {
+    let output = Command::new(env!("CARGO_BIN_EXE_approval_room")).output().expect("the example was built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("plan-1: ") && text.contains("REVISION_REQUESTED: score 5 is below 7"), "{text}");
+    let approved = "  APPROVED: score 9, confidence 0.9, 100 % passed, deviation 0\ndone at version ";
+    assert!(text.contains("\"Write down how to go back\"") && text.contains(approved), "{text}");
+}
+
+#[test]
 fn boards_under_random_faults_end_verify_and_are_right() {
     let soak = Command::new(env!("CARGO_BIN_EXE_soak")).args(["--boards", "12", "--seconds", "3"]).output();
     let output = soak.expect("the example was built");

@@ -1,0 +1,99 @@
+//! Boards from blueprint files whose seats are filled by this program, beside the roles that PatchBoard brings.
+
+use std::error::Error;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use jsonptr::Pointer;
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::lint;
+use patchboard_kernel::source::{self, Source};
+use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::audit;
+use patchboard_runtime::journal::Journal;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Options, Runtime};
+use serde_json::Value;
+
+/// What fills seats: a function for those that are the program's own, which answers with a patch or an envelope; all others are
+/// filled as ever.
+struct Seated<F> {
+    own: F,
+    seats: Seats,
+}
+
+impl<F: Fn(&Call) -> Option<Value> + Send + Sync + 'static> Agent for Seated<F> {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        match (self.own)(call) {
+            Some(reply) => {
+                let reply = Reply { text: reply.to_string(), usage: None, written: None };
+                Box::pin(async move { Ok(reply) })
+            }
+            None => self.seats.call(call),
+        }
+    }
+}
+
+/// The value at a place (JSON Pointer) as a call shows it; null if nothing is there.
+pub fn shown(call: &Call, place: &str) -> Value {
+    let place = Pointer::parse(place).ok();
+    let node = place.and_then(|place| call.shown.value_at(place).ok().flatten());
+    node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)
+}
+
+/// What a board came to.
+pub struct Played {
+    /// How it ended: `done`, `quiescent`, …
+    pub end: String,
+    /// Commits.
+    pub version: u64,
+    /// The document it left.
+    pub state: Value,
+    /// Records of its journal, all of which were verified.
+    pub records: u64,
+}
+
+/// A blueprint file with its fragments, which stand below its directory.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let source = Source::read(&path.display().to_string(), &std::fs::read_to_string(path)?);
+    let source = source.map_err(|finding| finding.message)?;
+    let mut fragments =
+        |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"));
+    let source = source::resolve(source, &mut fragments).map_err(|findings| format!("{findings:?}"))?;
+    let report = lint::check(&source);
+    report.blueprint.ok_or_else(|| format!("{:?}", report.findings).into())
+}
+
+/// Plays a board of a blueprint file to its end, in a directory that is gone then; `own` fills the seats it knows.
+///
+/// # Errors
+/// The board cannot be made, or its journal does not verify.
+pub async fn play(
+    path: &Path,
+    request: Value,
+    own: impl Fn(&Call) -> Option<Value> + Send + Sync + 'static,
+) -> Result<Played, Box<dyn Error>> {
+    let blueprint = blueprint(path)?;
+    let directory = tempfile::tempdir()?;
+    let journal = Arc::new(SqliteJournal::open(directory.path())?);
+    let seats = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
+    let options = Options::new(Arc::new(Seated { own, seats }));
+    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
+    let board = runtime.create(blueprint, request, None).await?;
+    let ended = board.ended().await?;
+    let snapshot = board.snapshot();
+    let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash))?;
+    let state = snapshot.state.root().to_value();
+    let played =
+        Played { end: ended.end.to_string(), version: snapshot.version.0, state, records: verified.records as u64 };
+    runtime.shutdown().await;
+    Ok(played)
+}
