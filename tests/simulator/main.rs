@@ -14,6 +14,7 @@ mod model;
 mod orders;
 mod plans;
 mod planted;
+mod protocols;
 mod redactions;
 mod shrink;
 mod stored;

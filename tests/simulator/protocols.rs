@@ -1,0 +1,266 @@
+//! The protocols that are shipped as blueprints, under random orders, random time and a process that dies anywhere: the
+//! roles are the product's, the other seats are functions of what they are shown, and the kernel is driven by hand.
+//!
+//! Where time passes only when nobody works, every order and every crash comes to the same outcome. Where it passes at any
+//! moment, what must hold whatever happens does.
+
+mod room;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_faults::random::Random;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
+use patchboard_kernel::lint;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::Record;
+use patchboard_kernel::replay;
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::source::{self, Source};
+use patchboard_runtime::agent::{Agent as _, Call};
+use serde_json::Value;
+
+/// Inputs after which a board that has not come to rest never will.
+const INPUTS_MAX: usize = 5_000;
+
+/// What is played.
+struct Protocol {
+    blueprint: Blueprint,
+    request: Value,
+    /// What fills the seats that are no roles of this project: a patch or an envelope.
+    seats: fn(&Call) -> Value,
+    /// What a person says to a question.
+    person: fn(&str) -> String,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum World {
+    /// One thing after the other, the oldest first.
+    Calm,
+    /// Any order, and the process dies now and then; time passes when nobody works.
+    Crashing,
+    /// The same, and time passes at any moment.
+    Hasty,
+}
+
+/// A board that is played.
+struct Play<'p> {
+    protocol: &'p Protocol,
+    seats: Seats,
+    world: World,
+    seed: u64,
+    random: Random,
+    board: Board,
+    records: Vec<Record>,
+    calls: BTreeMap<(InvocationId, u32), Call>,
+    now: Timestamp,
+    crashes: u64,
+}
+
+/// The shipped blueprint of this name, with its fragments.
+fn shipped(name: &str) -> Source {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../blueprints");
+    let mut texts = |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string());
+    let text = texts(name).expect("it is shipped");
+    let source = Source::read(name, &text).expect("it can be read");
+    source::resolve(source, &mut texts).expect("its fragments are there")
+}
+
+/// The same as a blueprint.
+fn blueprint(source: &Source) -> Blueprint {
+    let report = lint::check(source);
+    report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
+}
+
+/// Plays a board of a protocol to its rest.
+fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
+    let genesis = Genesis {
+        board: BoardId::from("protocol"),
+        blueprint: protocol.blueprint.clone(),
+        mode: Mode::default(),
+        architect: None,
+        parent: None,
+        request: protocol.request.clone(),
+        salt: Salt([2; 32]),
+        at: Timestamp(0),
+    };
+    let (board, first) = Board::create(genesis, &Own).expect("the request fits");
+    let mut play = Play {
+        protocol,
+        seats: Seats::new(Config::default(), &Environment::of_process(), Inline::Refused),
+        world,
+        seed,
+        random: Random::new(seed),
+        board,
+        records: Vec::new(),
+        calls: BTreeMap::new(),
+        now: Timestamp(0),
+        crashes: 0,
+    };
+    play.take(first);
+    play.run();
+    replay::replay(&play.records, None).expect("the run follows from its records");
+    play
+}
+
+impl Play<'_> {
+    fn take(&mut self, step: Step) {
+        self.records.extend(step.records);
+        for effect in step.effects {
+            match effect {
+                Effect::Call { invocation, attempt, worker, view, prompt, shown, parent, timeout_ms, occurrence } => {
+                    let call = Call {
+                        board: BoardId::from("protocol"),
+                        parent,
+                        invocation,
+                        attempt,
+                        token: Token::of(invocation, attempt),
+                        worker,
+                        model: None,
+                        view_hash: view,
+                        prompt,
+                        shown,
+                        occurrence,
+                        timeout: Duration::from_millis(timeout_ms),
+                    };
+                    self.calls.insert((invocation, attempt), call);
+                }
+                Effect::Cancel { invocation, .. } => self.calls.retain(|(calling, _), _| *calling != invocation),
+                Effect::WakeAt(_) | Effect::Ended(_) => {}
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        let step = self.board.step(self.now, input);
+        self.take(step);
+    }
+
+    fn run(&mut self) {
+        for _ in 0..INPUTS_MAX {
+            if self.world != World::Calm && self.random.percent(8) {
+                self.crash();
+            }
+            let questions: Vec<Seq> = self.board.pending().keys().copied().collect();
+            let wake_at = self.board.wake_at();
+            let is_hasty = self.world == World::Hasty && self.random.percent(20);
+            match (self.calls.is_empty() && questions.is_empty(), wake_at) {
+                (false, Some(at)) if is_hasty => self.wait(at),
+                (false, _) => self.somebody(&questions),
+                (true, Some(at)) => self.wait(at),
+                (true, None) => return,
+            }
+        }
+        panic!("SEED={}: the board never comes to rest", self.seed);
+    }
+
+    fn wait(&mut self, at: Timestamp) {
+        self.now = self.now.max(at);
+        self.give(Input::Tick);
+    }
+
+    /// Somebody who is called or asked answers.
+    fn somebody(&mut self, questions: &[Seq]) {
+        let chosen = match self.world {
+            World::Calm => 0,
+            World::Crashing | World::Hasty => self.random.index(self.calls.len() + questions.len()),
+        };
+        let Some(call) = self.calls.values().nth(chosen).cloned() else {
+            self.person(questions[chosen - self.calls.len()]);
+            return;
+        };
+        self.calls.remove(&(call.invocation, call.attempt));
+        self.now = self.now.plus_ms(1);
+        let input = match self.reply(&call) {
+            Ok(text) => Input::Propose(Proposal {
+                from: From::Attempt { invocation: call.invocation, attempt: call.attempt },
+                worker: call.worker.clone(),
+                reply: ReplyBody::Text(text),
+                usage: None,
+            }),
+            Err((code, message)) => {
+                panic!("SEED={}: {} cannot answer: {code}: {message}", self.seed, call.worker)
+            }
+        };
+        // An answer may come twice.
+        if self.world != World::Calm && self.random.percent(5) {
+            self.give(input.clone());
+        }
+        self.give(input);
+    }
+
+    fn reply(&self, call: &Call) -> Result<String, (String, String)> {
+        if !matches!(call.seat().agent, AgentKind::Builtin(_)) {
+            return Ok((self.protocol.seats)(call).to_string());
+        }
+        let answered = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        match answered.block_on(self.seats.call(call)) {
+            Ok(reply) => Ok(reply.text),
+            Err(failure) => Err((failure.code.as_str().to_owned(), failure.message)),
+        }
+    }
+
+    /// A person answers a question.
+    fn person(&mut self, of: Seq) {
+        let question = self.board.pending()[&of].clone();
+        let asked = question.clarify.as_ref().map(|clarify| (self.protocol.person)(&clarify.question));
+        let by: WorkerName = question.approver.clone();
+        let digest = question.digest;
+        self.now = self.now.plus_ms(1);
+        self.give(Input::Answer { of, by, digest, agrees: true, reason: None, text: asked });
+    }
+
+    /// The process dies; another takes the board over from the journal.
+    fn crash(&mut self) {
+        self.board = Board::recover(&self.records).expect("the journal is enough");
+        self.calls.clear();
+        self.crashes += 1;
+        let epoch = self.board.epoch() + 1;
+        self.give(Input::TakeOver { epoch, writer: format!("{epoch}") });
+    }
+
+    /// The document.
+    fn state(&self) -> Value {
+        self.board.state().root().to_value()
+    }
+}
+
+/// A value that a call shows; null if nothing is there.
+fn shown(shown: &Arc<Shown>, place: &str) -> Value {
+    let place = jsonptr::PointerBuf::parse(place).expect("a place");
+    let node = shown.value_at(&place).expect("it is shown wholly");
+    node.map_or(Value::Null, patchboard_kernel::tree::Node::to_value)
+}
+
+/// Plays a protocol in each world: what a calm one comes to is what all come to in which nothing is hasty; `holds` is asked
+/// of every end. How many boards, and how many crashes they have lived through.
+fn in_all_worlds(
+    protocol: &Protocol,
+    seeds: u64,
+    outcome: impl Fn(&Play<'_>) -> Value,
+    holds: impl Fn(&Play<'_>),
+) -> (u64, u64) {
+    let calm = play(protocol, World::Calm, 0);
+    holds(&calm);
+    let expected = outcome(&calm);
+    let mut crashes = 0;
+    for seed in 0..seeds {
+        let crashing = play(protocol, World::Crashing, seed);
+        holds(&crashing);
+        assert_eq!(outcome(&crashing), expected, "SEED={seed}: crashes and orders came to something else");
+        let hasty = play(protocol, World::Hasty, seed);
+        holds(&hasty);
+        crashes += crashing.crashes + hasty.crashes;
+    }
+    assert!(crashes > seeds, "{crashes} crashes in {seeds} boards are too few to tell");
+    (2 * seeds + 1, crashes)
+}
