@@ -183,7 +183,11 @@ fn a_worker_is_told_of_its_form_and_of_nothing_else() {
     let mut played = Played::new(members);
     let room = json!({"members": ["critic"], "agenda": [{"who": "critic", "act": "discuss"}], "messages": []});
     played.direct("expert", &json!([{"op": "add", "path": "/board/rooms/a", "value": room}]).to_string());
-    assert!(played.view().contains("Now answer with {\"output\": \"...\"}: what you say there."), "{}", played.view());
+    assert!(
+        played.view().contains("Now say there what you think, and answer with {\"output\": \"...\"}."),
+        "{}",
+        played.view()
+    );
 }
 
 #[test]
@@ -202,7 +206,7 @@ fn a_place_that_a_worker_may_not_read_does_not_decide_what_becomes_of_its_words(
         let invocation = played.board.invocation(played.calls[0].0).expect("it is under way").clone();
         let rehearsal = played.board.rehearse(&"critic".into(), Some(&invocation)).expect("the worker is there");
         assert_eq!(rehearsal.shown.woken_at(), woken_at);
-        assert_eq!(played.view().contains("what you say there"), woken_at.is_some(), "{}", played.view());
+        assert_eq!(played.view().contains("say there what you think"), woken_at.is_some(), "{}", played.view());
     }
 }
 

@@ -49,7 +49,7 @@ use render::Detail;
 pub use summarised::Summarised;
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 3;
+pub const COMPILER: u32 = 4;
 
 /// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
 pub const TOKENIZER: &str = "chars/4";

@@ -90,14 +90,13 @@ fn notes(format: Format, entries: &str) -> String {
     }
 }
 
-/// The last line, for each occasion.
+/// The last line, for each occasion: what to do, and last the form. Words behind the form are copied into it by small models.
 pub(in crate::view) fn reminders(worker: &Worker, format: Format) -> [(Occasion, String); 3] {
-    let when = if worker.files.is_some() { "Now do your task with your tools. When it is done," } else { "Now" };
     [Occasion::Own, Occasion::Room, Occasion::Ballot].map(|occasion| {
-        let what = match occasion {
+        let work = match occasion {
             Occasion::Own => match format {
-                Format::Expert => ": the steps that you take with what the problem gives, and what comes of them",
-                Format::Decider => ": the steps by which the answer follows, and the answer alone",
+                Format::Expert => "work with what the problem gives, step by step",
+                Format::Decider => "work out the answer step by step",
                 Format::Generator
                 | Format::Control
                 | Format::Planner
@@ -105,9 +104,15 @@ pub(in crate::view) fn reminders(worker: &Worker, format: Format) -> [(Occasion,
                 | Format::Cleaner
                 | Format::ConflictResolver => "",
             },
-            Occasion::Room => ": what you say there",
-            Occasion::Ballot => ": the steps by which your answer follows, and the answer alone",
+            Occasion::Room => "say there what you think",
+            Occasion::Ballot => "work out your answer step by step",
         };
-        (occasion, format!("{when} answer with {}{what}.\n", format.form_on(occasion)))
+        let form = format.form_on(occasion);
+        let reminder = match (worker.files.is_some(), work) {
+            (true, _) => format!("Now do your task with your tools. When it is done, answer with {form}.\n"),
+            (false, "") => format!("Now answer with {form}.\n"),
+            (false, work) => format!("Now {work}, and answer with {form}.\n"),
+        };
+        (occasion, reminder)
     })
 }
