@@ -19,6 +19,7 @@ use crate::departments::seats;
 use crate::departments::storage::Storage;
 use crate::failure;
 use crate::llm::embeddings::Embedder;
+use crate::workflow;
 
 /// A coordination role.
 pub(crate) struct Builtin {
@@ -53,7 +54,7 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 7] = [
+pub(crate) const ALL: [Builtin; 8] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
     Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
@@ -61,6 +62,11 @@ pub(crate) const ALL: [Builtin; 7] = [
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
     Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },
     Builtin { name: "vote", problem: vote::problem, answer: How::AtOnce(|call, _means| vote::answer(call)) },
+    Builtin {
+        name: "workflow",
+        problem: workflow::problem,
+        answer: How::AtOnce(|call, _means| workflow::answer(call)),
+    },
 ];
 
 /// The role of this name, if there is one.
