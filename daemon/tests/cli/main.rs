@@ -28,3 +28,4 @@ mod storm;
 mod tools;
 #[path = "../voices/mod.rs"]
 mod voices;
+mod workflow_runs;

@@ -94,7 +94,7 @@ pub struct Made {
 /// The parts of a blueprint that a workflow becomes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expansion {
-    /// What there must be nothing else of this name.
+    /// What is put into it; there must be nothing else of the name.
     pub made: Vec<Made>,
     /// What the workers of the nodes may do beside.
     pub grants: Vec<Grants>,
@@ -152,35 +152,35 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
 /// The rules and the invariants.
 fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, Option<&String>, Value)) {
     const RULES: &str = "/rules";
-    let signal = json!({"signal": RESUMPTION});
-    element(RULES, None, json!({"name": SEAT, "trigger": "start", "run": SEAT}));
-    let output = json!({"op": "add", "path": "/workflow/nodes/*/output"});
-    element(RULES, None, json!({"name": OUTPUT, "trigger": output, "run": SEAT}));
+    // What is next is decided before those go on who wait for a place.
+    let decide = |name: &str, trigger: Value, when: Option<String>| {
+        let mut rule = json!({"name": name, "trigger": trigger, "run": SEAT, "urgent": true});
+        if let Some(when) = when {
+            rule["when"] = when.into();
+        }
+        rule
+    };
+    element(RULES, None, decide(SEAT, json!("start"), None));
+    element(RULES, None, decide(OUTPUT, json!({"op": "add", "path": "/workflow/nodes/*/output"}), None));
     let round = json!({"op": "replace", "path": "/workflow/round"});
-    element(RULES, None, json!({"name": ROUND, "trigger": round, "when": "value.more", "run": SEAT}));
-    element(RULES, None, json!({"name": RESUME, "trigger": signal, "run": SEAT}));
+    element(RULES, None, decide(ROUND, round, Some("value.more".to_owned())));
+    element(RULES, None, decide(RESUME, json!({"signal": RESUMPTION}), None));
     for (id, node) in &definition.nodes {
         let run = format!("{RUN}{id}");
         let input = json!({"op": "add", "path": format!("{}/input", child("/workflow/nodes", id))});
         element(RULES, Some(id), json!({"name": run, "trigger": input, "run": node.worker(id)}));
         let own = format!("state.workflow.nodes[\"{id}\"]");
         let gave_up = format!("{own}.status == \"RUNNING\" && !has({own}.output)");
-        let name = format!("{GAVE_UP}{id}");
-        element(RULES, Some(id), json!({"name": name, "trigger": {"idle": [run]}, "when": gave_up, "run": SEAT}));
-        let name = format!("{START}{id}");
-        let start = match (node.trigger_type, &node.every) {
-            (TriggerType::Event, _) => {
-                let signal = node.signal.as_ref().unwrap_or(id);
-                json!({"name": name, "trigger": {"signal": signal}, "run": SEAT})
-            }
-            (TriggerType::Manual, _) => json!({"name": name, "trigger": "manual", "run": SEAT}),
+        element(RULES, Some(id), decide(&format!("{GAVE_UP}{id}"), json!({"idle": [run]}), Some(gave_up)));
+        let (trigger, when) = match (node.trigger_type, &node.every) {
+            (TriggerType::Event, _) => (json!({"signal": node.signal.as_ref().unwrap_or(id)}), None),
+            (TriggerType::Manual, _) => (json!("manual"), None),
             (TriggerType::Schedule, Some(every)) => {
-                let is_ready = format!("{own}.status == \"READY\"");
-                json!({"name": name, "trigger": {"every": every}, "when": is_ready, "run": SEAT})
+                (json!({"every": every}), Some(format!("{own}.status == \"READY\"")))
             }
             (TriggerType::Schedule, None) | (TriggerType::Dependency, _) => continue,
         };
-        element(RULES, Some(id), start);
+        element(RULES, Some(id), decide(&format!("{START}{id}"), trigger, when));
     }
     let each = "/workflow/nodes/*";
     element("/invariants", None, json!({"name": "workflow-moves", "for": each, "expr": moves()}));
@@ -279,4 +279,50 @@ fn initial(definition: &Definition) -> Value {
         "nodes": nodes,
         "data": definition.data,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Expr, Variable, Variables};
+    use crate::plan::INSTANCE_VARIABLES;
+
+    /// The invariant on the board says of all 36 pairs what the table says; what stays is no move.
+    #[test]
+    fn the_board_allows_what_the_table_allows() {
+        let expr = Expr::compile(&moves(), INSTANCE_VARIABLES).expect("it compiles");
+        for from in Status::ALL {
+            for next in Status::ALL {
+                let before = json!({"workflow": {"nodes": {"n-1": {"node_id": "n-1", "status": from}}}});
+                let own = json!({"node_id": "n-1", "status": next});
+                let variables: Variables<'_> =
+                    [("before", Variable::from(&before)), ("self", Variable::from(&own))].into();
+                let expected = from == next || from.successors().contains(next);
+                assert_eq!(expr.evaluate(&variables), Ok(expected), "{from} {next}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_says_what_happened_whatever_the_nodes_are_called() {
+        let ids = ["a", "workflow", "round", "run-a", "gave-up-a", "start-a"];
+        let nodes: BTreeMap<&str, Value> = ids.iter().map(|id| (*id, json!({"trigger_type": "EVENT"}))).collect();
+        let definition: Definition = serde_json::from_value(json!({"nodes": nodes})).expect("a definition");
+        let with = With::of(&definition, true);
+        let mut names = std::collections::BTreeSet::new();
+        for made in expand(&definition, true).made.iter().filter(|made| made.within == "/rules") {
+            let name = made.value["name"].as_str().expect("a name").to_owned();
+            let happened = with.happened(&name, Some("a"));
+            let expected = match &made.node {
+                None if name == SEAT => Happened::Start { from_request: true },
+                None if name == RESUME => Happened::Resume("a"),
+                Some(node) if name == format!("start-{node}") => Happened::Came(node),
+                Some(node) if name == format!("gave-up-{node}") => Happened::GaveUp(node),
+                _ => Happened::GoesOn,
+            };
+            assert_eq!(happened, expected, "{name}");
+            assert!(names.insert(name), "each name is there once");
+        }
+        assert_eq!(names.len(), 4 + 3 * ids.len());
+    }
 }
