@@ -20,6 +20,7 @@ use crate::departments::storage::Storage;
 use crate::failure;
 use crate::llm::embeddings::Embedder;
 use crate::room;
+use crate::workflow;
 
 /// A coordination role.
 pub(crate) struct Builtin {
@@ -54,7 +55,7 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 8] = [
+pub(crate) const ALL: [Builtin; 9] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
     Builtin { name: "coordinator", problem: room::problem, answer: How::AtOnce(room::answer) },
@@ -63,6 +64,11 @@ pub(crate) const ALL: [Builtin; 8] = [
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
     Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },
     Builtin { name: "vote", problem: vote::problem, answer: How::AtOnce(|call, _means| vote::answer(call)) },
+    Builtin {
+        name: "workflow",
+        problem: workflow::problem,
+        answer: How::AtOnce(|call, _means| workflow::answer(call)),
+    },
 ];
 
 /// The role of this name, if there is one.

@@ -42,6 +42,7 @@ pub mod script;
 pub mod seats;
 mod telemetry;
 pub mod tools;
+mod workflow;
 pub mod workspace;
 
 /// A failure of which nothing is known to have been spent.

@@ -20,7 +20,7 @@ use patchboard_kernel::lint::{self, Severity};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
-use patchboard_kernel::workflow::WorkflowCode;
+use patchboard_kernel::workflow::{Status, WorkflowCode};
 
 /// Set by `cargo xtask codes`.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
@@ -92,8 +92,14 @@ fn page() -> String {
         "What `patchboard check` finds when it runs the tests of a manifest.",
     );
     findings(&mut page, cases::CODES);
-    section(&mut page, "Workflows", "Why a workflow has no order (`patchboard workflow check`).");
+    section(
+        &mut page,
+        "Workflows",
+        "Why a workflow has no order (`patchboard workflow check`), or does not go on as it is asked to.",
+    );
     table(&mut page, "runtime/kernel/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
+    section(&mut page, "Nodes", "How far a node of a workflow is.");
+    table(&mut page, "runtime/kernel/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
     section(
         &mut page,
         "Problems",

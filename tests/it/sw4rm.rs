@@ -1,10 +1,23 @@
-//! Votes, decisions, the order of workflows and tokens of repetitions, held against public vectors of SW4RM.
+//! Votes, decisions, the order of workflows and what they come to, and tokens of repetitions, held against public vectors of SW4RM.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::idempotency;
+use patchboard_kernel::lint;
+use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::room::{self, Aggregation, Outcome, Policy, Quorum, Scores, Trigger, Vote};
-use patchboard_kernel::workflow::{self, Definition};
+use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::state::State;
+use patchboard_kernel::workflow::engine::{self, Happened};
+use patchboard_kernel::workflow::{self, Definition, Status};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Options, Runtime};
 use serde_json::{Value, json};
 
 use crate::shared;
@@ -211,6 +224,134 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
         }
     }
     shared::ran("sw4rm workflows", vectors.len(), 13);
+}
+
+/// The nodes that were run, in their order, and the document that is left; `outputs` are what workers make, by node.
+fn played(vector: &Value, outputs: &Value) -> (Vec<String>, Value) {
+    let definition: Definition = serde_json::from_value(json!({
+        "nodes": vector["nodes"],
+        "data": vector.get("initial_data").cloned().unwrap_or_else(|| json!({})),
+    }))
+    .expect("a definition");
+    let mut document = json!({"workflow": workflow::expand(&definition, false).initial()});
+    for (node, status) in vector["given_statuses"].as_object().into_iter().flatten() {
+        document["workflow"]["nodes"][node]["status"] = status.clone();
+    }
+    let (mut run, mut is_over) = (Vec::new(), Vec::new());
+    let mut happened = Happened::Start { from_request: false };
+    loop {
+        let state = State::new(&document, &Hasher::new(&Salt::ZERO));
+        let turn = engine::turn(&definition, state.root(), happened).expect("it is no refusal");
+        if let Some(turn) = &turn {
+            let patch: json_patch::Patch = serde_json::from_value(turn.patch.clone().into()).expect("a patch");
+            json_patch::patch(&mut document, &patch).expect("it applies");
+            run.extend(turn.moves.iter().filter(|moved| moved.to == Status::Running).map(|moved| moved.node.clone()));
+        }
+        happened = Happened::GoesOn;
+        if turn.is_some_and(|turn| turn.more) {
+            continue;
+        }
+        // Whoever has run without an outcome comes to one, the first of them first.
+        let Some(node) = run.iter().find(|node| !is_over.contains(*node)).cloned() else { return (run, document) };
+        match &outputs[&node] {
+            failure if failure["$fail"].is_string() => {
+                is_over.push(node);
+                happened = Happened::GaveUp(is_over.last().expect("it was put there"));
+            }
+            output => {
+                let output = if output.is_null() { json!({}) } else { output.clone() };
+                document["workflow"]["nodes"][&node]["output"] = output;
+                is_over.push(node);
+            }
+        }
+    }
+}
+
+fn assert_execution(vector: &Value, run: &[String], workflow: &Value) {
+    let (id, expected, nodes) = (&vector["id"], &vector["expected"], &workflow["nodes"]);
+    for (node, input) in expected["node_inputs"].as_object().into_iter().flatten() {
+        assert_eq!(nodes[node]["input"], *input, "{id}: {node}");
+    }
+    for (node, status) in expected["statuses"].as_object().into_iter().flatten() {
+        assert_eq!(nodes[node]["status"], *status, "{id}: {node}");
+    }
+    if let Some(data) = expected.get("final_data") {
+        assert_eq!(workflow["data"], *data, "{id}");
+    }
+    if let Some(order) = expected.get("executed_in_order") {
+        assert_eq!(json!(run), *order, "{id}");
+    }
+    for node in expected["not_executed"].as_array().into_iter().flatten() {
+        assert!(!run.iter().any(|run| node == run), "{id}: {node}");
+    }
+    if expected["c_executed"] == false {
+        assert!(!run.iter().any(|run| run == "c"), "{id}");
+    }
+}
+
+#[test]
+fn workflows_are_executed_as_published() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let vectors = list(&own["workflow"], "execution");
+    for vector in vectors {
+        let (run, document) = played(vector, &vector["node_outputs"]);
+        assert_execution(vector, &run, &document["workflow"]);
+        // What could be run at first are those that were, if nobody comes to an outcome that lets others follow.
+        if let Some(runnable) = vector["expected"].get("runnable") {
+            let fail = |node: &String| (node.clone(), json!({"$fail": "no"}));
+            let nodes = vector["nodes"].as_object().expect("nodes");
+            let (run, _) = played(vector, &nodes.keys().map(fail).collect::<serde_json::Map<_, _>>().into());
+            assert_eq!(json!(run), *runnable, "{}", vector["id"]);
+        }
+    }
+    shared::ran("sw4rm workflows executed", vectors.len(), 8);
+}
+
+/// The same as boards: the workers of the nodes are scripts, and everything is decided by the kernel and its rules.
+#[tokio::test]
+async fn workflows_come_to_the_same_on_boards() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let mut boards = 0;
+    for vector in list(&own["workflow"], "execution").iter().filter(|vector| vector["node_outputs"].is_object()) {
+        let outputs = &vector["node_outputs"];
+        let worker = |node: &String| {
+            let place = format!("/workflow/nodes/{node}/output");
+            let reply = match &outputs[node] {
+                failure if failure["$fail"].is_string() => json!({"fail": "refused", "message": failure["$fail"]}),
+                output if output.is_null() => json!([{"op": "add", "path": place, "value": {}}]),
+                output => json!([{"op": "add", "path": place, "value": output}]),
+            };
+            (node.clone(), json!({"agent": "script", "script": [reply]}))
+        };
+        let workers: BTreeMap<_, _> = vector["nodes"].as_object().expect("nodes").keys().map(worker).collect();
+        let workflow = json!({"nodes": vector["nodes"], "data": vector["initial_data"]});
+        let blueprint = json!({"blueprint": 1, "name": "vector", "workers": workers, "workflow": workflow});
+        let mut none = |_: &str| Err::<String, _>("there are no files".to_owned());
+        let source = source::resolve(Source::from_value("vector", blueprint), &mut none).expect("it is sound");
+        let report = lint::check(&source);
+        assert_eq!(report.findings, [], "{}", vector["id"]);
+
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be opened"));
+        let seats = Seats::new(Config::default(), &Environment::from_iter([("PATH", "")]), Inline::Refused);
+        let runtime =
+            Runtime::start(Arc::clone(&journal) as Arc<_>, Options::new(Arc::new(seats))).await.expect("it starts");
+        let blueprint = report.blueprint.expect("no finding refuses it");
+        let board = runtime.create(blueprint, json!({}), None).await.expect("a board can be made");
+        board.ended().await.expect("it ends, or stands still");
+        let document = board.snapshot().state.root().to_value();
+        let records = journal.records(board.id(), None, usize::MAX).expect("they can be read");
+        runtime.shutdown().await;
+        let called = |record: &Record| match record.body().expect("it can be read") {
+            Body::Invoked(invoked) if invoked.worker.as_str() != "workflow" => Some(invoked.worker.to_string()),
+            _ => None,
+        };
+        let run: Vec<String> = records.iter().filter_map(called).collect();
+        assert_execution(vector, &run, &document["workflow"]);
+        patchboard_kernel::replay::replay(&records, None).expect("it is derived again");
+        boards += 1;
+    }
+    shared::ran("sw4rm workflows as boards", boards, 5);
 }
 
 #[test]

@@ -172,6 +172,13 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
     if !value["departments"].is_null() {
         refuse("/departments", "a blueprint of an architect has no departments", "Leave `departments` out.");
     }
+    if !value["workflow"].is_null() {
+        refuse(
+            "/workflow",
+            "a blueprint of an architect has rules and no workflow",
+            "Write the rules, and leave `workflow` out.",
+        );
+    }
     for (name, model) in value["models"].as_object().into_iter().flatten() {
         if name != "default" || model != "default" {
             let pointer = child("/models", name);

@@ -48,6 +48,7 @@ fn role(name: &str) -> Value {
     let within = json!({"agent": format!("builtin:{name}"), "with": notes()});
     match name {
         "begin" | "perceive" | "vote" => json!({"agent": format!("builtin:{name}")}),
+        "workflow" => json!({"agent": "builtin:workflow", "with": {"nodes": {"a": {}}}}),
         _ => within,
     }
 }
@@ -92,7 +93,8 @@ async fn every_role_that_the_kernel_knows_can_be_seated() {
         let mut fields = role(name);
         fields["pass"] = json!(true);
         let document = json!({"classified": {"action": "add"}, "request": {"text": "x", "pending": {
-            "department": "notes", "action": "add", "asked": 1, "expires_at": 0}}, "resolved": {"status": "none", "action": "x"}});
+            "department": "notes", "action": "add", "asked": 1, "expires_at": 0}}, "resolved": {"status": "none", "action": "x"}, "workflow": {"status": "RUNNING",
+            "nodes": {"a": {"node_id": "a", "status": "PENDING"}}, "data": {}, "round": {"number": 0, "more": true}}});
         let call = asked(fields, &document, &["/classified", "/request", "/resolved"], false);
         assert_eq!(seats.check(&call.shown.plan().blueprint), [], "{name}");
         let said = answered(&seats, &call).await.expect("a reply");
@@ -115,6 +117,7 @@ async fn what_a_seat_says_beside_is_judged_before_a_run_and_at_a_call() {
         ("confirm", lost, "/department/actions/add/sets/0"),
         ("resume", json!({"department": notes()["department"], "more": 1}), "unknown field `more`"),
         ("begin", json!({"turn": "turn"}), "names places"),
+        ("workflow", json!({"nodes": {"a": {"dependencies": "b"}}}), "invalid type"),
         ("perceive", json!({"into": ""}), "names places"),
     ] {
         let call = asked(json!({"agent": format!("builtin:{name}"), "with": with}), &json!({}), &[], false);

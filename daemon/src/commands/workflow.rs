@@ -26,7 +26,7 @@ enum Command {
 /// Say whether a workflow can be run, and in what order
 ///
 /// FILE is {workflow_id, nodes: {ID: {agent_id, dependencies: [ID, ...], trigger_type, input_mapping, output_mapping}}, metadata};
-/// only `nodes` must be there. A node waits for all its dependencies. Those that wait for nothing are `roots`; `stages` are
+/// only `nodes` must be there. A blueprint can name it (`workflow: FILE`) and run it. A node waits for all its dependencies. Those that wait for nothing are `roots`; `stages` are
 /// what can be done at the same time; `order` is one after the other, of those that could be next always the one with the
 /// smallest id.
 ///

@@ -29,3 +29,4 @@ mod storm;
 mod tools;
 #[path = "../voices/mod.rs"]
 mod voices;
+mod workflow_runs;

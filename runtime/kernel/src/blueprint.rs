@@ -13,6 +13,7 @@ mod model;
 mod read;
 mod rule;
 mod worker;
+mod workflow;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub use model::ModelChoice;
 pub use read::ReadGrant;
 pub use rule::*;
 pub use worker::*;
+pub use workflow::WorkflowSpec;
 pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
 
 /// The blueprint format this version reads.
@@ -95,6 +97,9 @@ pub struct Blueprint {
     /// Departments to include; absent once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub departments: Option<Departments>,
+    /// The workflow whose nodes its workers are to do; absent once resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowSpec>,
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
     pub fragments: Vec<String>,

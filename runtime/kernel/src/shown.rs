@@ -10,7 +10,7 @@ use jsonptr::Pointer;
 use serde_json::Value;
 
 use crate::freshness::Basis;
-use crate::id::WorkerName;
+use crate::id::{RuleName, WorkerName};
 use crate::plan::{Plan, Seat};
 use crate::scheduler::Answered;
 use crate::tree::Node;
@@ -23,6 +23,7 @@ pub struct Shown {
     basis: Arc<Basis>,
     may_expand: bool,
     may_clarify: bool,
+    woken_by: Option<RuleName>,
     woken_at: Option<String>,
     signal: Option<Value>,
     answers: Vec<Answered>,
@@ -42,6 +43,7 @@ impl Shown {
             basis,
             may_expand,
             may_clarify: false,
+            woken_by: None,
             woken_at: None,
             signal: None,
             answers: Vec::new(),
@@ -52,6 +54,17 @@ impl Shown {
     #[must_use]
     pub(crate) fn with_question(self, may_clarify: bool) -> Self {
         Self { may_clarify, ..self }
+    }
+
+    /// The same for a worker that this rule has woken.
+    #[must_use]
+    pub fn with_rule(self, woken_by: Option<RuleName>) -> Self {
+        Self { woken_by, ..self }
+    }
+
+    /// The rule that woke it, if one did.
+    pub const fn woken_by(&self) -> Option<&RuleName> {
+        self.woken_by.as_ref()
     }
 
     /// The same for a worker that something at this place has woken, which it may read.
@@ -145,6 +158,7 @@ impl PartialEq for Shown {
         self.worker == other.worker
             && self.may_expand == other.may_expand
             && self.may_clarify == other.may_clarify
+            && self.woken_by == other.woken_by
             && self.woken_at == other.woken_at
             && self.signal == other.signal
             && self.answers == other.answers

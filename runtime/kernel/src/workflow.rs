@@ -1,8 +1,12 @@
 //! Workflows: nodes that depend on each other, in an order that is the same each time.
 //!
-//! A definition is checked before anything of it is kept (SW4RM section 3.11.3, requirement rows W58 to W70).
+//! A definition is checked before anything of it is kept (SW4RM section 3.11.3, requirement rows W58 to W70). One that a
+//! blueprint has becomes rules of an ordinary board (`expansion`); what it does next is decided by [`engine`].
 
 mod dag;
+pub mod engine;
+mod expansion;
+mod status;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,9 +17,13 @@ use serde_json::{Map, Value};
 use crate::rejection::coded;
 
 pub use dag::check;
+pub use expansion::{Expansion, Grants, Made, With, expand};
+pub use status::Status;
 
 /// How many nodes a workflow may have.
 pub const NODES_MAX: usize = 1_000_000;
+/// How many nodes the workflow of a blueprint may have: each takes up to three of its 256 rules, and a grant of a worker.
+pub const RUNNING_NODES_MAX: usize = 64;
 /// How many problems are told.
 pub const PROBLEMS_MAX: usize = 20;
 
@@ -24,10 +32,13 @@ pub const PROBLEMS_MAX: usize = 20;
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// What it is called.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workflow_id: String,
     /// The nodes, by their ids.
     pub nodes: BTreeMap<String, Node>,
+    /// What the workflow's data are at first (`workflow_data`, W63).
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
     /// What else is said of it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
@@ -41,18 +52,40 @@ pub struct Node {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<String>,
     /// Who does it; where it is empty, whoever is called as the node.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub agent_id: String,
     /// What has to be completed before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<String>,
     /// What starts it, once that is so.
+    #[serde(skip_serializing_if = "TriggerType::is_dependency")]
     pub trigger_type: TriggerType,
+    /// Of `EVENT`: the signal; the node's id where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Of `SCHEDULE`: when, in cron's notation; where it is absent the node never starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// A CEL condition over `data`, asked once the dependencies are completed; where it does not hold the node is skipped
+    /// (W60).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
     /// What it is given: its own names for entries of the workflow's data.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub input_mapping: BTreeMap<String, String>,
     /// What it gives: names of what it made, and the entries of the workflow's data that they become.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub output_mapping: BTreeMap<String, String>,
     /// What else is said of it.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+}
+
+impl Node {
+    /// Who does it.
+    pub fn worker<'n>(&'n self, id: &'n str) -> &'n str {
+        if self.agent_id.is_empty() { id } else { &self.agent_id }
+    }
 }
 
 /// What starts a node (W62).
@@ -70,8 +103,14 @@ pub enum TriggerType {
     Manual,
 }
 
+impl TriggerType {
+    const fn is_dependency(&self) -> bool {
+        matches!(self, Self::Dependency)
+    }
+}
+
 coded! {
-    /// Why a workflow has no order.
+    /// Why a workflow has no order, or does not go on as it is asked to.
     WorkflowCode {
         /// It has no node.
         Empty = "workflow_empty",
@@ -85,6 +124,14 @@ coded! {
         UnknownDependency = "workflow_unknown_dependency",
         /// Nodes wait for each other; they are named.
         Cycle = "workflow_cycle_detected",
+        /// A node that runs, or waits for its trigger, would have to become something that it cannot become from there.
+        IllegalMove = "workflow_illegal_move",
+        /// There is no such node.
+        UnknownNode = "workflow_unknown_node",
+        /// The document does not say how far the workflow is.
+        NoState = "workflow_no_state",
+        /// The request brings more entries for the workflow's data than there may be.
+        TooMuchData = "workflow_too_much_data",
     }
 }
 

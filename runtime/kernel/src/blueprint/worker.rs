@@ -108,8 +108,8 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// The coordination roles that this version has.
-    pub const BUILTINS: [&str; 8] =
-        ["begin", "confirm", "coordinator", "crud", "perceive", "resolve", "resume", "vote"];
+    pub const BUILTINS: [&str; 9] =
+        ["begin", "confirm", "coordinator", "crud", "perceive", "resolve", "resume", "vote", "workflow"];
 
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub fn is_available(&self) -> bool {

@@ -112,6 +112,7 @@ impl Board {
         let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
+        let shown = shown.with_rule(queued.and_then(|queued| queued.branch.rule.clone()));
         let shown = shown.with_place(woken_at.as_deref());
         let shown = shown.with_signal(queued.and_then(|queued| queued.value.clone()));
         let shown = shown.with_answers(queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default());

@@ -13,10 +13,20 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("fragment_clash", Error, "A fragment brings a name that is there already."),
     ("fragment_cycle", Error, "A fragment includes itself."),
     ("fragment_limit", Error, "There are too many fragments, or they are nested too deeply."),
-    ("unresolved_fragment", Error, "`use` or `departments` names files that were not included."),
+    ("unresolved_fragment", Error, "What `use`, `departments` or `workflow` says was not included."),
     // Departments.
     ("unmet_need", Error, "A department needs what the blueprint does not promise."),
     ("bad_department", Error, "What a department's manifest says does not fit together."),
+    // Workflows.
+    ("workflow_empty", Error, "A workflow has no node."),
+    ("workflow_too_large", Error, "The workflow of a blueprint has more nodes than it may have."),
+    ("workflow_node_id", Error, "A node says that it is another than the one under whose id it stands."),
+    ("workflow_node_name", Error, "The id of a node is no name."),
+    ("workflow_self_dependency", Error, "A node waits for itself."),
+    ("workflow_unknown_dependency", Error, "A node waits for one that is not there."),
+    ("workflow_cycle_detected", Error, "Nodes wait for each other; they are named."),
+    ("workflow_bad_trigger", Error, "A node says of its trigger what belongs to another kind of trigger."),
+    ("workflow_unreachable_node", Warning, "A node that nothing starts, or that waits for such a one."),
     // The form.
     ("unknown_field", Error, "A key that blueprints do not have."),
     ("missing_field", Error, "A key that must be there is not."),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, meant};
 use crate::source::{Source, child};
@@ -12,6 +12,12 @@ use crate::source::{Source, child};
 static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| Form::of("the blueprint", META_SCHEMA));
 
 static DEPARTMENT: LazyLock<Form> = LazyLock::new(|| Form::of("the manifest", DEPARTMENT_SCHEMA));
+
+/// The part of the schema of blueprints that is about workflows, which may be in files of their own.
+static WORKFLOW: LazyLock<Form> = LazyLock::new(|| {
+    let definitions = BLUEPRINT.meta["$defs"].clone();
+    Form::of_value("the workflow", json!({"$ref": "#/$defs/workflow", "$defs": definitions}))
+});
 
 /// A published schema, and what the documents are called that it describes.
 struct Form {
@@ -42,6 +48,14 @@ pub(crate) fn check_department(source: &Source, findings: &mut Vec<Diagnostic>) 
     check_numbers(source, findings);
 }
 
+/// The same for a workflow.
+pub(crate) fn check_workflow(source: &Source, findings: &mut Vec<Diagnostic>) {
+    for error in WORKFLOW.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
+        WORKFLOW.explain(source, &error, findings);
+    }
+    check_numbers(source, findings);
+}
+
 /// Finds every number that JSON does not have, where nothing else is wrong with it.
 pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
     for pointer in source.beyond_json() {
@@ -58,7 +72,10 @@ const NAMES: &str = "A name begins with a letter or digit and has letters, digit
 
 impl Form {
     fn of(noun: &'static str, schema: &str) -> Self {
-        let meta = serde_json::from_str(schema).expect("the schema is part of this crate and tested");
+        Self::of_value(noun, serde_json::from_str(schema).expect("the schema is part of this crate and tested"))
+    }
+
+    fn of_value(noun: &'static str, meta: Value) -> Self {
         let validator = jsonschema::draft202012::new(&meta).expect("the schema is part of this crate and tested");
         Self { noun, meta, validator }
     }

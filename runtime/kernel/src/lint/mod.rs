@@ -18,6 +18,7 @@ mod invariants;
 mod names;
 mod paths;
 mod replies;
+mod workflow;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use serde_json::Value;
 
 pub use codes::CODES;
 pub use costs::OpaquePlace;
-pub(crate) use form::check_department;
+pub(crate) use form::{check_department, check_workflow};
 pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteGrant};
@@ -102,7 +103,7 @@ impl Diagnostic {
     }
 
     /// Says that the place is below another.
-    fn below(mut self, pointer: &str) -> Self {
+    pub(crate) fn below(mut self, pointer: &str) -> Self {
         self.pointer.insert_str(0, pointer);
         self
     }
@@ -271,6 +272,7 @@ impl<'a> Check<'a> {
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.conditions();
             self.flow();
+            self.workflow();
             self.fields();
             self.costs();
             self.shifts();

@@ -23,6 +23,11 @@ impl Check<'_> {
             self.find("unresolved_fragment", "/departments", "the departments were not included", help);
             self.point_at_key();
         }
+        if self.blueprint.workflow.is_some() {
+            let help = "Resolve the blueprint before it is checked: a workflow becomes rules where it is read.";
+            self.find("unresolved_fragment", "/workflow", "the workflow was not included", help);
+            self.point_at_key();
+        }
         self.workers();
         self.groups();
         self.rules();

@@ -1,5 +1,5 @@
 //! Includes blueprint fragments (`use:`) into the blueprint that names them, the blueprints of boards inside (`boards:`)
-//! that are named by their files, and departments ([`super::departments`]).
+//! that are named by their files, departments ([`super::departments`]) and workflows ([`super::workflows`]).
 //!
 //! A fragment brings workers, models, rules, invariants and schema definitions (`state.schema.$defs`); what the document
 //! looks like, when the task is finished and what it may cost is said by the including file alone. Nothing overrides
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{File, Source, child, departments};
+use super::{File, Source, child, departments, workflows};
 use crate::lint::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
 
 /// Who opens what a blueprint names. What is not below the blueprint's own directory must be refused.
@@ -48,14 +48,14 @@ pub const FRAGMENT_DEPTH_MAX: usize = 8;
 /// How many fragments one blueprint may have.
 pub const FRAGMENTS_MAX: usize = 32;
 
-/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; the folders in `departments` by what their manifests say; `files` gives the texts, or says why it cannot.
+/// Replaces `use` by what the fragments say, and the names of files in `boards` by what these say; the folders in `departments` by what their manifests say; `workflow` by rules; `files` gives the texts, or says why it cannot.
 ///
 /// Rules and invariants of fragments come after those of the including file, in the order of `use`. The result's `use`
 /// is empty. A `use` of the wrong form is left for the lint.
 ///
 /// # Errors
 /// The first of: `fragment_unreadable` or what [`Source::read`] refuses, `bad_fragment`, `fragment_clash`,
-/// `fragment_cycle`, `fragment_limit`; or everything that is wrong with the departments of one blueprint. Findings inside a
+/// `fragment_cycle`, `fragment_limit`; or everything that is wrong with the departments or the workflow of one blueprint. Findings inside a
 /// fragment or a manifest name its file.
 pub fn resolve(mut source: Source, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let stack = vec![source.name().to_owned()];
@@ -127,7 +127,8 @@ fn resolve_within(
         inside.depth -= 1;
         source.put(&at, board, 0);
     }
-    departments::resolve(source, files, file)
+    departments::resolve(source, files, file)?;
+    workflows::resolve(source, files, file)
 }
 
 struct Inclusion<'a> {

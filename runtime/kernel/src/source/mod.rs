@@ -16,6 +16,7 @@ mod departments;
 mod fragments;
 #[cfg(test)]
 mod tests;
+mod workflows;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -127,6 +128,16 @@ impl Source {
             (at, Self { files: self.files.clone(), value: value.clone(), places })
         };
         members.into_iter().flatten().map(source).collect()
+    }
+
+    /// A part of the document as a source of its own, which stands where it stands here; `None` if nothing is there.
+    fn part(&self, pointer: &str) -> Option<Self> {
+        let value = self.value.pointer(pointer)?.clone();
+        let below =
+            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let places = self.places.iter().filter(|(place, _)| below(place));
+        let places = places.map(|(place, known)| (place[pointer.len()..].to_owned(), *known)).collect();
+        Some(Self { files: self.files.clone(), value, places })
     }
 
     /// Puts a source where a value stands. Of its files, the first `shared` are those of this one.

@@ -114,6 +114,17 @@ const HAS_DEPARTMENTS: (&str, &str) = (
     "done: {when: has(state.answer)}\ndepartments: {from: departments, promises: {text: /request/question}, into: /claims/-, group: departments}\n",
 );
 
+/// One node more than there may be.
+const TOO_MANY_NODES: &str = "nodes: {n00: {agent_id: writer}, n01: {agent_id: writer}, n02: {agent_id: writer}, n03: {agent_id: writer}, n04: {agent_id: writer}, n05: {agent_id: writer}, n06: {agent_id: writer}, n07: {agent_id: writer}, n08: {agent_id: writer}, n09: {agent_id: writer}, n10: {agent_id: writer}, n11: {agent_id: writer}, n12: {agent_id: writer}, n13: {agent_id: writer}, n14: {agent_id: writer}, n15: {agent_id: writer}, n16: {agent_id: writer}, n17: {agent_id: writer}, n18: {agent_id: writer}, n19: {agent_id: writer}, n20: {agent_id: writer}, n21: {agent_id: writer}, n22: {agent_id: writer}, n23: {agent_id: writer}, n24: {agent_id: writer}, n25: {agent_id: writer}, n26: {agent_id: writer}, n27: {agent_id: writer}, n28: {agent_id: writer}, n29: {agent_id: writer}, n30: {agent_id: writer}, n31: {agent_id: writer}, n32: {agent_id: writer}, n33: {agent_id: writer}, n34: {agent_id: writer}, n35: {agent_id: writer}, n36: {agent_id: writer}, n37: {agent_id: writer}, n38: {agent_id: writer}, n39: {agent_id: writer}, n40: {agent_id: writer}, n41: {agent_id: writer}, n42: {agent_id: writer}, n43: {agent_id: writer}, n44: {agent_id: writer}, n45: {agent_id: writer}, n46: {agent_id: writer}, n47: {agent_id: writer}, n48: {agent_id: writer}, n49: {agent_id: writer}, n50: {agent_id: writer}, n51: {agent_id: writer}, n52: {agent_id: writer}, n53: {agent_id: writer}, n54: {agent_id: writer}, n55: {agent_id: writer}, n56: {agent_id: writer}, n57: {agent_id: writer}, n58: {agent_id: writer}, n59: {agent_id: writer}, n60: {agent_id: writer}, n61: {agent_id: writer}, n62: {agent_id: writer}, n63: {agent_id: writer}, n64: {agent_id: writer}}\n";
+
+/// Says that there is a workflow, in a file.
+const HAS_WORKFLOW: (&str, &str) = (END, "done: {when: has(state.answer)}\nworkflow: flow.yaml\n");
+
+/// A finding about a workflow in a file.
+const fn flow(code: &'static str, fragments: &'static [(&'static str, &'static str)]) -> Fixture {
+    Fixture { code, changes: &[HAS_WORKFLOW], fragments }
+}
+
 /// A department that fits [`SOUND`], but for what its results are.
 const DEPARTMENT: &str = r#"department: 1
 name: notes
@@ -283,6 +294,57 @@ const FIXTURES: &[Fixture] = &[
         fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
     },
     change("unresolved_fragment", &[HAS_DEPARTMENTS]),
+    change("unresolved_fragment", &[HAS_WORKFLOW]),
+    // Workflows.
+    flow("fragment_unreadable", &[("f.yaml", "")]),
+    flow("workflow_empty", &[("flow.yaml", "nodes: {}\n")]),
+    flow("workflow_too_large", &[("flow.yaml", TOO_MANY_NODES)]),
+    flow("workflow_node_id", &[("flow.yaml", "nodes:\n  writer: {node_id: scribe}\n")]),
+    flow("workflow_node_name", &[("flow.yaml", "nodes:\n  \"to write\": {agent_id: writer}\n")]),
+    flow("workflow_self_dependency", &[("flow.yaml", "nodes:\n  writer: {dependencies: [writer]}\n")]),
+    flow(
+        "workflow_unknown_dependency",
+        &[("flow.yaml", "nodes:\n  writer: {dependencies: [extract]}\n  extractor: {}\n")],
+    ),
+    flow(
+        "workflow_cycle_detected",
+        &[(
+            "flow.yaml",
+            "nodes:\n  writer: {dependencies: [extractor]}\n  extractor:\n    dependencies:\n      - writer\n",
+        )],
+    ),
+    flow(
+        "workflow_bad_trigger",
+        &[("flow.yaml", "nodes:\n  writer: {signal: go}\n  extractor: {trigger_type: EVENT, every: \"* * * * *\"}\n")],
+    ),
+    flow(
+        "workflow_unreachable_node",
+        &[("flow.yaml", "nodes:\n  extractor: {trigger_type: SCHEDULE}\n  writer: {dependencies: [extractor]}\n")],
+    ),
+    flow("undeclared_worker", &[("flow.yaml", "nodes:\n  writer: {agent_id: writr}\n  scribe: {}\n")]),
+    flow("bad_condition", &[("flow.yaml", "nodes:\n  writer: {when: state.x > 0}\n")]),
+    flow("not_boolean", &[("flow.yaml", "nodes:\n  writer: {when: data.x + 1}\n")]),
+    flow("bad_schedule", &[("flow.yaml", "nodes:\n  writer: {trigger_type: SCHEDULE, every: \"0 0 30 2 *\"}\n")]),
+    flow("unknown_field", &[("flow.yaml", "nodes:\n  writer: {depends: [extractor]}\n")]),
+    flow("bad_value", &[("flow.yaml", "nodes:\n  writer: {trigger_type: TIMER}\n")]),
+    Fixture {
+        code: "fragment_clash",
+        changes: &[
+            HAS_WORKFLOW,
+            ("{name: begin,", "{name: run-writer,"),
+            ("      answer: {type: string}", "      answer: {type: string}\n      workflow: {type: object}"),
+        ],
+        fragments: &[("flow.yaml", "nodes:\n  writer: {}\n")],
+    },
+    // What stands in the blueprint itself is found there.
+    Fixture {
+        code: "workflow_cycle_detected",
+        changes: &[(
+            END,
+            "done: {when: has(state.answer)}\nworkflow:\n  nodes:\n    writer: {dependencies: [extractor]}\n    extractor: {dependencies: [writer]}\n",
+        )],
+        fragments: &[("f.yaml", "")],
+    },
     change("unresolved_fragment", &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")]),
     // A finding inside a fragment names its file.
     Fixture {

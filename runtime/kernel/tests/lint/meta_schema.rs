@@ -50,6 +50,14 @@ fn full() -> Value {
         "writers": "one", "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
         "boards": {"b": inside()}, "use": ["f"],
         "departments": {"from": "d", "promises": {"text": "/a"}, "into": "/b/-", "group": "g"},
+        "workflow": {
+            "workflow_id": "f", "data": {"a": 1}, "metadata": {"by": "x"},
+            "nodes": {"n": {
+                "node_id": "n", "agent_id": "w", "dependencies": ["m"], "trigger_type": "SCHEDULE", "signal": "s",
+                "every": "* * * * *", "when": "data.a > 0", "input_mapping": {"x": "a"}, "output_mapping": {"y": "b"},
+                "metadata": {"by": "x"},
+            }},
+        },
     })
 }
 
@@ -311,6 +319,9 @@ fn places(value: &Value) -> Vec<String> {
             "/workers/w/writes/0/value/",
             "/workers/w/board/failed/value/",
             "/boards/b/",
+            "/workflow/data/",
+            "/workflow/metadata/",
+            "/workflow/nodes/n/metadata/",
         ];
         if !data.iter().any(|holder| pointer.starts_with(holder)) {
             found.push(pointer);

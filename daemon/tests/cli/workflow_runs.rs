@@ -1,0 +1,273 @@
+//! Workflows as boards: what runs, what waits, what fails and goes on, and what a kill leaves.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox, shipped};
+
+/// The statuses of all nodes, by their ids.
+fn statuses(state: &Value) -> Value {
+    let nodes = state["workflow"]["nodes"].as_object().expect("there are nodes");
+    nodes.iter().map(|(id, node)| (id.clone(), node["status"].clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The workers that were called, in the order of the calls, without the seat that decides.
+fn called(sandbox: &Sandbox) -> Vec<String> {
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let worker = |record: &Value| record["worker"].as_str().filter(|worker| *worker != "workflow").map(str::to_owned);
+    records.iter().filter(|record| record["kind"] == "invoked").filter_map(worker).collect()
+}
+
+fn state(sandbox: &Sandbox) -> Value {
+    sandbox.run(&["state", "last", "--output", "json"]).exits(0).json()["state"].clone()
+}
+
+/// A blueprint with these nodes, each done by a worker called as the node, by these scripts.
+fn blueprint(nodes: Value, scripts: Value) -> String {
+    let workers: serde_json::Map<String, Value> = scripts
+        .as_object()
+        .expect("scripts")
+        .iter()
+        .map(|(name, script)| (name.clone(), json!({"agent": "script", "script": script})))
+        .collect();
+    json!({"blueprint": 1, "name": "flow", "workflow": {"nodes": nodes}, "workers": workers}).to_string()
+}
+
+fn output(node: &str, value: Value) -> Value {
+    json!([{"op": "add", "path": format!("/workflow/nodes/{node}/output"), "value": value}])
+}
+
+fn run(sandbox: &Sandbox, nodes: Value, scripts: Value) -> Ran {
+    sandbox.write("flow.json", blueprint(nodes, scripts));
+    sandbox.run(&["run", "flow.json", "--output", "json"])
+}
+
+fn signal(sandbox: &Sandbox, name: &str, value: &Value) -> Ran {
+    sandbox.run(&["signal", "last", name, &value.to_string(), "--output", "json"])
+}
+
+#[test]
+fn the_shipped_workflow_runs_to_its_end_and_is_found_sound() {
+    let sandbox = Sandbox::new();
+    let etl = shipped("etl.yaml");
+    let checked = sandbox.run(&["check", &etl]).exits(0);
+    assert!(checked.stdout.contains(" 0 errors, 0 warnings"), "{}", checked.stdout);
+    let ran = sandbox.run(&["run", &etl, "--output", "json"]).exits(0).json();
+    assert_eq!(ran["end"], "done");
+    let (state, workflow) = (&ran["state"], &ran["state"]["workflow"]);
+    let completed = "COMPLETED";
+    assert_eq!(
+        statuses(state),
+        json!({"parse": completed, "clean": completed, "count": completed, "inspect": "SKIPPED", "report": completed})
+    );
+    assert_eq!(workflow["nodes"]["parse"]["input"], json!({"file": "orders.csv"}));
+    assert_eq!(
+        workflow["nodes"]["report"]["input"],
+        json!({"orders": [{"item": "apples", "count": 3}, {"item": "quinces", "count": 2}], "total": 5})
+    );
+    assert_eq!(workflow["data"]["report"], "5 pieces in 2 orders: 3 apples, 2 quinces.");
+    assert_eq!(called(&sandbox), ["parser", "cleaner", "counter", "writer"]);
+    sandbox.run(&["verify", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_person_is_waited_for_where_the_data_of_the_request_say_so() {
+    let sandbox = Sandbox::new();
+    let request = json!({"data": {"tolerated": 0}}).to_string();
+    let ran = sandbox.run(&["run", &shipped("etl.yaml"), "--request", &request, "--output", "json"]).exits(4).json();
+    assert_eq!((&ran["end"], &ran["state"]["workflow"]["status"]), (&json!("quiescent"), &json!("RUNNING")));
+    assert_eq!(ran["state"]["workflow"]["nodes"]["inspect"]["status"], "READY");
+    let ran = signal(&sandbox, "start-inspect", &Value::Null).exits(0).json();
+    assert_eq!(ran["end"], "done");
+    assert_eq!(state(&sandbox)["workflow"]["data"]["finding"], "One line has no count.");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn what_failed_goes_on_from_its_node_and_nothing_before_it_is_done_again() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({
+        "a": {"output_mapping": {"x": "x"}},
+        "b": {"dependencies": ["a"], "input_mapping": {"x": "x"}, "output_mapping": {"y": "y"}},
+        "c": {"dependencies": ["b"], "input_mapping": {"y": "y"}},
+        "d": {"dependencies": ["a"]},
+    });
+    let scripts = json!({
+        "a": [output("a", json!({"x": 1}))],
+        "b": [{"fail": "refused", "message": "not today"}, output("b", json!({"y": 2}))],
+        "c": [output("c", json!({}))],
+        "d": [output("d", json!({}))],
+    });
+    let failed = run(&sandbox, nodes, scripts).exits(4).json();
+    assert_eq!((&failed["end"], &failed["cause"]), (&json!("quiescent"), &json!("gave_up")));
+    assert_eq!(statuses(&failed["state"]), json!({"a": "COMPLETED", "b": "FAILED", "c": "PENDING", "d": "COMPLETED"}));
+    assert_eq!(failed["state"]["workflow"]["status"], "FAILED");
+    assert_eq!(failed["state"]["workflow"]["nodes"]["b"]["error"], "its worker came to no output");
+    let resumed = signal(&sandbox, "resume", &json!({"node": "b"})).exits(0).json();
+    assert_eq!(resumed["end"], "done");
+    let state = state(&sandbox);
+    assert_eq!(statuses(&state), json!({"a": "COMPLETED", "b": "COMPLETED", "c": "COMPLETED", "d": "COMPLETED"}));
+    assert_eq!(state["workflow"]["nodes"]["c"]["input"], json!({"y": 2}));
+    assert_eq!(state["workflow"]["nodes"]["b"].get("error"), None);
+    assert_eq!(called(&sandbox), ["a", "b", "d", "b", "c"]);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_workflow_is_resumed_from_nodes_that_it_has_and_that_are_not_running() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({"a": {}, "b": {"dependencies": ["a"], "trigger_type": "EVENT", "signal": "go"}});
+    let scripts = json!({"a": [output("a", json!({}))], "b": [output("b", json!({}))]});
+    run(&sandbox, nodes, scripts).exits(4);
+    let refused = signal(&sandbox, "resume", &json!({"node": "z"}));
+    assert_eq!((refused.code, &refused.error()["code"]), (2, &json!("bad_request")));
+    // Several times over: who does the same again comes to the same again, and no breaker minds.
+    for _ in 0..4 {
+        signal(&sandbox, "resume", &json!({"node": "a"})).exits(4);
+        assert_eq!(statuses(&state(&sandbox)), json!({"a": "COMPLETED", "b": "READY"}));
+    }
+    signal(&sandbox, "go", &Value::Null).exits(0);
+    assert_eq!(called(&sandbox), ["a", "a", "a", "a", "a", "b"]);
+}
+
+#[test]
+fn an_event_that_comes_early_counts_and_a_worker_may_do_several_nodes() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({
+        "first": {"agent_id": "one", "trigger_type": "EVENT"},
+        "second": {"agent_id": "one", "dependencies": ["first"], "trigger_type": "EVENT", "signal": "go"},
+    });
+    let scripts = json!({"one": [output("first", json!({})), output("second", json!({}))]});
+    let waiting = run(&sandbox, nodes, scripts).exits(4).json();
+    assert_eq!(statuses(&waiting["state"]), json!({"first": "READY", "second": "PENDING"}));
+    signal(&sandbox, "go", &Value::Null).exits(4);
+    assert_eq!(statuses(&state(&sandbox)), json!({"first": "READY", "second": "PENDING"}));
+    signal(&sandbox, "first", &Value::Null).exits(0);
+    assert_eq!(called(&sandbox), ["one", "one"]);
+}
+
+#[test]
+fn what_is_skipped_bypasses_all_that_waits_for_it() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({
+        "a": {"output_mapping": {"n": "count"}},
+        "b": {"dependencies": ["a"], "when": "data.count > 10"},
+        "c": {"dependencies": ["b"]},
+    });
+    let script = |node: &str| json!([output(node, json!({"n": 3}))]);
+    let ran = run(&sandbox, nodes, json!({"a": script("a"), "b": script("b"), "c": script("c")})).exits(0).json();
+    assert_eq!(statuses(&ran["state"]), json!({"a": "COMPLETED", "b": "SKIPPED", "c": "SKIPPED"}));
+    assert_eq!(called(&sandbox), ["a"]);
+}
+
+#[test]
+fn no_output_comes_to_a_node_that_does_not_run_and_no_status_leaps() {
+    let sandbox = Sandbox::new();
+    // It writes the output of another node, which it may, as it does that one, too.
+    let nodes = json!({"a": {"agent_id": "w"}, "b": {"agent_id": "w", "dependencies": ["a"]}});
+    let early =
+        run(&sandbox, nodes, json!({"w": [output("b", json!({})), output("a", json!({})), output("b", json!({}))]}));
+    early.exits(0);
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let refused: Vec<&Value> = records.iter().filter(|record| record["kind"] == "rejected").collect();
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].to_string().contains("workflow-outputs"), "{}", refused[0]);
+}
+
+#[test]
+fn a_workflow_may_be_in_a_file_and_is_refused_there_before_anything_is_stored() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "flows/loop.yaml",
+        "nodes:\n  a: {dependencies: [c]}\n  b: {dependencies: [a]}\n  c: {dependencies: [b]}\n",
+    );
+    let blueprint = "blueprint: 1\nname: flow\nworkflow: flows/loop.yaml\nworkers:\n  a: &w {agent: script, script: [[{op: add, path: /workflow/nodes/a/output, value: {}}]]}\n";
+    sandbox.write("flow.yaml", blueprint);
+    let refused = sandbox.run(&["run", "flow.yaml", "--output", "json"]).exits(2).error();
+    let finding = &refused["findings"][0];
+    assert_eq!(finding["code"], "workflow_cycle_detected");
+    assert!(finding["message"].as_str().is_some_and(|message| message.ends_with("a -> b -> c -> a")), "{finding}");
+    assert!(finding["file"].as_str().is_some_and(|file| file.ends_with("flows/loop.yaml")), "{finding}");
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).stdout.trim(), "");
+    sandbox.write("flows/loop.yaml", "nodes:\n  a: {}\n");
+    sandbox.run(&["run", "flow.yaml"]).exits(0);
+    // What is printed whole needs no file, and is found sound again.
+    let whole = sandbox.run(&["check", "flow.yaml", "--whole"]).exits(0).stdout;
+    sandbox.write("whole.json", whole);
+    sandbox.run(&["check", "whole.json"]).exits(0);
+}
+
+/// A workflow whose workers are programs that take a moment, so that a kill meets them at work.
+fn slow() -> String {
+    let nodes = json!({
+        "a": {"output_mapping": {"x": "a"}},
+        "b": {"dependencies": ["a"], "input_mapping": {"x": "a"}, "output_mapping": {"x": "b"}},
+        "c": {"dependencies": ["a"], "input_mapping": {"x": "a"}, "output_mapping": {"x": "c"}},
+        "d": {"dependencies": ["b", "c"], "input_mapping": {"x": "b", "y": "c"}, "output_mapping": {"x": "d"}},
+        "e": {"dependencies": ["a"], "when": "data.a == \"no\""},
+        "f": {"dependencies": ["d"], "input_mapping": {"x": "d"}},
+    });
+    let worker = |node: &str| {
+        let patch = output(node, json!({"x": format!("of {node}")}));
+        let program = json!(["sh", "-c", format!("sleep 0.05; printf '%s\\n' '{patch}'")]);
+        (node.to_owned(), json!({"agent": "command", "program": program, "limits": {"attempts": 20}}))
+    };
+    let workers: serde_json::Map<_, _> = ["a", "b", "c", "d", "e", "f"].into_iter().map(worker).collect();
+    json!({"blueprint": 1, "name": "slow", "workflow": {"nodes": nodes}, "workers": workers}).to_string()
+}
+
+/// Wherever it is killed, it comes to the same end, and nothing that was told of is done again.
+#[test]
+fn killed_again_and_again_it_ends_as_if_it_had_not_been() {
+    let whole = Sandbox::new();
+    whole.write("slow.json", slow());
+    let expected = whole.run(&["run", "slow.json", "--allow-inline", "--output", "json"]).exits(0).json();
+    let sandbox = Sandbox::new();
+    sandbox.write("slow.json", slow());
+    let mut kills = 0;
+    for turn in 0..60 {
+        let arguments: &[&str] = match turn {
+            0 => &["run", "slow.json", "--allow-inline"],
+            _ => &["resume", "last", "--allow-inline"],
+        };
+        let mut child = sandbox
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        for (number, line) in stderr.lines().enumerate() {
+            line.expect("stderr is text");
+            if number == 4 + turn % 5 {
+                child.kill().expect("it can be killed");
+            }
+        }
+        let code = child.wait().expect("it ends").code();
+        sandbox.run(&["verify", "last"]).exits(0);
+        if code.is_some() {
+            assert_eq!(code, Some(0), "it ended by itself, and done");
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills >= 3, "it was killed {kills} times only");
+    let found = state(&sandbox);
+    for part in ["status", "data", "nodes"] {
+        assert_eq!(found["workflow"][part], expected["state"]["workflow"][part], "after {kills} kills");
+    }
+    assert_eq!(found["workflow"]["nodes"]["d"]["input"], json!({"x": "of b", "y": "of c"}));
+    let records = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let mut outputs: Vec<&str> = records
+        .iter()
+        .filter(|record| record["kind"] == "committed")
+        .filter_map(|record| record["by"]["worker"].as_str().filter(|worker| *worker != "workflow"))
+        .collect();
+    outputs.sort_unstable();
+    assert_eq!(outputs, ["a", "b", "c", "d", "f"], "once each");
+    sandbox.run(&["replay", "last"]).exits(0);
+}

@@ -1,0 +1,261 @@
+//! Puts the workflow of a blueprint (`workflow:`, written there or in a file) into the blueprint as what it becomes: a seat,
+//! rules, a part of the document.
+
+use serde_json::{Value, json};
+
+use super::fragments::object_at;
+use super::{Files, Source, child};
+use crate::expr::{CompileError, Expr};
+use crate::lint::{Diagnostic, check_workflow, suggest};
+use crate::workflow::engine::WHEN_VARIABLES;
+use crate::workflow::{self, Definition, Expansion, Made, Node, Problem, RUNNING_NODES_MAX, TriggerType, expand};
+
+/// Characters of the id of a node: the names of its rules begin with it.
+const ID_CHARS_MAX: usize = 48;
+
+const HELP: &str = "docs/workflows.md says what a workflow has.";
+
+/// Replaces `workflow` by what it becomes. What stands in the source itself is in this file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(super) fn resolve(
+    source: &mut Source,
+    files: &mut dyn Files,
+    file: Option<&String>,
+) -> Result<(), Vec<Diagnostic>> {
+    let here = |mut finding: Diagnostic| {
+        finding.file = finding.file.or_else(|| file.cloned());
+        finding
+    };
+    let Some(inline) = source.part("/workflow") else { return Ok(()) };
+    let name = inline.value.as_str().map(str::to_owned);
+    let read = match &name {
+        None => inline,
+        Some(name) => {
+            let text = files.text(name).map_err(|reason| {
+                let message = format!("the workflow `{name}` cannot be read: {reason}");
+                let help = "It is named relative to the blueprint's own directory and stays below it.";
+                vec![here(Diagnostic::at(source, "fragment_unreadable", "/workflow", message, help))]
+            })?;
+            Source::read(name, &text).map_err(|finding| vec![finding.in_file(name)])?
+        }
+    };
+    let included = definition(&read).and_then(|definition| include(source, &read, &definition));
+    included.map_err(|findings| {
+        let placed = |finding: Diagnostic| match &name {
+            Some(name) => finding.in_file(name),
+            None => here(finding.below("/workflow")),
+        };
+        findings.into_iter().map(placed).collect::<Vec<_>>()
+    })?;
+    drop(source.take_member("workflow"));
+    Ok(())
+}
+
+/// The workflow, if it has an order and can be run.
+fn definition(read: &Source) -> Result<Definition, Vec<Diagnostic>> {
+    let mut findings = Vec::new();
+    check_workflow(read, &mut findings);
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    // The schema is at least as strict as the model, and a test holds it to that.
+    let definition: Definition = serde_json::from_value(read.value().clone())
+        .map_err(|error| vec![Diagnostic::at(read, "bad_value", "", error.to_string(), HELP)])?;
+    if let Err(problems) = workflow::check(&definition) {
+        return Err(problems.iter().map(|problem| finding(read, &definition, problem)).collect());
+    }
+    if definition.nodes.len() > RUNNING_NODES_MAX {
+        let message = format!(
+            "there are {} nodes; a blueprint's workflow has at most {RUNNING_NODES_MAX}",
+            definition.nodes.len()
+        );
+        let help = "Let one worker do several of them, or let a node be a board with a workflow of its own.";
+        return Err(vec![Diagnostic::at(read, "workflow_too_large", "/nodes", message, help)]);
+    }
+    for (id, node) in &definition.nodes {
+        check_node(read, id, node, &mut findings);
+    }
+    if findings.is_empty() { Ok(definition) } else { Err(findings) }
+}
+
+/// A problem as a finding at its place.
+fn finding(read: &Source, definition: &Definition, problem: &Problem) -> Diagnostic {
+    let of_node = |node: &str| child("/nodes", node);
+    let dependency = |node: &str, named: &str| {
+        let named_at = definition.nodes.get(node).and_then(|node| node.dependencies.iter().position(|id| id == named));
+        format!("{}/dependencies/{}", of_node(node), named_at.unwrap_or_default())
+    };
+    let known = definition.nodes.keys().map(String::as_str);
+    let (pointer, help) = match problem {
+        Problem::Size { .. } => {
+            ("/nodes".to_owned(), "Give it a node: `nodes: {first: {agent_id: worker}}`.".to_owned())
+        }
+        Problem::OtherId { node, .. } => (format!("{}/node_id", of_node(node)), "Remove `node_id`.".to_owned()),
+        Problem::SelfDependency { node } => (dependency(node, node), "Remove this dependency.".to_owned()),
+        Problem::UnknownDependency { node, dependency: named } => {
+            (dependency(node, named), suggest(named, known, "Remove this dependency."))
+        }
+        Problem::Cycle { nodes } => {
+            let (first, last) = (nodes.first(), nodes.last());
+            let at = first.zip(last).map_or_else(String::new, |(first, last)| dependency(first, last));
+            (at, "Remove one of these dependencies.".to_owned())
+        }
+    };
+    Diagnostic::at(read, problem.code().as_str(), &pointer, problem.to_string(), help)
+}
+
+/// What only a workflow that is to be run must be.
+fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnostic>) {
+    let at = child("/nodes", id);
+    let mut find = |code: &'static str, member: &str, message: String, help: &str| {
+        let pointer = if member.is_empty() { at.clone() } else { format!("{at}/{member}") };
+        let mut finding = Diagnostic::at(read, code, &pointer, message, help);
+        if member.is_empty() {
+            finding.position = read.key_position(&pointer);
+        }
+        findings.push(finding);
+    };
+    let is_name = id.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && id.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+        && id.len() <= ID_CHARS_MAX;
+    if !is_name {
+        let help = "It begins with a letter or digit and has letters, digits, dashes and underscores, at most 48.";
+        find("workflow_node_name", "", format!("the id `{id}` is no name"), help);
+    }
+    let belongs = [
+        ("signal", node.signal.is_some(), TriggerType::Event, "EVENT"),
+        ("every", node.every.is_some(), TriggerType::Schedule, "SCHEDULE"),
+    ];
+    for (member, _, _, name) in
+        belongs.into_iter().filter(|(_, is_there, kind, _)| *is_there && node.trigger_type != *kind)
+    {
+        let message = format!("`{id}` has `{member}`, and its trigger is not {name}");
+        find("workflow_bad_trigger", member, message, &format!("Write `trigger_type: {name}`, or remove it."));
+    }
+    if let Some(when) = &node.when
+        && let Err(CompileError { code, offset, message }) = Expr::compile(when, WHEN_VARIABLES)
+    {
+        let code = if code == "cel_not_boolean" { "not_boolean" } else { "bad_condition" };
+        find(code, "when", message, "Write a CEL condition over `data`, like `data.count > 0`.");
+        let position = offset.and_then(|offset| read.position_in(&format!("{at}/when"), offset));
+        if let (Some(position), Some(finding)) = (position, findings.last_mut()) {
+            finding.position = Some(position);
+        }
+    }
+}
+
+/// Puts into the blueprint what a workflow becomes.
+fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
+    let from_request = source.value.pointer("/request/properties/data").is_some();
+    let Expansion { made, grants, defaults } = expand(definition, from_request);
+    let mut findings: Vec<Diagnostic> =
+        definition.nodes.iter().filter_map(|(id, node)| unknown(source, read, id, node)).collect();
+    make_room(&mut source.value);
+    findings.extend(made.iter().filter_map(|made| clash(source, read, made)));
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    for Made { within, name, node, value } in made {
+        let of = node.map_or_else(String::new, |node| child("/nodes", &node));
+        let put = match name {
+            // What is neither a mapping nor a list there is a fault that the lint reports.
+            Some(name) => object_at(&mut source.value, within).map(|members| {
+                members.insert(name.to_owned(), value);
+                child(within, name)
+            }),
+            None => list_at(&mut source.value, within).map(|list| {
+                list.push(value);
+                format!("{within}/{}", list.len() - 1)
+            }),
+        };
+        let Some(put) = put else { continue };
+        source.stands_at(&put, read.stands(&of));
+        let every = format!("{of}/every");
+        if read.value().pointer(&every).is_some() {
+            source.stands_at(&format!("{put}/trigger/every"), read.stands(&every));
+        }
+        if put == "/workers/workflow" {
+            for id in definition.nodes.keys() {
+                source.stands_at(&child(&format!("{put}/with/nodes"), id), read.stands(&child("/nodes", id)));
+            }
+        }
+    }
+    for grant in grants {
+        let worker = child("/workers", &grant.worker);
+        let write = json!({"path": grant.write, "ops": ["add"]});
+        for (holder, path, value) in [("reads", &grant.read, json!(grant.read)), ("writes", &grant.write, write)] {
+            let within = format!("{worker}/{holder}");
+            let Some(list) = list_at(&mut source.value, &within) else { continue };
+            // Who says more of it, for instance what an output must be, says it all.
+            let is_said = |own: &Value| own.get("path").unwrap_or(own).as_str() == Some(path);
+            if !list.iter().any(is_said) {
+                list.push(value);
+                let at = format!("{within}/{}", list.len() - 1);
+                source.stands_at(&at, read.stands(&child("/nodes", &grant.node)));
+            }
+        }
+    }
+    for (holder, name, value) in defaults {
+        let members =
+            if holder.is_empty() { source.value.as_object_mut() } else { object_at(&mut source.value, holder) };
+        if let Some(members) = members
+            && !members.contains_key(name)
+        {
+            members.insert(name.to_owned(), value);
+            source.stands_at(&format!("{holder}/{name}"), read.stands(""));
+        }
+    }
+    Ok(())
+}
+
+/// The finding about a node whose worker is not there.
+fn unknown(source: &Source, read: &Source, id: &str, node: &Node) -> Option<Diagnostic> {
+    let worker = node.worker(id);
+    let workers = source.value.get("workers").and_then(Value::as_object);
+    if workers.is_some_and(|workers| workers.contains_key(worker)) {
+        return None;
+    }
+    let known = workers.into_iter().flat_map(|workers| workers.keys().map(String::as_str)).collect::<Vec<_>>();
+    let help = suggest(worker, known, "Declare it under `workers`.");
+    let message = format!("there is no worker `{worker}`");
+    let at = child("/nodes", id);
+    let at = if node.agent_id.is_empty() { at } else { format!("{at}/agent_id") };
+    Some(Diagnostic::at(read, "undeclared_worker", &at, message, help))
+}
+
+/// The finding about something that is there already.
+fn clash(source: &Source, read: &Source, made: &Made) -> Option<Diagnostic> {
+    let within = source.value.pointer(made.within)?;
+    let (name, other) = match made.name {
+        Some(name) => (name, child(made.within, name)),
+        None => {
+            let name = made.value.get("name")?.as_str()?;
+            let same = |other: &Value| other.get("name").and_then(Value::as_str) == Some(name);
+            (name, format!("{}/{}", made.within, within.as_array()?.iter().position(same)?))
+        }
+    };
+    source.value.pointer(&other)?;
+    let line = source.key_position(&other).map_or_else(String::new, |position| format!(" (line {})", position.line));
+    let message = format!("`{name}` is in `{}` already{line}, and a workflow brings it", made.within);
+    let at = made.node.as_ref().map_or_else(String::new, |node| child("/nodes", node));
+    Some(Diagnostic::at(read, "fragment_clash", &at, message, "Rename it; a workflow overrides nothing."))
+}
+
+/// What a blueprint without a document of its own has, and one whose document may be anything.
+fn make_room(value: &mut Value) {
+    let Some(root) = value.as_object_mut() else { return };
+    let bare = || json!({"schema": {"type": "object", "additionalProperties": false, "properties": {"request": true}}});
+    let state = root.entry("state").or_insert_with(bare);
+    if state.get("schema") == Some(&Value::Bool(true)) {
+        state["schema"] = json!({});
+    }
+}
+
+/// The list at a pointer, made where it is missing; `None` if something else is in the way.
+fn list_at<'a>(root: &'a mut Value, pointer: &str) -> Option<&'a mut Vec<Value>> {
+    let (holder, name) = pointer.rsplit_once('/')?;
+    let members = if holder.is_empty() { root.as_object_mut() } else { object_at(root, holder) }?;
+    members.entry(name).or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
+}

@@ -1,0 +1,348 @@
+//! What a workflow does next: a function of its definition, of how far its nodes are, and of what happened.
+//!
+//! Every decision is made on the document as it is at the beginning of a turn, and a node moves once in a turn at most, so
+//! nothing depends on the order in which nodes are looked at; that order is the one of their ids. Where more can be done at
+//! once, the turn says so, and another follows. Values are copied within the document and are not looked at, apart from what
+//! conditions ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{Definition, Node, Status, TriggerType, WorkflowCode};
+use crate::expr::{Expr, Variable, Variables};
+use crate::source::child;
+use crate::tree;
+
+/// The variables of a node's condition.
+pub const WHEN_VARIABLES: &[&str] = &["data"];
+
+/// How many entries for the workflow's data a request may bring.
+pub const DATA_MAX: usize = 256;
+
+/// After so many operations a turn begins with no further node. One node takes 131 of them at most, and what ends a turn two.
+const OPS_MAX: usize = 512;
+
+/// What a turn follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Happened<'h> {
+    /// The board was made.
+    Start {
+        /// Whether the member `data` of the request is laid over the workflow's data.
+        from_request: bool,
+    },
+    /// Somebody came to an output, or the turn before left something to do.
+    GoesOn,
+    /// What starts a node came.
+    Came(&'h str),
+    /// A node's worker is done with it.
+    GaveUp(&'h str),
+    /// It is to go on from a node: that one, and all that depends on it, once more.
+    Resume(&'h str),
+}
+
+/// What a turn comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Turn {
+    /// Which nodes move, in the order of their ids.
+    pub moves: Vec<Move>,
+    /// The operations of RFC 6902 that make it so, in their order.
+    pub patch: Vec<Value>,
+    /// How far the whole workflow is then: `RUNNING`, `COMPLETED` or `FAILED`.
+    pub status: Status,
+    /// Whether another turn can do more at once.
+    pub more: bool,
+}
+
+/// A node that becomes something else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Which.
+    pub node: String,
+    /// From what.
+    pub from: Status,
+    /// To what.
+    pub to: Status,
+}
+
+/// Why there is no turn.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// A stable code.
+    pub code: WorkflowCode,
+    /// For people.
+    pub message: String,
+}
+
+/// What to do now; nothing if there is nothing to do.
+///
+/// # Errors
+/// `workflow_no_state` if the document lacks what the workflow is about; `workflow_unknown_node` and
+/// `workflow_illegal_move` (something that would be done once more is running) for a resumption; `workflow_too_much_data`.
+pub fn turn(definition: &Definition, document: &tree::Node, happened: Happened<'_>) -> Result<Option<Turn>, Refusal> {
+    let mut work = Work::of(definition, document)?;
+    match happened {
+        Happened::Start { from_request: true } if is_object_with_members(&document["request"]["data"]) => {
+            work.take_data(&document["request"]["data"])?;
+        }
+        Happened::Start { .. } | Happened::GoesOn => work.settle()?,
+        Happened::Came(node) => {
+            work.note(node)?;
+            work.settle()?;
+        }
+        Happened::GaveUp(node) => {
+            work.give_up(node)?;
+            work.settle()?;
+        }
+        // What is done once more is looked at in the next turn.
+        Happened::Resume(node) => work.resume(node)?,
+    }
+    Ok(work.turn(document))
+}
+
+fn is_object_with_members(value: &tree::Node) -> bool {
+    value.as_object().is_some_and(|members| !members.is_empty())
+}
+
+/// How far a node is.
+struct Standing<'a> {
+    id: &'a str,
+    node: &'a Node,
+    status: Status,
+    /// Whether what starts it came.
+    came: bool,
+    /// What of it is there.
+    there: &'a tree::Node,
+    moved: bool,
+}
+
+/// A turn that is being made.
+struct Work<'a> {
+    nodes: BTreeMap<&'a str, Standing<'a>>,
+    data: &'a tree::Node,
+    moves: Vec<Move>,
+    patch: Vec<Value>,
+    /// What becomes of outputs, after all that is taken from the data as they are.
+    given: Vec<Value>,
+}
+
+impl<'a> Work<'a> {
+    fn of(definition: &'a Definition, document: &'a tree::Node) -> Result<Self, Refusal> {
+        let workflow = &document["workflow"];
+        let standing = |(id, node): (&'a String, &'a Node)| {
+            let there = &workflow["nodes"][id.as_str()];
+            let status = there["status"].as_str().and_then(Status::named);
+            let message = || format!("the document does not say how far `{id}` is");
+            let status = status.ok_or_else(|| Refusal { code: WorkflowCode::NoState, message: message() })?;
+            let came = there.child("came").is_some();
+            Ok((id.as_str(), Standing { id, node, status, came, there, moved: false }))
+        };
+        let nodes = definition.nodes.iter().map(standing).collect::<Result<_, Refusal>>()?;
+        Ok(Self { nodes, data: &workflow["data"], moves: Vec::new(), patch: Vec::new(), given: Vec::new() })
+    }
+
+    fn known(&mut self, id: &str) -> Result<&mut Standing<'a>, Refusal> {
+        self.nodes.get_mut(id).ok_or_else(|| {
+            let message = format!("there is no node `{id}`");
+            Refusal { code: WorkflowCode::UnknownNode, message }
+        })
+    }
+
+    /// Changes the status of a node, which must be allowed.
+    fn advance(&mut self, id: &str, to: Status) -> Result<(), Refusal> {
+        let standing = self.known(id)?;
+        let from = standing.status;
+        standing.status = from.to(to, id)?;
+        standing.moved = true;
+        self.moves.push(Move { node: id.to_owned(), from, to });
+        self.patch.push(json!({"op": "replace", "path": of_node(id, "status"), "value": to}));
+        Ok(())
+    }
+
+    fn fail(&mut self, id: &str, error: &str) -> Result<(), Refusal> {
+        self.advance(id, Status::Failed)?;
+        self.patch.push(json!({"op": "add", "path": of_node(id, "error"), "value": error}));
+        Ok(())
+    }
+
+    /// Lays what the request brings over the data.
+    fn take_data(&mut self, brought: &tree::Node) -> Result<(), Refusal> {
+        if brought.part_count() > DATA_MAX {
+            let message = format!("the request brings {} entries, more than {DATA_MAX}", brought.part_count());
+            return Err(Refusal { code: WorkflowCode::TooMuchData, message });
+        }
+        for (key, _) in brought.as_object().into_iter().flat_map(tree::Object::iter) {
+            self.patch.push(copy(&child("/request/data", key), &child(DATA, key)));
+        }
+        Ok(())
+    }
+
+    /// That what starts a node came counts from then on, also if its dependencies are not completed.
+    fn note(&mut self, id: &str) -> Result<(), Refusal> {
+        let standing = self.known(id)?;
+        if !standing.came && matches!(standing.status, Status::Pending | Status::Ready) {
+            standing.came = true;
+            self.patch.push(json!({"op": "add", "path": of_node(id, "came"), "value": true}));
+        }
+        Ok(())
+    }
+
+    /// A worker that is done with a node that has no output has given up. Otherwise it is long known what came of it.
+    fn give_up(&mut self, id: &str) -> Result<(), Refusal> {
+        let standing = self.known(id)?;
+        if standing.status == Status::Running && standing.there.child("output").is_none() {
+            self.fail(id, "its worker came to no output")?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a node and all that depends on it. Its own trigger need not come again; those of the others must.
+    fn resume(&mut self, from: &str) -> Result<(), Refusal> {
+        let from = self.known(from)?.id;
+        let mut again = BTreeSet::from([from]);
+        loop {
+            let depends = |(_, standing): &(&&'a str, &Standing<'a>)| {
+                standing.node.dependencies.iter().any(|needed| again.contains(needed.as_str()))
+            };
+            let more: Vec<&str> = self.nodes.iter().filter(depends).map(|(id, _)| *id).collect();
+            let known = again.len();
+            again.extend(more);
+            if again.len() == known {
+                break;
+            }
+        }
+        for id in again {
+            let standing = self.known(id)?;
+            let (status, there) = (standing.status, standing.there);
+            if id != from {
+                standing.came = false;
+            }
+            if status != Status::Pending {
+                self.advance(id, Status::Pending)?;
+            }
+            let gone = ["input", "output", "error"].into_iter().chain((id != from).then_some("came"));
+            for member in gone.filter(|member| there.child(member).is_some()) {
+                self.patch.push(json!({"op": "remove", "path": of_node(id, member)}));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that can be done now, as far as there is room for it.
+    fn settle(&mut self) -> Result<(), Refusal> {
+        let before: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
+        let ids: Vec<&str> = before.keys().copied().collect();
+        for id in ids {
+            if self.patch.len() + self.given.len() >= OPS_MAX {
+                break;
+            }
+            let standing = self.known(id)?;
+            if standing.moved {
+                continue;
+            }
+            let (node, there) = (standing.node, standing.there);
+            match standing.possible(&before) {
+                None => {}
+                Some(Status::Ready) => match self.holds(node) {
+                    Ok(true) => self.advance(id, Status::Ready)?,
+                    Ok(false) => self.advance(id, Status::Skipped)?,
+                    Err(why) => self.fail(id, &format!("its `when`: {why}"))?,
+                },
+                Some(Status::Running) => self.run(id, node)?,
+                Some(Status::Completed) => self.complete(id, node, &there["output"])?,
+                Some(to) => self.advance(id, to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the condition of a node holds of the data.
+    fn holds(&self, node: &Node) -> Result<bool, String> {
+        let Some(when) = &node.when else { return Ok(true) };
+        let when = Expr::compile(when, WHEN_VARIABLES).map_err(|why| why.to_string())?;
+        let variables: Variables<'_> = [("data", Variable::from(self.data))].into();
+        when.evaluate(&variables).map_err(|why| why.to_string())
+    }
+
+    /// Gives a node to its worker. What the data do not have is left out of its input (W63).
+    fn run(&mut self, id: &str, node: &Node) -> Result<(), Refusal> {
+        self.advance(id, Status::Running)?;
+        let input = of_node(id, "input");
+        self.patch.push(json!({"op": "add", "path": input, "value": {}}));
+        for (name, key) in node.input_mapping.iter().filter(|(_, key)| self.data.child(key).is_some()) {
+            self.patch.push(copy(&child(DATA, key), &child(&input, name)));
+        }
+        Ok(())
+    }
+
+    /// Takes over what a worker made. What it did not make, and what is not mapped, does not come to the data.
+    fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), Refusal> {
+        self.advance(id, Status::Completed)?;
+        for (name, key) in node.output_mapping.iter().filter(|(name, _)| output.child(name).is_some()) {
+            self.given.push(copy(&child(&of_node(id, "output"), name), &child(DATA, key)));
+        }
+        Ok(())
+    }
+
+    /// What all of it comes to.
+    fn turn(mut self, document: &tree::Node) -> Option<Turn> {
+        let now: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
+        let more = self.nodes.values().any(|standing| standing.possible(&now).is_some());
+        let is_under_way = |status: &Status| matches!(status, Status::Running | Status::Ready);
+        let status = if more || now.values().any(is_under_way) {
+            Status::Running
+        } else if now.values().any(|status| *status == Status::Failed) {
+            // What is pending then waits for what failed.
+            Status::Failed
+        } else {
+            Status::Completed
+        };
+        let is_known = document["workflow"]["status"].as_str() == Some(status.as_str());
+        if self.patch.is_empty() && is_known {
+            return None;
+        }
+        self.patch.append(&mut self.given);
+        if !is_known {
+            self.patch.push(json!({"op": "replace", "path": "/workflow/status", "value": status}));
+        }
+        let number = document["workflow"]["round"]["number"].to_value().as_u64().unwrap_or_default();
+        let round = json!({"number": number.saturating_add(1), "more": more});
+        self.patch.push(json!({"op": "replace", "path": "/workflow/round", "value": round}));
+        Some(Turn { moves: self.moves, patch: self.patch, status, more })
+    }
+}
+
+impl Standing<'_> {
+    /// What it can become now, if the others are like this; `Ready` stands for what its condition comes to.
+    fn possible(&self, others: &BTreeMap<&str, Status>) -> Option<Status> {
+        let is = |id: &String, status: Status| others.get(id.as_str()) == Some(&status);
+        let needed = &self.node.dependencies;
+        match self.status {
+            // Only what is completed satisfies, so what depends on something that was skipped is never run.
+            Status::Pending if needed.iter().any(|id| is(id, Status::Skipped)) => Some(Status::Skipped),
+            Status::Pending => needed.iter().all(|id| is(id, Status::Completed)).then_some(Status::Ready),
+            Status::Ready => {
+                let is_started = self.came || self.node.trigger_type == TriggerType::Dependency;
+                is_started.then_some(Status::Running)
+            }
+            Status::Running => self.there.child("output").is_some().then_some(Status::Completed),
+            Status::Completed | Status::Failed | Status::Skipped => None,
+        }
+    }
+}
+
+/// Where the workflow's data are.
+const DATA: &str = "/workflow/data";
+
+/// A place of a node.
+fn of_node(id: &str, member: &str) -> String {
+    format!("{}/{member}", child("/workflow/nodes", id))
+}
+
+fn copy(from: &str, to: &str) -> Value {
+    json!({"op": "copy", "from": from, "path": to})
+}
+
+#[cfg(test)]
+mod tests;
