@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::department::Department;
-use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Answer, Call, Failure};
 use serde::Deserialize;
 use serde_json::json;

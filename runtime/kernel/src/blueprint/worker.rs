@@ -172,6 +172,19 @@ pub struct WriteGrant {
     /// A person must agree first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// Only where this is true of the state before the patch.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<WriteCondition>,
+}
+
+/// What must be true where something is written, e.g. that the writer owns the piece of work (W54).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteCondition {
+    /// A beginning of the grant's path, token for token, like `/tasks/*` of `/tasks/*/result`: what stands there is `self`.
+    pub of: String,
+    /// CEL over `self`, `worker`, the writer's name, and `request`.
+    pub expr: String,
 }
 
 impl Worker {
