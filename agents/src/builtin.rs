@@ -18,6 +18,7 @@ use crate::blackboard::vote;
 use crate::departments::seats;
 use crate::departments::storage::Storage;
 use crate::failure;
+use crate::handoff;
 use crate::llm::embeddings::Embedder;
 use crate::room;
 use crate::workflow;
@@ -55,11 +56,12 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 9] = [
+pub(crate) const ALL: [Builtin; 10] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
     Builtin { name: "coordinator", problem: room::problem, answer: How::AtOnce(room::answer) },
     Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
+    Builtin { name: "handoff", problem: handoff::problem, answer: How::AtOnce(|call, _means| handoff::answer(call)) },
     Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
     Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },

@@ -10,6 +10,7 @@
 //! * `builtin`: the coordination roles of this project.
 //! * [`departments`]: the roles of a department that need no model, and its rows.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
+//! * `handoff`: the role that takes handoffs further.
 //! * [`inner`]: boards inside boards.
 //! * [`lease`]: calls that processes outside lease and answer.
 //! * [`llm`]: any OpenAI-compatible chat endpoint.
@@ -33,6 +34,7 @@ pub mod cassette;
 pub mod command;
 pub mod config;
 pub mod departments;
+mod handoff;
 pub mod inner;
 pub mod lease;
 pub mod llm;

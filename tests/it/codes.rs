@@ -16,6 +16,7 @@ use patchboard_agents::workspace::session::SessionCode;
 use patchboard_agents::workspace::text::edit::EditCode;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::handoff::HandoffCode;
 use patchboard_kernel::lint::{self, Severity};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
 use patchboard_kernel::redaction::RedactionCode;
@@ -100,6 +101,8 @@ fn page() -> String {
     table(&mut page, "runtime/kernel/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
     section(&mut page, "Nodes", "How far a node of a workflow is.");
     table(&mut page, "runtime/kernel/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
+    section(&mut page, "Handoffs", "Why something is not done with a handoff.");
+    table(&mut page, "runtime/kernel/src/handoff.rs", "HandoffCode", HandoffCode::ALL, HandoffCode::as_str);
     section(
         &mut page,
         "Problems",

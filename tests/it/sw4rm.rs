@@ -1,12 +1,14 @@
-//! Votes, decisions, the order of workflows and what they come to, and tokens of repetitions, held against public vectors of SW4RM.
+//! Votes, decisions, the order of workflows and what they come to, handoffs and tokens of repetitions, held against public vectors
+//! of SW4RM.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_kernel::idempotency;
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{Body, Record};
@@ -368,4 +370,98 @@ fn tokens_of_repetitions_are_those_that_are_published() {
         assert_eq!(found, expected, "{}", vector["id"]);
     }
     shared::ran("sw4rm idempotency tokens", vectors.len(), 10);
+}
+
+/// A handoff in a state, reached by moves that are legal.
+fn handoff_in(state: handoff::State) -> Handoff {
+    let request = json!({
+        "request_id": "h", "from_agent": "a", "to_agent": "b", "reason": "r", "capabilities_required": ["c"], "timeout_ms": 1,
+        "context": {"content_type": "text/plain", "content": ""},
+    });
+    let asked = Handoff::new(serde_json::from_value(request).expect("a request")).offered("b");
+    let accepted = || moved(asked.clone(), handoff::State::Accepted).expect("it may be accepted");
+    match state {
+        handoff::State::Pending => asked,
+        handoff::State::Accepted => accepted(),
+        handoff::State::Completed => accepted().completed().expect("it may be completed"),
+        handoff::State::Rejected | handoff::State::Expired => moved(asked, state).expect("it may be over"),
+    }
+}
+
+/// What moves a handoff to a state; nothing moves one to the first.
+fn moved(from: Handoff, to: handoff::State) -> Result<Handoff, HandoffCode> {
+    let can = BTreeSet::from(["c".to_owned()]);
+    let moved = match to {
+        handoff::State::Pending => return handoff::step(from.state, to).map(|()| from),
+        handoff::State::Accepted => from.accepted("b", &can),
+        handoff::State::Rejected => from.rejected("b", "no"),
+        handoff::State::Completed => from.completed(),
+        handoff::State::Expired => from.expired(),
+    };
+    moved.map_err(|why| why.code)
+}
+
+#[test]
+fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let own = &own["handoff"];
+    let state = |value: &Value| -> handoff::State { serde_json::from_value(value.clone()).expect("a state") };
+    let (valid, invalid) = (list(own, "valid"), list(own, "invalid"));
+    for (vectors, is_legal) in [(valid, true), (invalid, false)] {
+        for vector in vectors {
+            let (from, to) = (state(&vector["from"]), state(&vector["to"]));
+            let (table, done) = (handoff::step(from, to), moved(handoff_in(from), to));
+            assert_eq!((table.is_ok(), done.is_ok()), (is_legal, is_legal), "{vector}");
+            assert_eq!(table.err(), done.err(), "{vector}");
+        }
+    }
+    assert_eq!(valid.len() + invalid.len(), handoff::State::ALL.len().pow(2));
+    assert_eq!(json!(handoff_in(handoff::State::Pending).state), own["initial"]);
+    let terminal: BTreeSet<handoff::State> = list(own, "terminal").iter().map(state).collect();
+    assert_eq!(terminal, handoff::State::ALL.iter().copied().filter(|state| state.is_terminal()).collect());
+
+    // The rules, one after the other as they are published.
+    let rules = list(own, "rules");
+    let pending = handoff_in(handoff::State::Pending);
+    let none = BTreeSet::new();
+    let code =
+        |refused: Result<Handoff, handoff::Refused>| refused.map_err(|why| why.code).map(|handoff| handoff.state);
+    assert_eq!(pending.state, handoff::State::Pending, "{}", rules[0]);
+    for over in [handoff::State::Accepted, handoff::State::Rejected] {
+        assert!(moved(handoff_in(over), handoff::State::Accepted).is_err(), "{}", rules[1]);
+        assert!(moved(handoff_in(over), handoff::State::Rejected).is_err(), "{}", rules[1]);
+    }
+    let unknown = handoff::find(std::slice::from_ref(&pending), "other").map_err(|why| why.code);
+    assert_eq!(unknown, Err(HandoffCode::Unknown), "{} {}", rules[1], rules[2]);
+    assert_eq!(code(pending.clone().completed()), Err(HandoffCode::IllegalMove), "{}", rules[3]);
+    for answered in [handoff::State::Accepted, handoff::State::Rejected] {
+        assert!(handoff::pending(&[handoff_in(answered)], "b").is_empty(), "{}", rules[4]);
+    }
+    let rejected = handoff_in(handoff::State::Rejected);
+    assert_eq!(rejected.rejection.map(|rejection| rejection.reason).as_deref(), Some("no"), "{}", rules[5]);
+    // rules[6], that the origin does not go on, is what a board enforces: `daemon/tests/cli/handoff.rs`.
+    assert_eq!(code(pending.clone().accepted("b", &none)), Err(HandoffCode::Incapable), "{}", rules[7]);
+    let bytes: Vec<u8> = (0..=255).collect();
+    let snapshot = Context::of_bytes("application/octet-stream", &bytes).expect("any bytes are");
+    assert_eq!(snapshot.bytes().as_ref(), Ok(&bytes), "{}", rules[8]);
+    let broken = Context { content: json!("%"), ..snapshot };
+    assert_eq!(broken.bytes().map_err(|why| why.code), Err(HandoffCode::BadContext), "{}", rules[8]);
+
+    let vector = &own["pending_vector"];
+    let handoffs: Vec<Handoff> = list(vector, "requests")
+        .iter()
+        .map(|asked| {
+            let mut handoff = pending.clone();
+            let text = |at: usize| asked[at].as_str().expect("a text").to_owned();
+            handoff.request.from_agent = text(0);
+            handoff.request.reason = text(2);
+            handoff.offered(text(1))
+        })
+        .collect();
+    for (agent, expected) in vector["pending_for"].as_object().expect("agents") {
+        let found: Vec<&str> =
+            handoff::pending(&handoffs, agent).iter().map(|handoff| handoff.request.reason.as_str()).collect();
+        assert_eq!(json!(found), *expected, "{agent}");
+    }
+    shared::ran("sw4rm handoffs", valid.len() + invalid.len() + rules.len() + 1, 35);
 }

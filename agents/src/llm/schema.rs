@@ -86,7 +86,8 @@ pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
 
 /// The seat as if it could use every operation.
 fn with_all_operations(seat: &Worker) -> Worker {
-    let everything = WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None };
+    let everything =
+        WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
     Worker { writes: vec![everything], ..seat.clone() }
 }
 

@@ -145,11 +145,12 @@ fn of_graph(graph: &Graph) -> Figure {
     let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
     let arrow = |edge: &Edge| {
         let (style, label) = match edge.kind {
-            EdgeKind::Reads => (
-                Style::Plain,
-                edge.condition.as_ref().map_or_else(String::new, |condition| format!("where {condition}")),
-            ),
-            EdgeKind::Writes => (Style::Plain, edge.ops.iter().map(|op| op.as_str()).collect::<Vec<_>>().join(", ")),
+            EdgeKind::Reads | EdgeKind::Writes => {
+                let ops = edge.ops.iter().map(|op| op.as_str()).collect::<Vec<_>>().join(", ");
+                let condition = edge.condition.as_ref().map(|condition| format!("where {condition}"));
+                let words = Some(ops).filter(|ops| !ops.is_empty()).into_iter().chain(condition);
+                (Style::Plain, words.collect::<Vec<_>>().join(" "))
+            }
             EdgeKind::ShowsIn => (Style::Dotted, String::new()),
             EdgeKind::Asks => (Style::Dotted, "asks".to_owned()),
             EdgeKind::Wakes => {

@@ -11,6 +11,7 @@ mod crash;
 mod doctor;
 mod faults;
 mod graph;
+mod handoff;
 mod history;
 mod inner;
 mod installing;

@@ -13,15 +13,17 @@
 //! | `test` | a read of its path |
 //!
 //! A written value must satisfy the `value` schema of the same grant that allows the operation; for `move` and `copy`
-//! that is the value found at `from`. The whole document is never granted. Whether the operation can be applied is
+//! that is the value found at `from`. A grant under a condition ([`WriteCondition`](crate::blueprint::WriteCondition)) allows
+//! nothing where it does not hold. The whole document is never granted. Whether the operation can be applied is
 //! [`crate::state`]'s to say.
 
+mod condition;
 mod definitions;
 mod readable;
 #[cfg(test)]
 mod tests;
+mod written;
 
-use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -32,18 +34,21 @@ use serde_json::{Value, json};
 
 use crate::blueprint::{Approval, GrantOp, Worker};
 use crate::expr::{Allowance, Expr};
+use crate::freshness::Targets;
 use crate::id::WorkerName;
 use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::plan::READ_VARIABLES;
+use crate::plan::GRANT_VARIABLES;
 use crate::rejection::{Allowed, Code, Violation};
-use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large, shorten};
+use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large};
 use crate::state::{Candidate, Effect};
-use crate::tree::Node;
 
+use condition::{Asked, Condition, condition_not_met};
+pub(crate) use condition::{beginning, on_one_line};
 use definitions::with_definitions;
 pub(crate) use readable::Reading;
 pub use readable::{PLACES_MAX, Readable};
+use written::{ValueGrant, Written, value_not_granted};
 
 /// The most grants that a rejection shows.
 const ALLOWED_MAX: usize = 8;
@@ -72,6 +77,7 @@ struct Write {
     ops: Vec<GrantOp>,
     value: Option<ValueGrant>,
     approval: Option<Approval>,
+    condition: Option<Condition>,
     /// What the schema says there, once somebody has asked.
     fragment: OnceLock<Option<Value>>,
 }
@@ -82,17 +88,13 @@ impl Write {
     }
 }
 
-struct ValueGrant {
-    /// As the blueprint has it.
-    written: Value,
-    schema: Schema,
-}
-
 /// What an operation meets.
 pub(crate) struct Meets<'a> {
     pub(crate) effect: &'a Effect<'a>,
     pub(crate) candidate: &'a Candidate,
     pub(crate) schema: &'a Schema,
+    /// What the patch writes, up to this operation.
+    pub(crate) targets: &'a Targets,
 }
 
 /// What one write grant allows.
@@ -140,7 +142,7 @@ impl Contract {
                 pointer: format!("/reads/{index}/where"),
                 message: error.message,
             };
-            let condition = Expr::compile(condition, READ_VARIABLES).map_err(wrong)?;
+            let condition = Expr::compile(condition, GRANT_VARIABLES).map_err(wrong)?;
             contract.conditional.push(Conditional { pattern, condition });
         }
         let mut regex_bytes = 0;
@@ -158,11 +160,15 @@ impl Contract {
                 }
                 Ok(ValueGrant { written: written.clone(), schema })
             });
+            let pattern = pattern(format!("/writes/{index}/path"), &grant.path)?;
+            let condition = grant.condition.as_ref();
+            let condition = condition.map(|of| Condition::compile(of, &pattern, &format!("/writes/{index}/where")));
             contract.writes.push(Write {
-                pattern: pattern(format!("/writes/{index}/path"), &grant.path)?,
+                pattern,
                 ops: grant.effective_ops(),
                 value: value.transpose()?,
                 approval: grant.approval.clone(),
+                condition: condition.transpose()?,
                 fragment: OnceLock::new(),
             });
         }
@@ -240,12 +246,15 @@ impl Contract {
     ///
     /// Returns every violation, each at the path of the operation (or its `from`): `path_not_granted` where no grant
     /// matches the place, else `op_not_granted` where none of those names the operation, else `value_not_granted` with
-    /// what the nearest grant has against the value; and `unknown_location` where a grant matches, but the schema has
+    /// what the nearest grant has against the value; `condition_not_met` where grants match place and operation, and no
+    /// condition of them holds; and `unknown_location` where a grant matches, but the schema has
     /// no such place.
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
         let mut allowance = Allowance::new();
         let mut reading = Reading::new(self, candidate.root(), &mut allowance);
-        let meets = Meets { effect: &candidate.effect(op), candidate, schema };
+        let (effect, mut targets) = (candidate.effect(op), Targets::default());
+        targets.note(index, op, &effect, candidate);
+        let meets = Meets { effect: &effect, candidate, schema, targets: &targets };
         self.judge_effect(index, op, &meets, &mut reading, &mut allowance)
     }
 
@@ -259,39 +268,44 @@ impl Contract {
         reading: &mut Reading<'_>,
         allowance: &mut Allowance,
     ) -> Vec<Violation> {
-        let Meets { effect, candidate, schema } = *meets;
-        let mut judge_read = |what: &str, path: &Pointer| {
+        let Meets { effect, candidate, schema, targets } = *meets;
+        let asked = &mut Asked { state: reading.state, targets, allowance };
+        let mut judge_read = |what: &str, path: &Pointer, asked: &mut Asked<'_>| {
             // Operations before this one may have made the place readable, or put something else there: it must be readable
             // before them and after.
-            let is_read = reading.before.may_read(path) && reading.now(candidate.root(), allowance).may_read(path);
+            let is_read =
+                reading.before.may_read(path) && reading.now(candidate.root(), asked.allowance).may_read(path);
             if is_read { Vec::new() } else { self.unread(what, path) }
         };
         let kind = effect.kind.unwrap_or(GrantOp::Add);
-        let target = Target { path: op.path(), granted_at: &effect.granted_at, candidate };
+        let target = Target { path: op.path(), granted_at: &effect.granted_at, arrives: false, candidate };
         let mut violations = match *op {
-            Op::Test { path, .. } => judge_read("a `test` looks at", path),
-            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None),
-            Op::Replace { value, .. } => self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value))),
-            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value))),
+            Op::Test { path, .. } => judge_read("a `test` looks at", path, asked),
+            Op::Remove { .. } => self.judge_write(target, &[GrantOp::Remove], None, asked),
+            Op::Replace { value, .. } => {
+                self.judge_write(target, &[GrantOp::Replace], Some(Written::Own(value)), asked)
+            }
+            Op::Add { value, .. } => self.judge_write(target, &[kind], Some(Written::Own(value)), asked),
             Op::Move { from, .. } => {
-                let source = Target { path: from, granted_at: from, candidate };
-                let mut violations = self.judge_write(source, &[GrantOp::Remove], None);
+                let source = Target { path: from, granted_at: from, arrives: false, candidate };
+                let mut violations = self.judge_write(source, &[GrantOp::Remove], None, asked);
                 // What a condition hides must not come to light elsewhere.
                 let hidden = match self.reaches_condition(from) {
-                    true => judge_read("a `move` takes", from),
+                    true => judge_read("a `move` takes", from, asked),
                     false => Vec::new(),
                 };
                 let written = candidate.get(from).filter(|_| hidden.is_empty()).map(Written::Found);
                 violations.extend(hidden);
-                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written));
+                let target = Target { arrives: true, ..target };
+                violations.extend(self.judge_write(target, &[GrantOp::Move, kind], written, asked));
                 violations
             }
             Op::Copy { from, .. } => {
-                let mut violations = judge_read("a `copy` takes", from);
+                let mut violations = judge_read("a `copy` takes", from, asked);
                 // Whether what a condition hides would fit tells of it.
                 let may_tell = violations.is_empty() || !self.has_conditions();
                 let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
-                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written));
+                violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, asked));
                 violations
             }
         };
@@ -301,8 +315,15 @@ impl Contract {
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
     }
 
-    /// What persons an operation needs, by the grants on the places it writes that name it.
-    pub(crate) fn approvals(&self, op: &Op<'_>, effect: &Effect<'_>, candidate: &Candidate) -> Vec<&Approval> {
+    /// What persons an operation needs, by the grants on the places it writes that name it and hold there.
+    pub(crate) fn approvals(
+        &self,
+        op: &Op<'_>,
+        meets: &Meets<'_>,
+        reading: &Reading<'_>,
+        allowance: &mut Allowance,
+    ) -> Vec<&Approval> {
+        let Meets { effect, candidate, targets, .. } = *meets;
         if self.writes.iter().all(|write| write.approval.is_none()) {
             return Vec::new();
         }
@@ -317,10 +338,13 @@ impl Contract {
             Op::Copy { .. } => vec![at_path(vec![GrantOp::Copy, kind])],
         };
         let mut approvals = Vec::new();
+        let asked = &mut Asked { state: reading.state, targets, allowance };
         for (path, granted_at, needed) in writes {
-            let target = Target { path, granted_at, candidate };
+            let arrives = needed.contains(&GrantOp::Move);
+            let target = Target { path, granted_at, arrives, candidate };
             let grants = self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
             let grants = grants.filter(|write| needed.iter().all(|op| write.ops.contains(op)));
+            let grants = grants.filter(|write| write.approval.is_some() && self.holds(write, target, asked));
             approvals.extend(grants.filter_map(|write| write.approval.as_ref()));
         }
         approvals
@@ -337,6 +361,7 @@ impl Contract {
                 ops: write.ops.clone(),
                 value: write.value.as_ref().map(|value| value.written.clone()),
                 schema: write.fragment(schema).cloned(),
+                condition: write.condition.as_ref().map(|condition| condition.written.clone()),
             })
             .collect()
     }
@@ -355,7 +380,13 @@ impl Contract {
 
     /// Judges that something is written or taken away at one place. `needed` are the operations that one grant must
     /// name.
-    fn judge_write(&self, target: Target<'_>, needed: &[GrantOp], written: Option<Written<'_>>) -> Vec<Violation> {
+    fn judge_write(
+        &self,
+        target: Target<'_>,
+        needed: &[GrantOp],
+        written: Option<Written<'_>>,
+        asked: &mut Asked<'_>,
+    ) -> Vec<Violation> {
         let path = target.path;
         let found = needed.last().expect("every write needs an operation").as_str();
         if path.is_root() {
@@ -363,21 +394,25 @@ impl Contract {
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
         let at_place = || self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
-        let mut with_ops = at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).peekable();
-        if with_ops.peek().is_none() && at_place().next().is_none() {
+        let with_ops: Vec<&Write> = at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).collect();
+        if with_ops.is_empty() && at_place().next().is_none() {
             let message = format!("no write grant of this worker matches `{path}`");
             return vec![self.path_not_granted(path, message).finding(found.into())];
         }
-        if with_ops.peek().is_none() {
+        if with_ops.is_empty() {
             let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
             let message = format!("{} is not granted at `{path}`{}", verbs(needed), explained(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
             return vec![violation.expecting(json!(granted)).finding(found.into())];
         }
+        let holding: Vec<&Write> = with_ops.iter().copied().filter(|write| self.holds(write, target, asked)).collect();
+        if holding.is_empty() {
+            return vec![condition_not_met(path, &with_ops).finding(found.into())];
+        }
         let Some(written) = written else { return Vec::new() };
         let value = LazyCell::new(|| written.value());
         let mut refusals = Vec::new();
-        for write in with_ops {
+        for write in holding {
             match &write.value {
                 Some(grant) if !grant.schema.is_valid(&value) => {
                     refusals.push((write, grant.schema.violations(&value, REASONS_MAX)));
@@ -413,6 +448,8 @@ struct Target<'a> {
     path: &'a Pointer,
     /// With `-` in place of an index that appends.
     granted_at: &'a Pointer,
+    /// Whether something is moved there, so that it is named as the document is once that is gone.
+    arrives: bool,
     candidate: &'a Candidate,
 }
 
@@ -428,43 +465,6 @@ impl Target<'_> {
         let matches = |path: &Pointer| pattern.matches(path) && (!wants_append || appends(path));
         matches(self.path) || (self.path != self.granted_at && matches(self.granted_at))
     }
-}
-
-/// A value about to be written.
-#[derive(Clone, Copy)]
-enum Written<'a> {
-    /// The worker wrote it, so it may be shown to it.
-    Own(&'a Value),
-    /// It is in the document, where the worker may not read it.
-    Found(&'a Node),
-}
-
-impl<'a> Written<'a> {
-    fn value(self) -> Cow<'a, Value> {
-        match self {
-            Self::Own(value) => Cow::Borrowed(value),
-            Self::Found(node) => Cow::Owned(node.to_value()),
-        }
-    }
-}
-
-fn value_not_granted(path: &Pointer, write: &Write, reason: Violation, written: Written<'_>) -> Violation {
-    let inside = if reason.pointer.is_empty() { String::new() } else { format!(" at `{}` in it", reason.pointer) };
-    let message = format!("the grant on `{}` refuses this value:{inside} {}", write.pattern, reason.message);
-    let found = match written {
-        Written::Own(value) => value.pointer(&reason.pointer).map(shorten),
-        Written::Found(_) => None,
-    };
-    // What a value from the document lacks or has too much of is told by its names, which are its content too.
-    let message = match written {
-        Written::Own(_) => message,
-        Written::Found(_) => format!(
-            "the grant on `{}` refuses this value: it breaks `{}`",
-            write.pattern,
-            reason.rule.as_deref().unwrap_or("its schema")
-        ),
-    };
-    Violation { code: Code::ValueNotGranted, pointer: path.to_string(), message, found, ..reason }
 }
 
 fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Option<Violation> {

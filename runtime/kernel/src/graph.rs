@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
-use crate::blueprint::{Action, Blueprint, EventOp, GrantOp, Rule, Trigger, Writers};
+use crate::blueprint::{Action, Blueprint, EventOp, GrantOp, Rule, Trigger, WriteCondition, Writers};
 use crate::files::FILES;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
@@ -113,7 +113,7 @@ pub struct Edge {
     pub from: Node,
     /// Where it ends.
     pub to: Node,
-    /// Of a read that is granted under a condition: the condition.
+    /// Of what is granted under a condition: the condition; of a write with the place that is `self` in it, `PLACE: EXPRESSION`.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// Of a write: the operations that can be used there.
@@ -277,15 +277,20 @@ impl Drawing {
                 self.edge(Edge { kind: EdgeKind::Reads, from, to, condition, ops: Vec::new(), rule: None, on: None });
             }
             // What two grants allow at one place is one edge.
-            let mut grants: BTreeMap<Place, BTreeSet<GrantOp>> = BTreeMap::new();
+            let mut grants: BTreeMap<Place, (BTreeSet<GrantOp>, BTreeSet<Option<String>>)> = BTreeMap::new();
             for grant in &worker.writes {
                 let Some(place) = Place::named(&grant.path) else { continue };
-                grants.entry(place).or_default().extend(grant.effective_ops());
+                let (ops, conditions) = grants.entry(place).or_default();
+                ops.extend(grant.effective_ops());
+                conditions.insert(grant.condition.as_ref().map(|WriteCondition { of, expr }| format!("{of}: {expr}")));
             }
-            for (place, ops) in grants {
+            for (place, (ops, conditions)) in grants {
                 self.written.entry(place.clone()).or_default().insert(name.clone());
+                // What one grant allows under a condition and another without has none.
+                let all: Option<Vec<String>> = conditions.into_iter().collect();
+                let condition = all.map(|all| all.join(" or "));
                 let (from, to, ops) = (seat.clone(), Node::Place(place), ops.into_iter().collect());
-                self.edge(Edge { kind: EdgeKind::Writes, from, to, condition: None, ops, rule: None, on: None });
+                self.edge(Edge { kind: EdgeKind::Writes, from, to, condition, ops, rule: None, on: None });
             }
             let asked = worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify);
             for asked in asked {

@@ -20,7 +20,8 @@
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
 //! * [`redaction`]: what is to be erased of the records, and what stands there then.
 //! * [`department`]: what a department says of itself.
-//! * [`room`]: votes and what is decided by them; [`workflow`]: what comes before what; [`idempotency`]: the token of a repetition.
+//! * [`room`]: votes and what is decided by them; [`workflow`]: what comes before what; [`handoff`]: who takes over a piece
+//!   of work; [`idempotency`]: the token of a repetition.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -42,6 +43,7 @@ pub mod files;
 pub mod form;
 pub mod freshness;
 pub mod graph;
+pub mod handoff;
 pub mod id;
 pub mod idempotency;
 pub mod invariant;

@@ -365,16 +365,14 @@ fn judge_reply(
     let mut broken = false;
     for (index, op) in ops.iter().enumerate() {
         let effect = candidate.effect(op);
+        targets.note(index, op, &effect, &candidate);
+        let meets = Meets { effect: &effect, candidate: &candidate, schema: &plan.schema, targets: &targets };
         let violations = match is_unchecked {
             true => Vec::new(),
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
-            false => {
-                let meets = Meets { effect: &effect, candidate: &candidate, schema: &plan.schema };
-                authority.judge_effect(index, op, &meets, &mut reading, allowance)
-            }
+            false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
-        targets.note(index, op, &effect, &candidate);
-        for demanded in authority.approvals(op, &effect, &candidate) {
+        for demanded in authority.approvals(op, &meets, &reading, allowance) {
             if let Err(violation) = demand(&mut approval, demanded, op) {
                 unauthorized.push(violation.at_op(index));
             }

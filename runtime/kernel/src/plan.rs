@@ -24,8 +24,8 @@ pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value",
 pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
 /// The variables of an invariant that is evaluated for every instance of a pattern.
 pub const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self"];
-/// The variables of the condition of a read grant.
-pub const READ_VARIABLES: &[&str] = &["request", "self", "worker"];
+/// The variables of the condition of a grant.
+pub const GRANT_VARIABLES: &[&str] = &["request", "self", "worker"];
 /// The variables of the `done` condition.
 pub const DONE_VARIABLES: &[&str] = &["request", "state"];
 
@@ -331,7 +331,8 @@ fn keeps_files(contract: &Contract) -> Result<(), String> {
 
 /// The worker with a grant of everything: every operation everywhere.
 fn open(worker: &Worker) -> Worker {
-    let everything = WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None };
+    let everything =
+        WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
     Worker { writes: vec![everything], ..worker.clone() }
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::blueprint::GrantOp;
+use crate::blueprint::{GrantOp, WriteCondition};
 use crate::id::{Seq, Version, WorkerName};
 
 /// The most violations a rejection lists.
@@ -92,6 +92,8 @@ coded! {
         PathNotGranted = "path_not_granted",
         /// A grant covers the path, but not for this operation.
         OpNotGranted = "op_not_granted",
+        /// A grant covers the path and the operation, but its condition does not hold there.
+        ConditionNotMet = "condition_not_met",
         /// The grant's value schema refuses the value.
         ValueNotGranted = "value_not_granted",
         /// The state schema has no such place.
@@ -271,6 +273,9 @@ pub struct Allowed {
     /// The state schema at that place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// Only where this is true.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<WriteCondition>,
 }
 
 /// A refused proposal.

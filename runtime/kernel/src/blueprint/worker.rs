@@ -108,8 +108,8 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// The coordination roles that this version has.
-    pub const BUILTINS: [&str; 9] =
-        ["begin", "confirm", "coordinator", "crud", "perceive", "resolve", "resume", "vote", "workflow"];
+    pub const BUILTINS: [&str; 10] =
+        ["begin", "confirm", "coordinator", "crud", "handoff", "perceive", "resolve", "resume", "vote", "workflow"];
 
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub fn is_available(&self) -> bool {
@@ -173,6 +173,19 @@ pub struct WriteGrant {
     /// A person must agree first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// Only where this is true of the state before the patch.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<WriteCondition>,
+}
+
+/// What must be true where something is written, e.g. that the writer owns the piece of work (W54).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteCondition {
+    /// A beginning of the grant's path, token for token, like `/tasks/*` of `/tasks/*/result`: what stands there is `self`.
+    pub of: String,
+    /// CEL over `self`, `worker`, the writer's name, and `request`.
+    pub expr: String,
 }
 
 impl Worker {

@@ -10,10 +10,9 @@
 use std::borrow::Cow;
 
 use jsonptr::{Pointer, PointerBuf};
-use serde_json::Value;
 
 use super::{Conditional, Contract};
-use crate::expr::{Allowance, Variables};
+use crate::expr::Allowance;
 use crate::pattern::Pattern;
 use crate::tree::Node;
 
@@ -34,6 +33,8 @@ pub struct Readable<'a> {
 
 /// What a worker may read before its operations change a candidate, and of the candidate as they go on.
 pub(crate) struct Reading<'a> {
+    /// The state that the candidate is made from.
+    pub(super) state: &'a Node,
     pub(crate) before: Readable<'a>,
     now: Readable<'a>,
     /// Whether `now` is of a candidate that has changed since.
@@ -42,9 +43,9 @@ pub(crate) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Of the state that the candidate is made from.
-    pub(crate) fn new(contract: &'a Contract, document: &Node, allowance: &mut Allowance) -> Self {
-        let before = contract.readable_within(document, allowance);
-        Self { now: before.clone(), before, is_old: false }
+    pub(crate) fn new(contract: &'a Contract, state: &'a Node, allowance: &mut Allowance) -> Self {
+        let before = contract.readable_within(state, allowance);
+        Self { state, now: before.clone(), before, is_old: false }
     }
 
     /// An operation has changed the candidate.
@@ -82,9 +83,7 @@ impl Contract {
     fn places(&self, document: &Node, allowance: &mut Allowance) -> Vec<PointerBuf> {
         let mut left = ALL_PLACES_MAX;
         let mut places = Vec::new();
-        let mut variables = Variables::new();
-        variables.extend(self.worker.as_ref().map(|name| ("worker", Value::from(name.as_str()).into())));
-        variables.extend(document.child("request").map(|request| ("request", request.into())));
+        let mut variables = self.variables(document);
         for Conditional { pattern, condition } in &self.conditional {
             let instances = pattern.instances(document, PLACES_MAX.min(left));
             left -= instances.len();

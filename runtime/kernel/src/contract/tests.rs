@@ -6,7 +6,8 @@ use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
-use crate::state::State;
+use crate::state::{ResultLimits, State};
+use crate::tree::Node;
 
 fn contract(reads: Value, writes: Value) -> Contract {
     Contract::compile(&worker(reads, writes), &json!(true)).expect("the contract of a test is well-formed")
@@ -399,4 +400,206 @@ fn a_grant_that_appends_shows_only_what_can_be_done_there() {
     let ops: Vec<&[GrantOp]> = allowed.iter().map(|grant| grant.ops.as_slice()).collect();
     use GrantOp::{Add, Copy, Move, Replace};
     assert_eq!(ops, [[Add].as_slice(), &[Copy, Add, Move], &[Add, Replace]]);
+}
+
+/// A contract of `ada` under conditions, and documents in which pieces of work have owners.
+fn of_owners(writes: Value) -> Contract {
+    contract(json!(["/tasks"]), writes).of(&"ada".into())
+}
+
+const OWN: &str = "self.owner == worker";
+
+#[test]
+fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
+    let own = json!({"of": "/tasks/*", "expr": OWN});
+    let contract = of_owners(json!([
+        {"path": "/tasks/*/result", "ops": ["add", "replace", "remove", "copy", "move"], "where": own, "value": {"type": "integer"}},
+        {"path": "/tasks/*/log/-", "ops": ["add"], "where": own},
+    ]));
+    let document = json!({"n": 1, "tasks": {
+        "a": {"owner": "ada", "result": 1, "log": ["x"]}, "b": {"owner": "bob", "result": 2, "log": ["x"]}, "c": {"log": []}, "d": 4,
+    }});
+    let at = |place: &'static str| [(Code::ConditionNotMet, place)];
+    for (operation, expected) in [
+        (json!({"op": "replace", "path": "/tasks/a/result", "value": 3}), None),
+        (json!({"op": "add", "path": "/tasks/a/result", "value": 3}), None),
+        (json!({"op": "remove", "path": "/tasks/a/result"}), None),
+        (json!({"op": "add", "path": "/tasks/a/log/-", "value": "y"}), None),
+        (json!({"op": "add", "path": "/tasks/a/log/1", "value": "y"}), None),
+        (json!({"op": "copy", "from": "/tasks/b/result", "path": "/tasks/a/result"}), None),
+        (json!({"op": "replace", "path": "/tasks/b/result", "value": 3}), Some("/tasks/b/result")),
+        (json!({"op": "remove", "path": "/tasks/b/result"}), Some("/tasks/b/result")),
+        (json!({"op": "add", "path": "/tasks/b/log/-", "value": "y"}), Some("/tasks/b/log/-")),
+        (json!({"op": "add", "path": "/tasks/b/log/1", "value": "y"}), Some("/tasks/b/log/1")),
+        (json!({"op": "copy", "from": "/tasks/a/result", "path": "/tasks/b/result"}), Some("/tasks/b/result")),
+        // Who takes it away there must own it, and who puts it here as well.
+        (json!({"op": "move", "from": "/tasks/b/result", "path": "/tasks/a/result"}), Some("/tasks/b/result")),
+        (json!({"op": "move", "from": "/tasks/a/result", "path": "/tasks/b/result"}), Some("/tasks/b/result")),
+        // Without an owner, no object, not there at all: it does not hold.
+        (json!({"op": "add", "path": "/tasks/c/result", "value": 3}), Some("/tasks/c/result")),
+        (json!({"op": "add", "path": "/tasks/d/result", "value": 3}), Some("/tasks/d/result")),
+        (json!({"op": "add", "path": "/tasks/e/result", "value": 3}), Some("/tasks/e/result")),
+    ] {
+        let expected = expected.map(at);
+        let expected: &[(Code, &str)] = expected.as_ref().map_or(&[], |violations| violations.as_slice());
+        check(&contract, &document, &[(operation, expected)]);
+    }
+    // The value is looked at only where the condition holds.
+    check(
+        &contract,
+        &document,
+        &[
+            (
+                json!({"op": "add", "path": "/tasks/a/result", "value": "x"}),
+                &[(Code::ValueNotGranted, "/tasks/a/result")],
+            ),
+            (
+                json!({"op": "add", "path": "/tasks/b/result", "value": "x"}),
+                &[(Code::ConditionNotMet, "/tasks/b/result")],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
+    let contract =
+        of_owners(json!([{"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": "self.owner ==\n  worker"}}]));
+    let told = |document: Value| {
+        let operation = json!({"op": "add", "path": "/tasks/b/result", "value": 3});
+        judge(&contract, &document, operation, &schema(json!(true)))
+    };
+    let violations = told(json!({"tasks": {"b": {"owner": "bob"}}}));
+    assert_eq!(
+        violations[0].message,
+        "the grant on `/tasks/*/result` holds only where this is true of `/tasks/*`: self.owner == worker"
+    );
+    assert_eq!(violations[0].expected, Some(json!([{"of": "/tasks/*", "expr": "self.owner ==\n  worker"}])));
+    // Who owns it, and whether there is anything, cannot be told from the refusal.
+    assert_eq!(violations, told(json!({"tasks": {"b": {"owner": "bobette"}}})));
+    assert_eq!(violations, told(json!({"tasks": {"b": 7}})));
+    let allowed = contract.allowed(&["/tasks/b/result"], &schema(json!(true)));
+    assert_eq!(allowed[0].condition.as_ref().map(|of| of.of.as_str()), Some("/tasks/*"));
+    // A contract that is nobody's has no `worker`.
+    let nobodys =
+        self::contract(json!([]), json!([{"path": "/a/x", "where": {"of": "/a", "expr": "worker == 'ada'"}}]));
+    check(
+        &nobodys,
+        &json!({"a": {}}),
+        &[(json!({"op": "add", "path": "/a/x", "value": 1}), &[(Code::ConditionNotMet, "/a/x")])],
+    );
+}
+
+/// Judges a whole patch, each operation against what those before it have made: the codes, operation by operation.
+fn judge_all(contract: &Contract, document: &Value, patch: Value) -> Vec<Option<Code>> {
+    let state = State::new(document, &Hasher::new(&Salt([0; 32])));
+    let mut allowance = Allowance::new();
+    let mut reading = Reading::new(contract, state.root(), &mut allowance);
+    let (mut candidate, mut targets) = (state.candidate(), Targets::default());
+    let every_place = schema(json!(true));
+    let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
+    let judge = |(index, op): (usize, &Op<'_>)| {
+        let effect = candidate.effect(op);
+        targets.note(index, op, &effect, &candidate);
+        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        let violations = contract.judge_effect(index, op, &meets, &mut reading, &mut allowance);
+        candidate.apply(op, ResultLimits { bytes: 1 << 20, depth: 64 }).expect("it applies");
+        reading.outdate();
+        violations.first().map(|violation| violation.code)
+    };
+    ops.iter().enumerate().map(judge).collect()
+}
+
+#[test]
+fn nobody_makes_a_condition_true_in_the_patch_that_needs_it() {
+    let contract = of_owners(json!([
+        {"path": "/tasks/*/owner"},
+        {"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": OWN}},
+    ]));
+    let document = json!({"tasks": {"a": {"owner": "ada"}, "b": {"owner": "bob"}}});
+    let to = |who: &str, owner: &str| json!({"op": "replace", "path": format!("/tasks/{who}/owner"), "value": owner});
+    let result = |who: &str| json!({"op": "add", "path": format!("/tasks/{who}/result"), "value": 1});
+    assert_eq!(
+        judge_all(&contract, &document, json!([to("b", "ada"), result("b")])),
+        [None, Some(Code::ConditionNotMet)]
+    );
+    // What was true before is, whatever the patch has made of it.
+    assert_eq!(judge_all(&contract, &document, json!([to("a", "bob"), result("a")])), [None, None]);
+}
+
+#[test]
+fn an_index_means_the_element_that_it_meant_before_the_patch_moved_it() {
+    let contract = of_owners(json!([
+        {"path": "/tasks/*", "ops": ["add", "insert", "remove", "move"]},
+        {"path": "/tasks/*/result", "ops": ["add", "replace", "move", "remove"], "where": {"of": "/tasks/*", "expr": OWN}},
+    ]));
+    let document = json!({"tasks": [{"owner": "ada"}, {"owner": "bob"}, {"owner": "ada", "result": 2}]});
+    let remove = |at: &str| json!({"op": "remove", "path": format!("/tasks/{at}")});
+    let result = |at: &str| json!({"op": "add", "path": format!("/tasks/{at}/result"), "value": 1});
+    let mine = json!({"owner": "ada"});
+    let no = Some(Code::ConditionNotMet);
+    for (patch, last) in [
+        (json!([remove("0"), result("0")]), no),
+        (json!([remove("0"), result("1")]), None),
+        (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("1")]), None),
+        (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("2")]), no),
+        // What the patch brings was not there.
+        (json!([{"op": "add", "path": "/tasks/0", "value": mine}, result("0")]), no),
+        (json!([{"op": "add", "path": "/tasks/-", "value": mine}, result("3")]), no),
+        (json!([{"op": "move", "from": "/tasks/0", "path": "/tasks/1"}, result("0")]), no),
+        (json!([{"op": "move", "from": "/tasks/0", "path": "/tasks/1"}, result("2")]), None),
+        // The place that something is moved to is named as it is once that is gone.
+        (json!([{"op": "move", "from": "/tasks/2/result", "path": "/tasks/0/result"}]), None),
+        (json!([{"op": "move", "from": "/tasks/2/result", "path": "/tasks/1/result"}]), no),
+    ] {
+        let judged = judge_all(&contract, &document, patch.clone());
+        assert_eq!(judged.last().copied().flatten(), last, "{patch}");
+    }
+}
+
+#[test]
+fn a_condition_that_costs_too_much_does_not_hold() {
+    let dear = "self.xs.all(x, self.xs.all(y, x + y >= 0))";
+    let contract = of_owners(json!([{"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": dear}}]));
+    let of = |xs: usize| json!({"tasks": {"a": {"xs": vec![1; xs]}}});
+    let operation = json!({"op": "add", "path": "/tasks/a/result", "value": 1});
+    check(&contract, &of(10), &[(operation.clone(), &[])]);
+    check(&contract, &of(2000), &[(operation.clone(), &[(Code::ConditionNotMet, "/tasks/a/result")])]);
+    // What others have used up counts: the steps are those of one proposal.
+    let state = State::new(&of(300), &Hasher::new(&Salt([0; 32])));
+    let mut allowance = Allowance::new();
+    let mut judged = Vec::new();
+    for _ in 0..60 {
+        let mut reading = Reading::new(&contract, state.root(), &mut allowance);
+        let (candidate, mut targets) = (state.candidate(), Targets::default());
+        let (patch, every_place) = (json!([operation]), schema(json!(true)));
+        let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
+        let effect = candidate.effect(&ops[0]);
+        targets.note(0, &ops[0], &effect, &candidate);
+        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        judged.push(contract.judge_effect(0, &ops[0], &meets, &mut reading, &mut allowance).is_empty());
+    }
+    assert_eq!((judged.first(), judged.last()), (Some(&true), Some(&false)));
+}
+
+#[test]
+fn a_person_is_asked_for_a_grant_only_where_it_holds() {
+    let own = json!({"of": "/tasks/*", "expr": OWN});
+    let contract = of_owners(
+        json!([{"path": "/tasks/*/result", "where": own, "approval": {"by": "boss"}}, {"path": "/tasks/*/**"}]),
+    );
+    let state = State::new(&json!({"tasks": {"a": {"owner": "ada"}, "b": {}}}), &Hasher::new(&Salt([0; 32])));
+    let mut allowance = Allowance::new();
+    let reading = Reading::new(&contract, state.root(), &mut allowance);
+    let every_place = schema(json!(true));
+    let mut asks = |path: &str| {
+        let patch = json!([{"op": "add", "path": path, "value": 1}]);
+        let ops = patch::parse(&patch, &PatchLimits::default()).expect("a patch");
+        let (candidate, mut targets) = (state.candidate(), Targets::default());
+        let effect = candidate.effect(&ops[0]);
+        targets.note(0, &ops[0], &effect, &candidate);
+        let meets = Meets { effect: &effect, candidate: &candidate, schema: &every_place, targets: &targets };
+        contract.approvals(&ops[0], &meets, &reading, &mut allowance).len()
+    };
+    assert_eq!((asks("/tasks/a/result"), asks("/tasks/b/result")), (1, 0));
 }

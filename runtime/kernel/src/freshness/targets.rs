@@ -102,6 +102,14 @@ impl Targets {
         self.own.truncate(self.applied);
     }
 
+    /// Where what the operation that was noted last meets at a place stood before the patch; none of what the patch put
+    /// between elements. What was put in the place of something stands where that stood. `arrives`: the place is named as
+    /// the document is once the operation, a `move`, has taken away what is at its `from`.
+    pub(crate) fn stood(&self, place: &Pointer, arrives: bool) -> Option<PointerBuf> {
+        let before = self.own.iter().take(self.applied + usize::from(arrives));
+        before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
+    }
+
     pub(crate) fn into_vec(self) -> Vec<Target> {
         self.targets
     }
@@ -158,25 +166,35 @@ impl Targets {
     fn before(&self, place: &Pointer, as_slot: bool) -> Option<PointerBuf> {
         let mut place = place.to_buf();
         for own in self.own.iter().rev() {
-            let (array, index, inserted) = match own {
-                Own::Wrote(wrote) if place.starts_with(wrote) => return None,
-                Own::Overwrote(wrote) if place.starts_with(wrote) && !(as_slot && place == *wrote) => return None,
-                Own::Wrote(_) | Own::Overwrote(_) => continue,
-                Own::Inserted(array, index) => (array, *index, true),
-                Own::Removed(array, index) => (array, *index, false),
+            let is_made = match own {
+                Own::Wrote(wrote) => place.starts_with(wrote),
+                Own::Overwrote(wrote) => place.starts_with(wrote) && !(as_slot && place == *wrote),
+                Own::Inserted(..) | Own::Removed(..) => false,
             };
-            let Some((mine, rest)) = index_in(&place, array) else { continue };
-            let before = match (inserted, mine.cmp(&index)) {
-                (true, std::cmp::Ordering::Equal) => return None,
-                (true, std::cmp::Ordering::Greater) => mine - 1,
-                (false, std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => mine + 1,
-                (_, std::cmp::Ordering::Less) => continue,
-            };
-            let mut moved = array.with_trailing_token(before);
-            moved.append(&rest);
-            place = moved;
+            place = own.before(place).filter(|_| !is_made)?;
         }
         Some(place)
+    }
+}
+
+impl Own {
+    /// What a place was called before it; none of what it put between elements.
+    fn before(&self, place: PointerBuf) -> Option<PointerBuf> {
+        let (array, index, inserted) = match self {
+            Self::Wrote(_) | Self::Overwrote(_) => return Some(place),
+            Self::Inserted(array, index) => (array, *index, true),
+            Self::Removed(array, index) => (array, *index, false),
+        };
+        let Some((mine, rest)) = index_in(&place, array) else { return Some(place) };
+        let before = match (inserted, mine.cmp(&index)) {
+            (true, std::cmp::Ordering::Equal) => return None,
+            (true, std::cmp::Ordering::Greater) => mine - 1,
+            (false, std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => mine + 1,
+            (_, std::cmp::Ordering::Less) => return Some(place),
+        };
+        let mut moved = array.with_trailing_token(before);
+        moved.append(&rest);
+        Some(moved)
     }
 }
 

@@ -83,8 +83,9 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     (
         "overlapping_grants",
         Error,
-        "Two write grants of one worker that meet, one of them with a `value` schema; a read grant under a condition on what another lets it read without.",
+        "Two write grants of one worker that meet, one of them with a `value` schema; a grant under a condition on what another lets it read or write without.",
     ),
+    ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),
     ("budget_too_small", Error, "A view budget below what must always be shown."),
     // The flow.

@@ -109,7 +109,7 @@ impl Check<'_> {
                 self.find("no_done", &expression.pointer, "the condition of `done` never holds", help);
             }
             // That it fails on the initial state is an error of its own.
-            Owner::Invariant(_) | Owner::Read(_) => {}
+            Owner::Invariant(_) | Owner::Read(_) | Owner::Write(_) => {}
         }
         true
     }
@@ -159,6 +159,7 @@ pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
         ("request", _) => "/request".to_owned(),
         ("self", Owner::Invariant(invariant)) => invariant.each.clone()?,
         ("self", Owner::Read(read)) => read.path.clone(),
+        ("self", Owner::Write(condition)) => condition.of.clone(),
         ("value", Owner::Rule(rule)) => match &rule.trigger {
             Trigger::Event { path, .. } => path.clone(),
             Trigger::Start

@@ -8,7 +8,7 @@ use super::{Check, Expression, Owner};
 use crate::expr::{CompileError, Expr, Variable, Variables};
 use crate::json;
 use crate::pattern::Pattern;
-use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES, READ_VARIABLES};
+use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, GRANT_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
 use crate::rejection::Violation;
 use crate::schema::{Location, Schema};
 use crate::source::child;
@@ -129,8 +129,17 @@ impl Check<'_> {
             for (index, read) in worker.reads.iter().enumerate() {
                 let Some(condition) = &read.condition else { continue };
                 let pointer = format!("{}/reads/{index}/where", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, condition, READ_VARIABLES) {
+                if let Some(expr) = self.expression(&pointer, condition, GRANT_VARIABLES) {
                     self.expressions.push(Expression { pointer, owner: Owner::Read(read), expr });
+                }
+            }
+        }
+        for (name, worker) in &blueprint.workers {
+            for (index, write) in worker.writes.iter().enumerate() {
+                let Some(condition) = &write.condition else { continue };
+                let pointer = format!("{}/writes/{index}/where/expr", child("/workers", name.as_str()));
+                if let Some(expr) = self.expression(&pointer, &condition.expr, GRANT_VARIABLES) {
+                    self.expressions.push(Expression { pointer, owner: Owner::Write(condition), expr });
                 }
             }
         }

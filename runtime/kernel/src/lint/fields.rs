@@ -56,8 +56,12 @@ impl Check<'_> {
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
+                    // Where each has a condition, the state says whose turn it is.
+                    let is_told_apart =
+                        |met: &Write<'_>| write.grant.condition.is_some() && met.grant.condition.is_some();
                     let mut others = other.writes.iter().filter(replaces);
-                    others.find(|other| write.pattern.overlaps(&other.pattern)).map(|other| (write, other))
+                    let met = others.find(|met| write.pattern.overlaps(&met.pattern) && !is_told_apart(met));
+                    met.map(|met| (write, met))
                 });
                 if let Some((write, met)) = pair {
                     let message = format!(

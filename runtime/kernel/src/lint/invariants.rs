@@ -15,6 +15,8 @@ use crate::pattern::{Pattern, PatternToken};
 use crate::schema::{FEW, Location, Schema};
 use crate::source::push_token;
 
+/// How many definitions are followed from one to the next.
+const REFERENCES_MAX: usize = 8;
 /// How many places of the initial state are looked at for how large a collection is at first.
 const PLACES_MAX: usize = 1000;
 
@@ -143,7 +145,12 @@ impl Check<'_> {
 /// Whether the schema keeps elements or members few, or is not known to allow any.
 fn keeps_few(schema: &Schema, collection: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(collection) else { return true };
-    fragments.iter().filter_map(|fragment| schema.document().pointer(fragment)).any(|fragment| {
+    let document = schema.document();
+    let referred = |fragment: &&'_ Value| document.pointer(fragment.get("$ref")?.as_str()?.strip_prefix('#')?);
+    let stated = fragments.iter().filter_map(|fragment| document.pointer(fragment));
+    // What a definition says of it, and what the one says that this refers to.
+    let mut stated = stated.flat_map(|fragment| std::iter::successors(Some(fragment), referred).take(REFERENCES_MAX));
+    stated.any(|fragment| {
         let at_most = |keyword: &str| fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= FEW);
         let is_closed = fragment.get("additionalProperties") == Some(&Value::Bool(false))
             && fragment.get("patternProperties").is_none();

@@ -30,7 +30,7 @@ pub use costs::OpaquePlace;
 pub(crate) use form::{check_department, check_workflow};
 pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
-use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteGrant};
+use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteCondition, WriteGrant};
 use crate::expr::Expr;
 use crate::id::WorkerName;
 use crate::pattern::Pattern;
@@ -217,6 +217,8 @@ enum Owner<'a> {
     Invariant(&'a Invariant),
     /// A read grant under a condition.
     Read(&'a ReadGrant),
+    /// The condition of a write grant.
+    Write(&'a WriteCondition),
     Done,
 }
 

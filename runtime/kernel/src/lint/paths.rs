@@ -4,8 +4,8 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{Delay, GrantOp, Run, Trigger, Unit, Worker};
-use crate::contract::Contract;
+use crate::blueprint::{Delay, GrantOp, Run, Trigger, Unit, Worker, WriteGrant};
+use crate::contract::{Contract, beginning};
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
@@ -159,10 +159,19 @@ impl<'a> Check<'a> {
         self.conditional_reads(seat);
         for (index, write) in seat.writes.iter().enumerate() {
             self.value_schema(seat, write);
+            self.condition_of(write);
             if write.pattern.tokens().is_empty() {
                 let message = "the whole document is never written at once";
                 let help = "Grant the members that the worker may write, for example /answer or /claims/-.";
                 self.find("whole_document", &format!("{}/path", write.pointer), message, help);
+            }
+            for open in seat.writes.iter().filter(|open| opens(open, write)) {
+                let message = format!(
+                    "`{}` is written under a condition, and `{}` of the same worker lets it be written without",
+                    write.grant.path, open.grant.path
+                );
+                let help = "Take the other grant away, or the condition, or make the patterns exclude each other.";
+                self.find("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
             for other in &seat.writes[..index] {
                 if write.grant.value.is_none() && other.grant.value.is_none() {
@@ -177,6 +186,9 @@ impl<'a> Check<'a> {
                 } else {
                     continue;
                 };
+                if is_of_what_was_made(write, other) || is_of_what_was_made(other, write) {
+                    continue;
+                }
                 let message = format!(
                     "`{}` {meets} `{}` of the same worker, and `value` is only checked for one of them",
                     write.grant.path, other.grant.path
@@ -187,12 +199,25 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// The condition of a grant is about what the grant's path goes through.
+    fn condition_of(&mut self, write: &Write<'_>) {
+        let Some(condition) = &write.grant.condition else { return };
+        let pointer = format!("{}/where/of", write.pointer);
+        let Some(of) = self.pattern(&pointer, &condition.of) else { return };
+        if let Err(message) = beginning(&of, &write.pattern) {
+            let help =
+                "Name a place that the path goes through, as the path has it: `of: /tasks/*` for /tasks/*/result.";
+            self.find("not_a_beginning", &pointer, message, help);
+        }
+    }
+
     /// A grant's schema is compiled as the contract does it, but alone, so that each is judged for itself.
     fn value_schema(&mut self, seat: &Seat<'_>, write: &Write<'_>) {
         if write.grant.value.is_none() || self.schema.is_none() || self.regex_bytes > REGEX_BYTES_MAX {
             return;
         }
-        let alone = Worker { reads: Vec::new(), writes: vec![write.grant.clone()], ..seat.worker.clone() };
+        let unconditional = WriteGrant { condition: None, ..write.grant.clone() };
+        let alone = Worker { reads: Vec::new(), writes: vec![unconditional], ..seat.worker.clone() };
         match Contract::compile(&alone, &self.blueprint.state.schema) {
             Err(error) => {
                 let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
@@ -305,6 +330,25 @@ pub(super) struct Missing {
     /// As a message has it.
     pub(super) why: String,
     pub(super) help: String,
+}
+
+/// Whether a grant only makes what another is about: its condition is of what must have been there before the patch. What was
+/// made was judged by the one, and what becomes of it later is by the other.
+fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>) -> bool {
+    let of = changes.grant.condition.as_ref().and_then(|condition| Pattern::parse(&condition.of).ok());
+    makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
+        && makes.pattern.lies_above(&changes.pattern)
+        && of.is_some_and(|of| of.tokens().len() >= makes.pattern.tokens().len())
+}
+
+/// Whether a grant without a condition allows what another of the worker has a condition for.
+fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
+    if write.grant.condition.is_none() || open.grant.condition.is_some() {
+        return false;
+    }
+    let has = |op: &GrantOp| open.grant.ops.contains(op);
+    let is_same = open.pattern.collides(&write.pattern) && write.grant.ops.iter().any(has);
+    is_same || (open.pattern.lies_above(&write.pattern) && (has(&GrantOp::Replace) || has(&GrantOp::Remove)))
 }
 
 /// What there is in place of a wrong token.

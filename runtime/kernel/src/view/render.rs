@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 
-use crate::blueprint::{Worker, WriteGrant};
+use crate::blueprint::{Worker, WriteCondition, WriteGrant};
+use crate::contract::on_one_line;
 use crate::mode::Interface;
 use crate::pattern::Pattern;
 
@@ -73,6 +74,9 @@ pub(super) fn grants(
             out.push_str(&format!(": {}", ops.join(", ")));
         }
         out.push('\n');
+        if let (Some(WriteCondition { of, expr }), Detail::Full | Detail::NoFragments) = (&grant.condition, detail) {
+            out.push_str(&format!("  only where this is true of {}: {}\n", text::name(of), on_one_line(expr)));
+        }
         if grant.approval.is_some() {
             out.push_str("  a person must agree first\n");
         }
@@ -87,8 +91,8 @@ pub(super) fn grants(
     }
     for read in worker.reads.iter().filter(|_| detail != Detail::Bare) {
         if let Some(condition) = &read.condition {
-            let condition = condition.split_whitespace().collect::<Vec<_>>().join(" ");
-            out.push_str(&format!("You see of {} only where this is true: {condition}\n", text::name(&read.path)));
+            let (path, condition) = (text::name(&read.path), on_one_line(condition));
+            out.push_str(&format!("You see of {path} only where this is true: {condition}\n"));
         }
     }
     out

@@ -574,6 +574,46 @@ const FIXTURES: &[Fixture] = &[
     ),
     change("whole_document", &[("{path: /answer, ops: [add]}", "{path: \"\", ops: [add]}")]),
     change("missing_field", &[("question, /claims]", "question, {path: /claims/*}]")]),
+    // Conditions of what is written.
+    change(
+        "bad_condition",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*/status, where: {of: /claims/*, expr: self.text == state.answer}}",
+        )],
+    ),
+    change(
+        "not_boolean",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*/status, where: {of: /claims/*, expr: size(self.text) + 1}}",
+        )],
+    ),
+    change(
+        "unknown_member",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*/status, where: {of: /claims/*, expr: self.txt == worker}}",
+        )],
+    ),
+    change(
+        "bad_pattern",
+        &[("- {path: /claims/*/status}", "- {path: /claims/*/status, where: {of: claims, expr: worker != self.text}}")],
+    ),
+    change(
+        "not_a_beginning",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*/status, where: {of: /claims/0, expr: worker == self.text}}",
+        )],
+    ),
+    change(
+        "overlapping_grants",
+        &[(
+            "- {path: /claims/*/status}",
+            "- {path: /claims/*}\n      - {path: /claims/*/status, where: {of: /claims/*, expr: worker == self.text}}",
+        )],
+    ),
     change("bad_pattern", &[("question, /claims]", "question, {path: claims, where: 'true'}]")]),
     change(
         "overlapping_grants",
@@ -971,6 +1011,34 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
         let findings = lint::check(&Source::read(path, &longer).expect("it is YAML")).findings;
         assert_eq!(findings.iter().any(|finding| finding.code == "costly_invariant"), longer != text, "{path}");
     }
+}
+
+/// What a grant makes is judged by its `value`; what becomes of it later, by a grant whose condition is of what was there.
+#[test]
+fn grants_under_conditions_meet_others_only_where_they_take_something_from_them() {
+    const STATUS: &str = "- {path: /claims/*/status}";
+    let with = |grants: &str| -> Vec<&'static str> {
+        let text = SOUND.replace(STATUS, grants);
+        let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+        findings.into_iter().map(|finding| finding.code).collect()
+    };
+    let own = |path: &str| format!("{{path: {path}, where: {{of: /claims/*, expr: worker == self.text}}}}");
+    let made = "- {path: /claims/-, ops: [add], value: {required: [text]}}";
+    assert_eq!(with(&format!("{made}\n      - {}", own("/claims/*/status"))), [""; 0]);
+    assert_eq!(with(&format!("{made}\n      {STATUS}")), ["overlapping_grants"]);
+    let put = "- {path: /claims/*, ops: [replace], value: {required: [text]}}";
+    assert!(with(&format!("{put}\n      - {}", own("/claims/*/status"))).contains(&"overlapping_grants"));
+    // Where each has a condition, the state says whose turn it is.
+    let two = |of_other: &str| {
+        let text = SOUND.replace(STATUS, &format!("- {}", own("/claims/*/status")));
+        let text = text.replace(
+            "- {path: /claims/-, ops: [add]}",
+            &format!("- {{path: /claims/-, ops: [add]}}\n      - {of_other}"),
+        );
+        let findings = lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings;
+        findings.iter().any(|finding| finding.code == "two_writers")
+    };
+    assert!(two("{path: /claims/*/status}") && !two(&own("/claims/*/status")));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn full() -> Value {
             "agent": "builtin:vote", "role": "Do it.", "group": "g", "order": -1, "description": "Does it.",
             "reads": ["/a", {"path": "/b", "where": "worker == 'w'"}],
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
-                        "approval": {"by": "h", "expires": "90m"}}],
+                        "approval": {"by": "h", "expires": "90m"}, "where": {"of": "/a", "expr": "self == 1"}}],
             "view": {"budget": 10, "unit": "tokens"},
             "limits": {"invocations": 1, "concurrency": 1, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},

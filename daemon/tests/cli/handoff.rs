@@ -1,0 +1,331 @@
+//! Work that is handed over: routed, refused, taken, escalated; and who handed it over is refused from then on.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use patchboard_kernel::handoff::{State, step};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, shipped};
+
+const REQUEST: &str = r#"{"ticket": "Why was I charged in March?"}"#;
+
+/// The shipped blueprint with these changes.
+fn changed(changes: &[(&str, &str)]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path().join("fragments")).expect("it can be made");
+    let shipped = |name: &str| std::fs::read_to_string(shipped(name)).expect("it is there");
+    sandbox.write("fragments/handoff.yaml", shipped("fragments/handoff.yaml"));
+    let mut text = shipped("handoff.yaml");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from:?} is not in the blueprint");
+        text = text.replace(from, to);
+    }
+    sandbox.write("handoff.yaml", text);
+    sandbox
+}
+
+const RUN: [&str; 6] = ["--output", "json", "run", "handoff.yaml", "--request", REQUEST];
+
+fn log(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines()
+}
+
+fn of_kind<'r>(records: &'r [Value], kind: &str) -> Vec<&'r Value> {
+    records.iter().filter(|record| record["kind"] == kind).collect()
+}
+
+#[test]
+fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
+    let sandbox = changed(&[]);
+    let checked = sandbox.run(&["check", "--deny-warnings", "handoff.yaml"]).exits(0).stdout;
+    assert!(checked.contains("0 errors, 0 warnings"), "{checked}");
+    let ran = sandbox.run(&RUN).exits(0).json();
+    let state = &ran["state"];
+    assert_eq!(state["tasks"]["ticket"]["owner"], "cyd");
+    assert_eq!(state["tasks"]["ticket"]["answer"], "The contract had ended: the invoice of March is cancelled.");
+    let (first, second) = (&state["handoffs"]["h1"], &state["handoffs"]["h1.2"]);
+    assert_eq!((&first["state"], &first["to"]), (&json!("REJECTED"), &json!("bob")));
+    assert_eq!(first["rejection"], json!({"by": "bob", "reason": "That contract is none of mine."}));
+    assert_eq!((&second["state"], &second["to"]), (&json!("COMPLETED"), &json!("cyd")));
+    assert_eq!((&second["tried"], &second["first"], &second["attempt"]), (&json!(["bob"]), &json!("h1"), &json!(2)));
+    assert_eq!(second["context"], first["context"], "what is known of it goes with it");
+    for command in ["replay", "verify"] {
+        sandbox.run(&[command, "last"]).exits(0);
+    }
+    let view = sandbox.run(&["view", "last", "ada"]).exits(0).stdout;
+    assert!(view.contains("only where this is true of /tasks/*: self.owner == worker"), "{view}");
+}
+
+#[test]
+fn who_handed_it_over_is_refused_from_then_on() {
+    // When the work has another owner, ada is woken as well, and answers the ticket nevertheless.
+    let sandbox = changed(&[
+        (
+            "              state: PENDING\n",
+            "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: I am still at it.}]\n",
+        ),
+        (
+            "  - {name: go-on,",
+            "  - {name: still, trigger: {op: replace, path: /tasks/*/owner}, run: ada, urgent: true}\n  - {name: go-on,",
+        ),
+    ]);
+    let ran = sandbox.run(&RUN).exits(0).json();
+    assert_eq!(ran["state"]["tasks"]["ticket"]["answer"], "The contract had ended: the invoice of March is cancelled.");
+    let records = log(&sandbox);
+    let refused = of_kind(&records, "rejected");
+    assert!(!refused.is_empty());
+    for record in refused {
+        let told = record.to_string();
+        assert!(told.contains("condition_not_met") && told.contains("self.owner == worker"), "{told}");
+        assert!(told.contains("\"ada\""), "{told}");
+    }
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+/// The number of the question a run stands at, and the question.
+fn question(ran: &Value) -> (String, Value) {
+    assert_eq!(ran["questions"].as_array().map(Vec::len), Some(1), "{ran}");
+    (ran["questions"][0]["seq"].to_string(), ran["questions"][0]["clarify"].clone())
+}
+
+#[test]
+fn what_nobody_answers_is_asked_for_again_and_then_of_a_person() {
+    let sandbox = changed(&[
+        ("timeout_ms: 600000", "timeout_ms: 150"),
+        (
+            "    script:\n      - - {op: replace, path: /handoffs/h1/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1/rejection, value: {by: bob, reason: That contract is none of mine.}}\n",
+            "    pass: true\n    script: [{pass: I do not answer.}]\n",
+        ),
+        ("path: /handoffs/h1.2/state", "path: /handoffs/h1.4/state"),
+    ]);
+    let ran = sandbox.run(&RUN).exits(5).json();
+    let handoffs = &ran["state"]["handoffs"];
+    for id in ["h1", "h1.2", "h1.3"] {
+        assert_eq!((&handoffs[id]["state"], &handoffs[id]["to"]), (&json!("EXPIRED"), &json!("bob")), "{id}");
+    }
+    assert!(handoffs.get("h1.4").is_none(), "two retries are two: {handoffs}");
+    let (seq, asked) = question(&ran);
+    assert_eq!(asked["choices"], json!(["bob", "cyd", "give it back"]), "ada hands over, and cannot be asked");
+    let text = asked["question"].as_str().expect("a text");
+    assert!(
+        text.contains("asked for 3 times and not answered in time") && text.contains("It is about an invoice."),
+        "{text}"
+    );
+    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "cyd"]).exits(0).json();
+    assert_eq!(done["state"]["tasks"]["ticket"]["owner"], "cyd");
+    assert_eq!(done["state"]["handoffs"]["h1.4"]["state"], "COMPLETED");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn what_nobody_can_take_is_given_back_if_a_person_says_so() {
+    let again =
+        "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
+    let sandbox = changed(&[
+        ("capabilities_required: [billing]", "capabilities_required: [law]"),
+        ("              state: PENDING\n", again),
+    ]);
+    let ran = sandbox.run(&RUN).exits(5).json();
+    assert_eq!(ran["state"]["handoffs"]["h1"].get("to"), None);
+    let (seq, asked) = question(&ran);
+    assert_eq!(asked["choices"], json!(["give it back"]), "nobody knows the law");
+    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).exits(0).json();
+    let handoff = &done["state"]["handoffs"]["h1"];
+    assert_eq!((&handoff["state"], &handoff["returned"]), (&json!("REJECTED"), &json!("ada")));
+    assert_eq!(handoff["rejection"]["by"], "person");
+    assert_eq!(
+        done["state"]["tasks"]["ticket"],
+        json!({
+            "owner": "ada", "answer": "Then I do it myself.", "notes": ["The invoice of March names a contract that has ended."],
+        })
+    );
+}
+
+#[test]
+fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
+    let again =
+        "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
+    let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
+    let accepts = "      - [{op: replace, path: /handoffs/h1.2/state, value: ACCEPTED}]\n";
+    let sandbox = changed(&[("              state: PENDING\n", again), (accepts, refuses)]);
+    let ran = sandbox.run(&RUN).exits(5).json();
+    let (seq, asked) = question(&ran);
+    assert_eq!(asked["choices"], json!(["bob", "cyd", "give it back"]));
+    let text = asked["question"].as_str().expect("a text");
+    assert!(text.contains("the last one said: Neither is it mine."), "{text}");
+    let done = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "give it back"]).exits(0).json();
+    let last = &done["state"]["handoffs"]["h1.2"];
+    assert_eq!((&last["returned"], &last["rejection"]["by"]), (&json!("ada"), &json!("cyd")));
+    assert_eq!(done["state"]["tasks"]["ticket"]["answer"], "Then I do it myself.");
+
+    // A text that is none: nobody is asked, and the role says why.
+    let context = "context: {content_type: application/json, content: {invoice";
+    let broken = "context: {content_type: text/plain, content: {invoice";
+    let sandbox = changed(&[("              state: PENDING\n", again), (context, broken)]);
+    let done = sandbox.run(&RUN).exits(0).json();
+    let only = &done["state"]["handoffs"]["h1"];
+    assert_eq!((&only["state"], &only["returned"], only.get("to")), (&json!("REJECTED"), &json!("ada"), None));
+    assert_eq!(only["rejection"]["by"], "handoffs");
+    assert_eq!(done["state"]["tasks"]["ticket"]["answer"], "Then I do it myself.");
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
+    let whole = changed(&[]).run(&RUN).exits(0).json();
+    let mut kills = 0;
+    for lines in [2, 4, 6, 8, 10, 13, 16] {
+        let sandbox = changed(&[]);
+        let mut child = sandbox
+            .command(&["run", "handoff.yaml", "--request", REQUEST])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        let mut told = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let heard = told.by_ref().take(lines).filter(Result::is_ok).count();
+        child.kill().expect("it can be killed");
+        let killed = child.wait().expect("it ends").code().is_none();
+        kills += u32::from(killed && heard == lines);
+        let boards = sandbox.run(&["--output", "json", "boards"]).exits(0).lines();
+        // There may be no board yet, or nothing left to kill.
+        let Some(board) = boards.first() else { continue };
+        if board["status"] != "done" {
+            sandbox.run(&["resume", "last"]).exits(0);
+        }
+        let state = sandbox.run(&["--output", "json", "state", "last"]).exits(0).json();
+        let state = state.get("state").unwrap_or(&state);
+        assert_eq!(*state, whole["state"], "killed after {lines} lines");
+        let records = log(&sandbox);
+        assert_eq!(of_kind(&records, "committed").len(), 7, "nothing is done twice: killed after {lines} lines");
+        for command in ["replay", "verify"] {
+            sandbox.run(&[command, "last"]).exits(0);
+        }
+    }
+    assert!(kills > 0, "no run was killed before its end");
+}
+
+/// A handoff of `ada` to `bob` in a state.
+fn handoff_in(state: State) -> Value {
+    let mut handoff = json!({
+        "request_id": "h", "from_agent": "ada", "reason": "r", "timeout_ms": 1000, "task": "w", "to": "bob", "state": state,
+        "context": {"content_type": "text/plain", "content": "c"},
+    });
+    if state == State::Rejected {
+        handoff["rejection"] = json!({"by": "bob", "reason": "no"});
+    }
+    handoff
+}
+
+/// What comes of a worker's attempt to move a handoff from one state to another, with all that goes with it.
+fn moved(sandbox: &Sandbox, worker: &str, from: State, to: State) -> Value {
+    let owner = if from == State::Completed { "bob" } else { "ada" };
+    let document = json!({
+        "request": {"ticket": "x"},
+        "agents": {"ada": [], "bob": [], "cyd": []},
+        "tasks": {"w": {"owner": owner, "notes": []}},
+        "handoffs": {"h": handoff_in(from)},
+    });
+    sandbox.write("now.json", document.to_string());
+    let mut patch = vec![json!({"op": "replace", "path": "/handoffs/h/state", "value": to})];
+    if from != to && to == State::Rejected {
+        let rejection = json!({"by": worker, "reason": "no"});
+        patch.push(json!({"op": "add", "path": "/handoffs/h/rejection", "value": rejection}));
+    }
+    if from != to && to == State::Completed && worker != "bob" {
+        patch.push(json!({"op": "replace", "path": "/tasks/w/owner", "value": "bob"}));
+    }
+    if from != to && from == State::Rejected && worker == "anyone" {
+        patch.push(json!({"op": "remove", "path": "/handoffs/h/rejection"}));
+    }
+    let line = json!({"worker": worker, "patch": patch}).to_string();
+    sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).exits(0).json()
+}
+
+#[test]
+fn a_board_makes_exactly_the_moves_of_the_table() {
+    // Beside the seats of the blueprint one that no grant keeps from anything: what is left are the invariants.
+    let anyone = "workers:\n  anyone:\n    agent: remote\n    writes:\n      - {path: /handoffs/*/state, ops: [replace]}\n      \
+                  - {path: /handoffs/*/rejection, ops: [add, remove]}\n      - {path: /tasks/*/owner, ops: [replace]}\n";
+    let sandbox = changed(&[("workers:\n", anyone)]);
+    let mut committed = 0;
+    for from in State::ALL {
+        for to in State::ALL {
+            let is_legal = step(*from, *to).is_ok();
+            let told = moved(&sandbox, "anyone", *from, *to);
+            let expected = match (is_legal, from == to) {
+                (true, _) => "committed",
+                (false, true) => "no_op",
+                (false, false) => "rejected",
+            };
+            assert_eq!(told["outcome"], expected, "{from} to {to}: {told}");
+            if expected == "rejected" {
+                assert_eq!(told["code"], "invariant_violated", "{from} to {to}: {told}");
+                assert_eq!(told["violations"][0]["rule"], "handoff-moves", "{from} to {to}: {told}");
+            }
+            // Those who have seats make the moves that are theirs, and are told why they do not make others.
+            for (worker, own) in [
+                ("bob", [State::Accepted, State::Rejected].as_slice()),
+                ("handoffs", &[State::Rejected, State::Expired, State::Completed]),
+                ("ada", &[]),
+            ] {
+                let told = moved(&sandbox, worker, *from, *to);
+                let expected = if is_legal && own.contains(to) { "committed" } else { "rejected" };
+                assert_eq!(told["outcome"], expected, "{worker}, {from} to {to}: {told}");
+                assert!(expected == "committed" || told["code"].is_string(), "{told}");
+                committed += u32::from(expected == "committed");
+            }
+        }
+    }
+    assert_eq!(committed, 5, "bob accepts and refuses; the role refuses, lets expire and completes");
+}
+
+#[test]
+fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
+    let sandbox = changed(&[]);
+    let judged = |document: &Value, worker: &str, patch: &Value| {
+        sandbox.write("now.json", document.to_string());
+        let line = json!({"worker": worker, "patch": patch}).to_string();
+        sandbox.run_with(&["kernel", "handoff.yaml", "--state", "now.json"], line).exits(0).json()
+    };
+    let board = |owner: &str, handoffs: Value| {
+        json!({
+            "request": {"ticket": "x"}, "agents": {"ada": [], "bob": ["billing"], "cyd": []},
+            "tasks": {"w": {"owner": owner, "notes": []}}, "handoffs": handoffs,
+        })
+    };
+    let mut asked = handoff_in(State::Pending);
+    asked.as_object_mut().expect("an object").remove("to");
+    let ask = |handoff: &Value| json!([{"op": "add", "path": "/handoffs/h", "value": handoff}]);
+    let told = judged(&board("ada", json!({})), "ada", &ask(&asked));
+    assert_eq!(told["outcome"], "committed", "{told}");
+    let told = judged(&board("cyd", json!({})), "ada", &ask(&asked));
+    assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
+    // In another's name, under another name, or with an answer in it.
+    for (member, value, code) in [
+        ("from_agent", json!("bob"), "value_not_granted"),
+        ("request_id", json!("other"), "invariant_violated"),
+        ("to", json!("bob"), "value_not_granted"),
+        ("state", json!("ACCEPTED"), "value_not_granted"),
+        ("timeout_ms", json!(0), "value_not_granted"),
+    ] {
+        let mut other = asked.clone();
+        other[member] = value;
+        let told = judged(&board("ada", json!({})), "ada", &ask(&other));
+        assert_eq!(told["code"], code, "{member}: {told}");
+    }
+    let accept = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "ACCEPTED"}]);
+    let mut needs = handoff_in(State::Pending);
+    needs["capabilities_required"] = json!(["contracts"]);
+    let told = judged(&board("ada", json!({"h": needs})), "bob", &accept);
+    assert_eq!(told["violations"][0]["rule"], "handoff-to-the-able", "{told}");
+    let told = judged(&board("ada", json!({"h": handoff_in(State::Pending)})), "cyd", &accept);
+    assert_eq!(told["code"], "condition_not_met", "only who was asked answers: {told}");
+    // It went to somebody else meanwhile.
+    let told = judged(&board("cyd", json!({"h": handoff_in(State::Pending)})), "bob", &accept);
+    assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
+    let complete = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "COMPLETED"}]);
+    let told = judged(&board("ada", json!({"h": handoff_in(State::Accepted)})), "handoffs", &complete);
+    assert_eq!(told["violations"][0]["rule"], "handoff-transferred", "{told}");
+}
