@@ -17,6 +17,7 @@ use patchboard_agents::workspace::text::edit::EditCode;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint::{self, Severity};
+use patchboard_kernel::negotiation::{NegotiationCode, StopReason};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
@@ -94,6 +95,11 @@ fn page() -> String {
     findings(&mut page, cases::CODES);
     section(&mut page, "Workflows", "Why a workflow has no order (`patchboard workflow check`).");
     table(&mut page, "runtime/kernel/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
+    let negotiations = "runtime/kernel/src/negotiation.rs";
+    section(&mut page, "Negotiations", "Why an event of a negotiation does not count, or why there is no negotiation.");
+    table(&mut page, negotiations, "NegotiationCode", NegotiationCode::ALL, NegotiationCode::as_str);
+    section(&mut page, "Ends of negotiations", "Why a negotiation ended: the `stop_reason` of its decision.");
+    table(&mut page, negotiations, "StopReason", StopReason::ALL, StopReason::as_str);
     section(
         &mut page,
         "Problems",

@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &["patchboard-daemon", "patchboard-agents", "patchboard-
 /// Everything the kernel may be built of. A crate that knows time, threads, files, sockets or randomness has no place
 /// here.
 const KERNEL_MAY_USE: &[&str] = &[
+    "base64",
     "cel",
     "croner",
     "globset",
