@@ -19,6 +19,7 @@ use crate::departments::seats;
 use crate::departments::storage::Storage;
 use crate::failure;
 use crate::llm::embeddings::Embedder;
+use crate::negotiation;
 
 /// A coordination role.
 pub(crate) struct Builtin {
@@ -53,10 +54,11 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 7] = [
+pub(crate) const ALL: [Builtin; 8] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
     Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
+    Builtin { name: "negotiator", problem: negotiation::problem, answer: How::AtOnce(negotiation::answer) },
     Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
     Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },

@@ -35,6 +35,7 @@ pub mod departments;
 pub mod inner;
 pub mod lease;
 pub mod llm;
+mod negotiation;
 pub mod ordered;
 pub mod script;
 pub mod seats;

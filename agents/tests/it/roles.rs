@@ -47,7 +47,7 @@ fn notes() -> Value {
 fn role(name: &str) -> Value {
     let within = json!({"agent": format!("builtin:{name}"), "with": notes()});
     match name {
-        "begin" | "perceive" | "vote" => json!({"agent": format!("builtin:{name}")}),
+        "begin" | "negotiator" | "perceive" | "vote" => json!({"agent": format!("builtin:{name}")}),
         _ => within,
     }
 }

@@ -17,6 +17,7 @@ mod installing;
 mod interruption;
 mod kernel;
 mod modes;
+mod negotiation;
 mod papers;
 mod readme;
 mod recorded;

@@ -108,7 +108,7 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// The coordination roles that this version has.
-    pub const BUILTINS: [&str; 7] = ["begin", "confirm", "crud", "perceive", "resolve", "resume", "vote"];
+    pub const BUILTINS: [&str; 8] = ["begin", "confirm", "crud", "negotiator", "perceive", "resolve", "resume", "vote"];
 
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub fn is_available(&self) -> bool {

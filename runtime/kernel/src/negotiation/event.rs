@@ -7,7 +7,7 @@ use super::{NegotiationCode, Policy, Refusal};
 use crate::rejection::coded;
 
 /// How many events a negotiation may have. The last two places are kept for its end.
-pub const EVENTS_MAX: usize = 256;
+pub const EVENTS_MAX: usize = 128;
 
 /// What is said in a negotiation (W4 to W10). Members that are not known are left out of account (W3); where the event is
 /// kept, it is kept as it came.
