@@ -239,7 +239,7 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
     let whole = run(&changed(&[]), &json!({})).exits(0).json();
     let request = json!({"topic": "steel", "corr": "c-7"}).to_string();
     let mut kills = 0;
-    for step in 1..8 {
+    for step in [1, 3, 5, 7] {
         let sandbox = changed(&[]);
         for turn in 0..100 {
             let arguments: &[&str] = match turn {
