@@ -5,10 +5,9 @@
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::id::GroupName;
-use patchboard_kernel::negotiation::{Added, Answer, Asked, Seats, Session, Woken, advance};
+use patchboard_kernel::negotiation::{self, Added, Asked, Seats, Session, Woken, advance};
 use patchboard_kernel::scheduler::Answered;
-use patchboard_runtime::agent::Answer as Reply;
-use patchboard_runtime::agent::Call;
+use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
 
 use crate::builtin::Means;
@@ -57,7 +56,7 @@ pub(crate) fn problem(seat: &Worker) -> Option<String> {
 }
 
 /// Adds what follows, or asks a person; passes where nothing does.
-pub(crate) fn answer(call: &Call, means: &Means) -> Reply {
+pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let with = With::of(call.seat()).map_err(not_configured)?;
         let Some(session) = read::<Session>(call, &with.at)? else {
@@ -87,9 +86,9 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Reply {
     })
 }
 
-fn answered(answered: &Answered) -> Answer {
+fn answered(answered: &Answered) -> negotiation::Answer {
     let Answered { question, by, answer } = answered;
-    Answer { question: question.clone(), by: by.to_string(), text: answer.clone() }
+    negotiation::Answer { question: question.clone(), by: by.to_string(), text: answer.clone() }
 }
 
 /// Who takes part, by the groups of the blueprint.

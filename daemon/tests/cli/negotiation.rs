@@ -131,6 +131,18 @@ fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
 }
 
 #[test]
+fn what_cannot_be_meant_is_told_and_nothing_begins() {
+    let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
+    let ran = run(&sandbox, &json!({})).exits(4);
+    assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
+    assert_eq!(kinds(negotiation(&ran.json())), [""; 0]);
+    // And what `check` sees is refused before.
+    let sandbox = changed(&[("max_rounds: 4", "max_round: 4")]);
+    let found = sandbox.run(&["check", "negotiation.yaml"]).exits(2).stdout;
+    assert!(found.contains("max_round"), "{found}");
+}
+
+#[test]
 fn it_ends_when_there_are_no_more_rounds() {
     aborts(run(&changed(&[]), &json!({"max_rounds": 1})), "max_rounds");
 }

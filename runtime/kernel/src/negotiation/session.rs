@@ -25,7 +25,7 @@ const NOISE: f64 = 1e-9;
 /// happens: another event, a round's time, a person's answer.
 ///
 /// It opens the negotiation if it was asked to, derives the policy, judges drafts and evaluations in the order of events,
-/// and ends it or begins another round ([`stop::next`]).
+/// and ends it or begins another round ([`next`](super::next)).
 ///
 /// # Errors
 /// [`NegotiationCode::BadSetup`].

@@ -96,11 +96,14 @@ pub fn next(policy: &Policy, rounds: &[Round], invalid_drafts_max: u32, now: Tim
     let is_dear =
         last.tokens > policy.token_budget_per_round || policy.total_token_budget.is_some_and(|budget| total > budget);
     let Some(score) = last.score else {
-        return match () {
-            () if now.ms_since(last.started_at) >= policy.round_timeout_ms => Next::Stop(StopReason::Timeout),
-            () if is_dear => Next::Stop(StopReason::Budget),
-            () if last.invalid_drafts >= invalid_drafts_max => Next::Stop(StopReason::InvalidDrafts),
-            () => Next::Wait,
+        return if now.ms_since(last.started_at) >= policy.round_timeout_ms {
+            Next::Stop(StopReason::Timeout)
+        } else if is_dear {
+            Next::Stop(StopReason::Budget)
+        } else if last.invalid_drafts >= invalid_drafts_max {
+            Next::Stop(StopReason::InvalidDrafts)
+        } else {
+            Next::Wait
         };
     };
     match last.said {
