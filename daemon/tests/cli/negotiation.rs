@@ -130,6 +130,53 @@ fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
     }
 }
 
+/// Who opens the negotiation with a profile, and a second evaluator.
+const OTHERS: &str = r##"
+  opener:
+    agent: script
+    script: [[{op: add, path: /negotiation/events/-, value: {kind: open, ts: now, topic: steel, corr: c-9, profile: careful, later: 1}}]]
+    writes: [{path: /negotiation/events/-, ops: [add], value: {properties: {kind: {const: open}}}}]
+  critic:
+    agent: script
+    group: evaluators
+    script:
+      - [{op: add, path: /negotiation/events/-, value: {kind: evaluate, ts: 3, from: critic, score: 0.2, notes: too slow}}]
+      - [{op: add, path: /negotiation/events/-, value: {kind: evaluate, ts: 5, from: critic, score: 1, notes: better}}]
+    reads: *board
+    writes:
+      - path: /negotiation/events/-
+        ops: [add]
+        value: {allOf: [{$ref: "#/$defs/negotiation-evaluation"}], properties: {from: {const: critic}}}
+
+rules:
+"##;
+
+#[test]
+fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
+    let sandbox =
+        changed(&[("trigger: start, run: negotiator", "trigger: start, run: opener"), ("\nrules:\n", OTHERS)]);
+    sandbox.run(&["check", "--deny-warnings", "negotiation.yaml"]).exits(0);
+    let ran = run(&sandbox, &json!({})).exits(5).json();
+    let events = &negotiation(&ran)["events"];
+    assert_eq!(
+        (&events[0]["later"], &events[1]["profile"], &events[1]["corr"]),
+        (&json!(1), &json!("careful"), &json!("c-9"))
+    );
+    assert_eq!(events[1]["policy"]["max_rounds"], 8);
+    let reports = negotiation(&ran)["reports"].as_array().expect("there are reports");
+    let heard: Vec<usize> =
+        reports.iter().filter_map(|report| report["evaluations"].as_array().map(Vec::len)).collect();
+    assert_eq!(heard, [2, 2]);
+    assert_eq!((&reports[0]["score"], &reports[1]["score"]), (&json!(0.65), &json!(0.975)));
+    let done = answer(&sandbox, &asked(&ran), "accept").exits(0).json();
+    assert_eq!(decision(negotiation(&done))["stop_reason"], "threshold_met");
+
+    let sandbox = changed(&[]);
+    let request = r#"{"topic": "steel", "profile": "slow"}"#;
+    let ran = sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", request]).exits(0).json();
+    assert_eq!(negotiation(&ran)["events"][1]["reason"], "negotiation_unknown_profile");
+}
+
 #[test]
 fn what_cannot_be_meant_is_told_and_nothing_begins() {
     let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
