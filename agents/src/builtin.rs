@@ -20,6 +20,7 @@ use crate::departments::storage::Storage;
 use crate::failure;
 use crate::handoff;
 use crate::llm::embeddings::Embedder;
+use crate::negotiation;
 use crate::room;
 use crate::workflow;
 
@@ -56,12 +57,13 @@ pub(crate) struct Means {
 }
 
 /// All of them.
-pub(crate) const ALL: [Builtin; 10] = [
+pub(crate) const ALL: [Builtin; 11] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
     Builtin { name: "coordinator", problem: room::problem, answer: How::AtOnce(room::answer) },
     Builtin { name: "crud", problem: seats::problem_within, answer: How::Waiting(seats::crud) },
     Builtin { name: "handoff", problem: handoff::problem, answer: How::AtOnce(|call, _means| handoff::answer(call)) },
+    Builtin { name: "negotiator", problem: negotiation::problem, answer: How::AtOnce(negotiation::answer) },
     Builtin { name: "perceive", problem: seats::problem_of_perceive, answer: How::AtOnce(seats::perceive) },
     Builtin { name: "resolve", problem: seats::problem_within, answer: How::Asking(seats::resolve) },
     Builtin { name: "resume", problem: seats::problem_within, answer: How::AtOnce(seats::resume) },

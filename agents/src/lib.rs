@@ -38,6 +38,7 @@ mod handoff;
 pub mod inner;
 pub mod lease;
 pub mod llm;
+mod negotiation;
 pub mod ordered;
 mod room;
 pub mod script;

@@ -11,6 +11,7 @@ use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended};
 use patchboard_kernel::state::State;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Head, JournalError};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
@@ -214,7 +215,11 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
     let mut interrupts = Interrupts::new()?;
     let mut pausing = false;
     loop {
-        if !pausing && board.snapshot().waits_for_persons {
+        let snapshot = board.snapshot();
+        // A question whose time is over is about to be closed, and what follows from that is still to come.
+        let now = SystemClock.now();
+        let is_over = snapshot.pending.values().any(|question| question.expires <= now);
+        if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
         tokio::select! {

@@ -18,6 +18,7 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::handoff::HandoffCode;
 use patchboard_kernel::lint::{self, Severity};
+use patchboard_kernel::negotiation::{NegotiationCode, StopReason};
 use patchboard_kernel::record::{Cause, End, Kind, Resource};
 use patchboard_kernel::redaction::RedactionCode;
 use patchboard_kernel::rejection::{Code, Stage};
@@ -103,6 +104,11 @@ fn page() -> String {
     table(&mut page, "runtime/kernel/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
     section(&mut page, "Handoffs", "Why something is not done with a handoff.");
     table(&mut page, "runtime/kernel/src/handoff.rs", "HandoffCode", HandoffCode::ALL, HandoffCode::as_str);
+    let negotiations = "runtime/kernel/src/negotiation.rs";
+    section(&mut page, "Negotiations", "Why an event of a negotiation does not count, or why there is no negotiation.");
+    table(&mut page, negotiations, "NegotiationCode", NegotiationCode::ALL, NegotiationCode::as_str);
+    section(&mut page, "Ends of negotiations", "Why a negotiation ended: the `stop_reason` of its decision.");
+    table(&mut page, negotiations, "StopReason", StopReason::ALL, StopReason::as_str);
     section(
         &mut page,
         "Problems",

@@ -1,5 +1,5 @@
-//! Votes, decisions, the order of workflows and what they come to, handoffs and tokens of repetitions, held against public vectors
-//! of SW4RM.
+//! Votes, decisions, negotiations, the order of workflows and what they come to, handoffs and tokens of repetitions, held against
+//! public vectors of SW4RM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,6 +11,7 @@ use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_kernel::idempotency;
 use patchboard_kernel::lint;
+use patchboard_kernel::negotiation::{self, Event, Kind};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::room::{self, Aggregation, Outcome, Policy, Quorum, Scores, Trigger, Vote};
 use patchboard_kernel::source::{self, Source};
@@ -464,4 +465,37 @@ fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
         assert_eq!(json!(found), *expected, "{agent}");
     }
     shared::ran("sw4rm handoffs", valid.len() + invalid.len() + rules.len() + 1, 35);
+}
+
+#[test]
+fn events_of_negotiations_and_the_policy_are_as_published() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let mut published = own["defaults"]["negotiation_policy_sdk"].clone();
+    let members = published.as_object_mut().expect("a policy");
+    let hitl = members.remove("hitl_mode").expect("it says when a person is asked");
+    members.insert("hitl".to_owned(), hitl);
+    let policy: negotiation::Policy = serde_json::from_value(published).expect("a policy");
+    assert_eq!(policy, negotiation::Policy::default());
+
+    let kinds = own["negotiation_events"]["kinds"].as_object().expect("kinds");
+    assert_eq!(kinds.len(), Kind::ALL.len());
+    for (kind, members) in kinds {
+        let value = |name: &Value| match name.as_str().expect("a name") {
+            "kind" => json!(kind),
+            "ts" => json!("2026-01-01T00:00:00Z"),
+            "score" => json!(0.5),
+            "policy" => json!({}),
+            _ => json!("eA=="),
+        };
+        let names = members.as_array().expect("names").iter();
+        let mut event: Value = names.map(|name| (name.as_str().expect("a name").to_owned(), value(name))).collect();
+        let read = Event::read(&event).expect("it has what is published");
+        assert_eq!(read.kind().as_str(), kind);
+        let written = serde_json::to_value(&read).expect("it is JSON");
+        for name in event.as_object().expect("an object").keys().filter(|name| *name != "policy") {
+            assert_eq!(written[name], event[name], "{kind}: {name} is kept as it came");
+        }
+        event["unknown"] = json!(1);
+        assert_eq!(Event::read(&event), Ok(read), "{kind}: what is not known does not matter");
+    }
 }

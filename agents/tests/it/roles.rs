@@ -47,7 +47,9 @@ fn notes() -> Value {
 fn role(name: &str) -> Value {
     let within = json!({"agent": format!("builtin:{name}"), "with": notes()});
     match name {
-        "begin" | "coordinator" | "handoff" | "perceive" | "vote" => json!({"agent": format!("builtin:{name}")}),
+        "begin" | "coordinator" | "handoff" | "negotiator" | "perceive" | "vote" => {
+            json!({"agent": format!("builtin:{name}")})
+        }
         "workflow" => json!({"agent": "builtin:workflow", "with": {"nodes": {"a": {}}}}),
         _ => within,
     }

@@ -18,6 +18,7 @@ mod installing;
 mod interruption;
 mod kernel;
 mod modes;
+mod negotiation;
 mod papers;
 mod readme;
 mod recorded;

@@ -20,8 +20,8 @@
 //! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
 //! * [`redaction`]: what is to be erased of the records, and what stands there then.
 //! * [`department`]: what a department says of itself.
-//! * [`room`]: votes and what is decided by them; [`workflow`]: what comes before what; [`handoff`]: who takes over a piece
-//!   of work; [`idempotency`]: the token of a repetition.
+//! * [`room`]: votes and what is decided by them; [`negotiation`]: drafts in rounds, and which one is taken; [`workflow`]:
+//!   what comes before what; [`handoff`]: who takes over a piece of work; [`idempotency`]: the token of a repetition.
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
@@ -51,6 +51,7 @@ pub mod json;
 pub mod ledger;
 pub mod lint;
 pub mod mode;
+pub mod negotiation;
 pub mod owner;
 pub mod patch;
 pub mod pattern;

@@ -108,8 +108,19 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// The coordination roles that this version has.
-    pub const BUILTINS: [&str; 10] =
-        ["begin", "confirm", "coordinator", "crud", "handoff", "perceive", "resolve", "resume", "vote", "workflow"];
+    pub const BUILTINS: [&str; 11] = [
+        "begin",
+        "confirm",
+        "coordinator",
+        "crud",
+        "handoff",
+        "negotiator",
+        "perceive",
+        "resolve",
+        "resume",
+        "vote",
+        "workflow",
+    ];
 
     /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
     pub fn is_available(&self) -> bool {

@@ -1,0 +1,99 @@
+//! `builtin:negotiator`: what follows in a negotiation, added to the document (`docs/negotiation.md`).
+//!
+//! What follows is [`patchboard_kernel::negotiation`]'s to say. Here are the seat, who sits around it, the time, and the
+//! answers of persons.
+
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::id::GroupName;
+use patchboard_kernel::negotiation::{self, Added, Asked, Seats, Session, Woken, advance};
+use patchboard_kernel::scheduler::Answered;
+use patchboard_runtime::agent::{Answer, Call};
+use serde::Deserialize;
+
+use crate::builtin::Means;
+use crate::builtin::seat::{Stop, is_place, not_configured, read, told, with};
+
+/// What `with` says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct With {
+    /// Where the negotiation is.
+    at: String,
+    /// Where is what it is opened with.
+    request: String,
+    /// The group whose drafts are waited for, in its order.
+    parties: GroupName,
+    /// The group whose evaluations are.
+    evaluators: GroupName,
+    /// Whether it is woken because a person has not answered.
+    unanswered: bool,
+}
+
+impl Default for With {
+    fn default() -> Self {
+        Self {
+            at: "/negotiation".to_owned(),
+            request: "/request".to_owned(),
+            parties: "parties".into(),
+            evaluators: "evaluators".into(),
+            unanswered: false,
+        }
+    }
+}
+
+impl With {
+    fn of(seat: &Worker) -> Result<Self, String> {
+        let with: Self = with(seat)?;
+        is_place(&with.at)?;
+        is_place(&with.request)?;
+        Ok(with)
+    }
+}
+
+/// What is wrong with a seat, if anything is.
+pub(crate) fn problem(seat: &Worker) -> Option<String> {
+    With::of(seat).err()
+}
+
+/// Adds what follows, or asks a person; passes where nothing does.
+pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
+    told(call, || {
+        let with = With::of(call.seat()).map_err(not_configured)?;
+        let Some(session) = read::<Session>(call, &with.at)? else {
+            return Err(Stop::Pass(format!("there is no negotiation at {}", with.at)));
+        };
+        let asked: Asked = read(call, &with.request)?.unwrap_or_default();
+        // What belongs together is known by the board, if by nothing else.
+        let corr = asked.corr.or_else(|| Some(call.board.to_string()));
+        let asked = Asked { corr, ..asked };
+        let woken_at = call.shown.woken_at().and_then(|place| place.strip_prefix(&with.at));
+        let woken = Woken {
+            now: means.clock.now(),
+            timed_out: woken_at.and_then(|place| place.strip_prefix("/rounds/")?.parse::<usize>().ok()?.checked_add(1)),
+            answers: call.shown.answers().iter().map(answered).collect(),
+            is_unanswered: with.unanswered,
+        };
+        let step = advance(&session, &seats(call, &with), &asked, &woken).map_err(|why| not_configured(why.message))?;
+        match step.ask {
+            // Of all that can wake it one asks, so that nobody is asked the same twice.
+            Some(question) if woken_at.is_some_and(|place| place.starts_with("/reports/")) => {
+                Err(Stop::Ask { question: question.text, choices: question.choices })
+            }
+            Some(_) => Err(Stop::Pass("a person is asked".to_owned())),
+            None if step.added.is_empty() => Err(Stop::Pass("nothing follows yet".to_owned())),
+            None => Ok(step.added.iter().map(|added: &Added| added.op(&with.at)).collect()),
+        }
+    })
+}
+
+fn answered(answered: &Answered) -> negotiation::Answer {
+    let Answered { question, by, answer } = answered;
+    negotiation::Answer { question: question.clone(), by: by.to_string(), text: answer.clone() }
+}
+
+/// Who takes part, by the groups of the blueprint.
+fn seats(call: &Call, with: &With) -> Seats {
+    let blueprint = &call.shown.plan().blueprint;
+    let of = |group: &GroupName| blueprint.group(group).into_iter().map(ToString::to_string).collect();
+    Seats { by: call.worker.to_string(), parties: of(&with.parties), evaluators: of(&with.evaluators) }
+}

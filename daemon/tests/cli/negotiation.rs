@@ -1,0 +1,334 @@
+//! Negotiations on boards: to an agreement, to each end without one, over a person's word, and over interruptions.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox, shipped};
+
+/// A directory with the shipped blueprint, changed in these places.
+fn changed(changes: &[(&str, &str)]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let mut blueprint = fs::read_to_string(shipped("negotiation.yaml")).expect("it is shipped");
+    for (from, to) in changes {
+        assert!(blueprint.contains(from), "{from:?} is not in the blueprint");
+        blueprint = blueprint.replace(from, to);
+    }
+    sandbox.write("negotiation.yaml", blueprint);
+    let fragment = fs::read(shipped("fragments/negotiation.yaml")).expect("it is shipped");
+    sandbox.write("fragments/negotiation.yaml", fragment);
+    sandbox
+}
+
+fn run(sandbox: &Sandbox, preferences: &Value) -> Ran {
+    let request = json!({"topic": "steel", "corr": "c-7", "preferences": {"seller": preferences}}).to_string();
+    sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", &request])
+}
+
+fn negotiation(ran: &Value) -> &Value {
+    &ran["state"]["negotiation"]
+}
+
+/// The kinds of the events, in their order.
+fn kinds(negotiation: &Value) -> Vec<&str> {
+    let events = negotiation["events"].as_array().expect("there are events").iter();
+    events.map(|event| event["kind"].as_str().expect("a kind")).collect()
+}
+
+/// How it ended, as its last report says.
+fn decision(negotiation: &Value) -> &Value {
+    let last = negotiation["reports"].as_array().and_then(|reports| reports.last()).expect("there are reports");
+    assert_eq!(last["kind"], "decision", "{last}");
+    last
+}
+
+#[track_caller]
+fn aborts(ran: Ran, reason: &str) {
+    let ran = ran.exits(0).json();
+    let negotiation = negotiation(&ran);
+    let last = negotiation["events"].as_array().and_then(|events| events.last()).expect("there are events");
+    assert_eq!((&last["kind"], &last["reason"], &last["corr"]), (&json!("abort"), &json!(reason), &json!("c-7")));
+    assert_eq!(
+        (&decision(negotiation)["outcome"], &decision(negotiation)["stop_reason"]),
+        (&json!("aborted"), &json!(reason))
+    );
+}
+
+#[test]
+fn the_blueprint_is_without_a_finding() {
+    let ran = Sandbox::new().run(&["check", "--deny-warnings", &shipped("negotiation.yaml")]).exits(0);
+    assert!(ran.stdout.contains("0 errors, 0 warnings: ok"), "{}", ran.stdout);
+}
+
+#[test]
+fn drafts_go_to_and_fro_until_one_is_good_enough() {
+    let sandbox = changed(&[]);
+    let ran = run(&sandbox, &json!({"max_rounds": 3, "score_threshold": 0.1})).exits(0).json();
+    assert_eq!(ran["end"], "done");
+    let negotiation = negotiation(&ran);
+    let expected = ["open", "policy", "propose", "propose", "evaluate", "counter", "evaluate", "decide"];
+    assert_eq!(kinds(negotiation), expected);
+    let events = &negotiation["events"];
+    assert_eq!(
+        (&events[0]["topic"], &events[1]["corr"], &events[7]["corr"]),
+        (&json!("steel"), &json!("c-7"), &json!("c-7"))
+    );
+    // Stricter where it was wished for, not laxer.
+    assert_eq!((&events[1]["policy"]["max_rounds"], &events[1]["policy"]["score_threshold"]), (&json!(3), &json!(0.8)));
+    assert_eq!(negotiation["policy"]["policy"], events[1]["policy"]);
+    // The invalid draft was told why, and took no round.
+    let refused = &negotiation["refused"];
+    assert_eq!(
+        (&refused[0]["event"], &refused[0]["round"], &refused[0]["code"]),
+        (&json!(2), &json!(1), &json!("negotiation_invalid_draft"))
+    );
+    assert!(refused[0]["problems"][0].as_str().is_some_and(|why| why.contains("/price")), "{refused}");
+    assert_eq!(negotiation["rounds"].as_array().map(Vec::len), Some(2));
+    let versions = &negotiation["versions"];
+    assert_eq!(
+        (&versions[0]["content"], &versions[1]["content"]),
+        (&json!({"price": 120, "days": 10}), &json!({"price": 90, "days": 12}))
+    );
+    assert_eq!(events[3]["payload_b64"], "eyJwcmljZSI6MTIwLCJkYXlzIjoxMH0=", "its bytes are as they came");
+    let diff = &negotiation["diffs"][0];
+    assert_eq!(
+        (&diff["delta"]["magnitude"], &diff["delta"]["changed_paths"]),
+        (&json!(1), &json!(["/days", "/price"]))
+    );
+    let evaluation = &negotiation["reports"][0];
+    assert_eq!(
+        (&evaluation["deterministic"], &evaluation["confidence"], &evaluation["score"]),
+        (&json!(1), &json!(0.4), &json!(0.7))
+    );
+    let decision = decision(negotiation);
+    assert_eq!((&decision["stop_reason"], &decision["decided_by"]), (&json!("threshold_met"), &json!("consensus")));
+    assert_eq!(events[7]["result_b64"], "eyJkYXlzIjoxMiwicHJpY2UiOjkwfQ==");
+    for command in ["replay", "verify"] {
+        sandbox.run(&[command, "last"]).exits(0);
+    }
+    let why = sandbox.run(&["why", "last", "/negotiation/events/7"]).exits(0).stdout;
+    assert!(why.contains("negotiator"), "{why}");
+}
+
+#[test]
+fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
+    for (change, code) in [
+        (("kind: counter, ts: 4, from: buyer", "kind: counter, ts: 4, from: seller"), "value_not_granted"),
+        (("kind: counter, ts: 4, from: buyer", "kind: evaluate, ts: 4, from: buyer"), "value_not_granted"),
+        (
+            ("kind: evaluate, ts: 3, from: arbiter, score: 0.4", "kind: evaluate, ts: 3, from: arbiter, score: 4"),
+            "value_not_granted",
+        ),
+        (("kind: propose, ts: 1, from: seller", "kind: counter, ts: 1, from: seller"), "invariant_violated"),
+    ] {
+        let sandbox = changed(&[change]);
+        run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
+        let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+        assert!(log.contains(code), "{change:?} is not refused with {code}: {log}");
+    }
+}
+
+/// Who opens the negotiation with a profile, and a second evaluator.
+const OTHERS: &str = r##"
+  opener:
+    agent: script
+    script: [[{op: add, path: /negotiation/events/-, value: {kind: open, ts: now, topic: steel, corr: c-9, profile: careful, later: 1}}]]
+    writes: [{path: /negotiation/events/-, ops: [add], value: {properties: {kind: {const: open}}}}]
+  critic:
+    agent: script
+    group: evaluators
+    script:
+      - [{op: add, path: /negotiation/events/-, value: {kind: evaluate, ts: 3, from: critic, score: 0.2, notes: too slow}}]
+      - [{op: add, path: /negotiation/events/-, value: {kind: evaluate, ts: 5, from: critic, score: 1, notes: better}}]
+    reads: *board
+    writes:
+      - path: /negotiation/events/-
+        ops: [add]
+        value: {allOf: [{$ref: "#/$defs/negotiation-evaluation"}], properties: {from: {const: critic}}}
+
+rules:
+"##;
+
+#[test]
+fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
+    let sandbox =
+        changed(&[("trigger: start, run: negotiator", "trigger: start, run: opener"), ("\nrules:\n", OTHERS)]);
+    sandbox.run(&["check", "--deny-warnings", "negotiation.yaml"]).exits(0);
+    let ran = run(&sandbox, &json!({})).exits(5).json();
+    let events = &negotiation(&ran)["events"];
+    assert_eq!(
+        (&events[0]["later"], &events[1]["profile"], &events[1]["corr"]),
+        (&json!(1), &json!("careful"), &json!("c-9"))
+    );
+    assert_eq!(events[1]["policy"]["max_rounds"], 8);
+    let reports = negotiation(&ran)["reports"].as_array().expect("there are reports");
+    let heard: Vec<usize> =
+        reports.iter().filter_map(|report| report["evaluations"].as_array().map(Vec::len)).collect();
+    assert_eq!(heard, [2, 2]);
+    assert_eq!((&reports[0]["score"], &reports[1]["score"]), (&json!(0.65), &json!(0.975)));
+    let done = answer(&sandbox, &asked(&ran), "accept").exits(0).json();
+    assert_eq!(decision(negotiation(&done))["stop_reason"], "threshold_met");
+
+    let sandbox = changed(&[]);
+    let request = r#"{"topic": "steel", "profile": "slow"}"#;
+    let ran = sandbox.run(&["--output", "json", "run", "negotiation.yaml", "--request", request]).exits(0).json();
+    assert_eq!(negotiation(&ran)["events"][1]["reason"], "negotiation_unknown_profile");
+}
+
+#[test]
+fn what_cannot_be_meant_is_told_and_nothing_begins() {
+    let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
+    let ran = run(&sandbox, &json!({})).exits(4);
+    assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
+    assert_eq!(kinds(negotiation(&ran.json())), [""; 0]);
+    // And what `check` sees is refused before.
+    let sandbox = changed(&[("max_rounds: 4", "max_round: 4")]);
+    let found = sandbox.run(&["check", "negotiation.yaml"]).exits(2).stdout;
+    assert!(found.contains("max_round"), "{found}");
+}
+
+#[test]
+fn it_ends_when_there_are_no_more_rounds() {
+    aborts(run(&changed(&[]), &json!({"max_rounds": 1})), "max_rounds");
+}
+
+#[test]
+fn it_ends_when_scores_go_up_and_down() {
+    let evaluate = |score: f64| {
+        format!(
+            "      - [{{op: add, path: /negotiation/events/-, value: {{kind: evaluate, ts: 3, from: arbiter, score: {score}, notes: so}}}}]\n"
+        )
+    };
+    let first = "      - [{op: add, path: /negotiation/events/-, value: {kind: evaluate, ts: 3, from: arbiter, score: 0.4, notes: good for the seller only}}]\n";
+    let scores: String = [0.1, 0.4, 0.2].map(evaluate).concat();
+    aborts(run(&changed(&[(first, &scores)]), &json!({"oscillation_limit": 0})), "oscillation");
+}
+
+#[test]
+fn it_ends_when_drafts_are_hardly_different() {
+    let same = [("payload: {price: 90, days: 12}", "payload: {price: 120, days: 10}")];
+    aborts(run(&changed(&[same[0], ("score: 0.9", "score: 0.4")]), &json!({})), "no_progress");
+}
+
+#[test]
+fn it_ends_when_a_party_makes_nothing_but_invalid_drafts() {
+    let sandbox = changed(&[("payload_b64: eyJwcmljZSI6MTIwLCJkYXlzIjoxMH0=", "payload: {price: 0, days: 1}")]);
+    aborts(run(&sandbox, &json!({})), "invalid_drafts");
+}
+
+#[test]
+fn it_ends_when_a_round_takes_too_long() {
+    // The buyer is gone: each attempt of its fails.
+    let counter = "      - [{op: add, path: /negotiation/events/-, value: {kind: counter, ts: 4, from: buyer, ct: application/json, payload: {price: 90, days: 12}}}]\n";
+    let sandbox = changed(&[(counter, "      - {fail: crashed}\n")]);
+    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
+    aborts(ran, "timeout");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+/// The number of the only question of a run.
+fn asked(ran: &Value) -> String {
+    let questions = ran["questions"].as_array().expect("there are questions");
+    assert_eq!(questions.len(), 1, "{questions:?}");
+    questions[0]["seq"].to_string()
+}
+
+fn answer(sandbox: &Sandbox, seq: &str, text: &str) -> Ran {
+    sandbox.run(&["--output", "json", "answer", "last", seq, "--text", text])
+}
+
+#[test]
+fn a_person_is_asked_between_rounds() {
+    let sandbox = changed(&[]);
+    let first = run(&sandbox, &json!({"hitl": "PauseBetweenRounds"})).exits(5).json();
+    assert_eq!(kinds(negotiation(&first)).last(), Some(&"evaluate"));
+    let listed = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
+    let question = &listed["questions"][0]["clarify"];
+    assert_eq!(question["choices"], json!(["accept", "continue", "stop"]));
+    assert!(
+        question["question"].as_str().is_some_and(|text| text.contains("Round 1") && text.contains("steel")),
+        "{question}"
+    );
+    let refused = answer(&sandbox, &asked(&first), "perhaps").exits(2).error();
+    assert_eq!(refused["code"], "answer_not_offered");
+    let second = answer(&sandbox, &asked(&first), "continue").exits(5).json();
+    assert_eq!(negotiation(&second)["rounds"].as_array().map(Vec::len), Some(2));
+    let done = answer(&sandbox, &asked(&second), "accept").exits(0).json();
+    let decision = decision(negotiation(&done));
+    assert_eq!((&decision["outcome"], &decision["decided_by"]), (&json!("accepted"), &json!("hitl")));
+    let person = &negotiation(&done)["reports"][1];
+    assert_eq!(
+        (&person["kind"], &person["by"], &person["said"]),
+        (&json!("person"), &json!("person"), &json!("continue"))
+    );
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_person_can_stop_it_before_anything_is_taken() {
+    let sandbox = changed(&[]);
+    let ran = run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).exits(5).json();
+    assert_eq!(
+        negotiation(&ran)["rounds"].as_array().map(Vec::len),
+        Some(2),
+        "only what would be taken is asked about"
+    );
+    aborts(answer(&sandbox, &asked(&ran), "stop"), "hitl");
+}
+
+#[test]
+fn a_person_who_does_not_answer_is_a_no() {
+    let sandbox = changed(&[]);
+    let fragment = fs::read_to_string(shipped("fragments/negotiation.yaml")).expect("it is shipped");
+    sandbox.write("fragments/negotiation.yaml", fragment.replace("expires: 1d", "expires: 1s"));
+    run(&sandbox, &json!({"hitl": "PauseOnFinalAccept"})).exits(5);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    aborts(sandbox.run(&["--output", "json", "resume", "last"]), "hitl");
+}
+
+#[test]
+fn it_comes_to_the_same_however_often_it_is_interrupted() {
+    let told = |negotiation: &Value| {
+        let contents: Vec<&Value> =
+            negotiation["versions"].as_array().expect("versions").iter().map(|version| &version["content"]).collect();
+        (kinds(negotiation).join(" "), json!(contents), decision(negotiation).clone())
+    };
+    let whole = run(&changed(&[]), &json!({})).exits(0).json();
+    let request = json!({"topic": "steel", "corr": "c-7"}).to_string();
+    let mut kills = 0;
+    for step in [1, 3, 5, 7] {
+        let sandbox = changed(&[]);
+        for turn in 0..100 {
+            let arguments: &[&str] = match turn {
+                0 => &["run", "negotiation.yaml", "--request", &request],
+                _ => &["resume", "last"],
+            };
+            let child =
+                sandbox.command(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+            let mut child = child.expect("the binary can be run");
+            let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+            // Killed in the middle of whatever comes after its so-manieth line, a few times.
+            let mut lines = stderr.lines();
+            let is_over = lines.by_ref().take(3 * step).count() < 3 * step || turn > 5;
+            if !is_over {
+                child.kill().expect("it can be killed");
+                kills += 1;
+            }
+            lines.for_each(drop);
+            let code = child.wait().expect("it ends").code();
+            if code == Some(0) {
+                break;
+            }
+            assert_eq!(code, None, "it ends well or is killed: turn {turn} of {step}");
+        }
+        let resumed = sandbox.run(&["--output", "json", "state", "last"]);
+        let state = resumed.exits(0).json();
+        let found = state.get("negotiation").unwrap_or_else(|| &state["state"]["negotiation"]);
+        assert_eq!(told(found), told(negotiation(&whole)), "interrupted after {} lines", 3 * step);
+        sandbox.run(&["verify", "last"]).exits(0);
+        sandbox.run(&["replay", "last"]).exits(0);
+    }
+    assert!(kills > 3, "{kills} times");
+}

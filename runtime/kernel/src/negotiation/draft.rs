@@ -1,0 +1,248 @@
+//! What a draft holds, and what is checked of it before it counts: a schema, and examples that are expressions (W11, W25).
+
+use std::str;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Draft, NegotiationCode, Refusal};
+use crate::canonical;
+use crate::expr::{Expr, Variable, Variables};
+use crate::json::{self, Limits};
+use crate::schema::Schema;
+
+/// Bytes of a payload, at most.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// How many examples there may be.
+pub const EXAMPLES_MAX: usize = 64;
+/// How deep a JSON payload may be nested: the place where it is kept needs some of a board's depth.
+const DEPTH_MAX: usize = 48;
+/// How many violations of a schema are told.
+const PROBLEMS_MAX: usize = 20;
+
+/// The usual alphabet; what fills up the end may be left out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The bytes that a text in base64 stands for.
+///
+/// # Errors
+/// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
+pub fn decode(text: &str) -> Result<Vec<u8>, Refusal> {
+    // Four characters are three bytes.
+    if text.len() > PAYLOAD_BYTES_MAX.div_ceil(3) * 4 {
+        return Err(too_large());
+    }
+    let bytes = BASE64
+        .decode(text)
+        .map_err(|why| Refusal::new(NegotiationCode::BadPayload, format!("the payload is no base64: {why}")))?;
+    if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
+}
+
+fn too_large() -> Refusal {
+    Refusal::new(NegotiationCode::TooLarge, format!("the payload has more than {PAYLOAD_BYTES_MAX} bytes"))
+}
+
+/// What a draft holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Content {
+    /// The content type is JSON.
+    Json(Value),
+    /// Another one, and the bytes are UTF-8.
+    Text(String),
+    /// Any other bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Content {
+    /// What bytes of a content type hold. JSON are `application/json` and what ends in `+json`, whatever parameters follow.
+    ///
+    /// # Errors
+    /// [`NegotiationCode::BadJson`].
+    pub fn of(ct: &str, bytes: Vec<u8>) -> Result<Self, Refusal> {
+        if is_json(ct) {
+            let limits = Limits { bytes: PAYLOAD_BYTES_MAX, depth: DEPTH_MAX };
+            let read = json::parse(&bytes, limits);
+            let told = |why| Refusal::new(NegotiationCode::BadJson, format!("the payload is no JSON: {why}"));
+            return read.map(Self::Json).map_err(told);
+        }
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text),
+            Err(other) => Self::Bytes(other.into_bytes()),
+        })
+    }
+
+    /// The bytes of what is not JSON.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(_) => &[],
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// As a value, if it can be one.
+    pub fn value(&self) -> Option<Value> {
+        match self {
+            Self::Json(value) => Some(value.clone()),
+            Self::Text(text) => Some(text.as_str().into()),
+            Self::Bytes(_) => None,
+        }
+    }
+}
+
+fn is_json(ct: &str) -> bool {
+    let essence = ct.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+impl Draft {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
+    pub fn bytes(&self) -> Result<Vec<u8>, Refusal> {
+        let bytes = match (&self.payload_b64, &self.payload) {
+            (Some(text), None) => return decode(text),
+            (None, Some(Value::String(text))) if !is_json(&self.ct) => text.clone().into_bytes(),
+            (None, Some(value)) => canonical::to_string(value).into_bytes(),
+            (Some(_), Some(_)) | (None, None) => {
+                let why = "a draft has `payload_b64` or `payload`, and not both";
+                return Err(Refusal::new(NegotiationCode::BadPayload, why));
+            }
+        };
+        if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// As [`Draft::bytes`]; [`NegotiationCode::BadJson`].
+    pub fn content(&self) -> Result<Content, Refusal> {
+        Content::of(&self.ct, self.bytes()?)
+    }
+
+    /// Its bytes in base64: as they came, if they did.
+    ///
+    /// # Errors
+    /// As [`Draft::bytes`].
+    pub fn to_base64(&self) -> Result<String, Refusal> {
+        let bytes = self.bytes()?;
+        Ok(self.payload_b64.clone().unwrap_or_else(|| BASE64.encode(bytes)))
+    }
+}
+
+/// Something that has to be so of a draft: a boolean CEL expression over `draft`. No code of others is run.
+///
+/// `draft` is what JSON says, or else the text; a draft of other bytes fails every example.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// What it is called.
+    pub name: String,
+    /// What has to be so.
+    pub expr: String,
+    /// How much it counts; the schema counts 1.
+    #[serde(default = "one")]
+    pub weight: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+/// What came of a check.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// `schema`, or the name of an example.
+    pub name: String,
+    /// Whether it holds.
+    pub passed: bool,
+    /// Whether a draft for which it does not hold is invalid.
+    pub required: bool,
+    /// How much it counts.
+    pub weight: f64,
+    /// Why it does not hold, at most 20 reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// The compiled checks of a negotiation.
+pub struct Checks {
+    schema: Option<Schema>,
+    examples: Vec<(Example, Expr)>,
+}
+
+impl Checks {
+    /// Compiles a schema and examples.
+    ///
+    /// # Errors
+    /// [`NegotiationCode::BadSetup`].
+    pub fn compile(schema: Option<&Value>, examples: &[Example]) -> Result<Self, Refusal> {
+        let bad = |why: String| Refusal::new(NegotiationCode::BadSetup, why);
+        let schema = schema.map(|schema| Schema::compile(schema, true)).transpose();
+        let schema = schema.map_err(|why| bad(format!("the schema of drafts, at `{}`: {why}", why.pointer)))?;
+        if examples.len() > EXAMPLES_MAX {
+            return Err(bad(format!("there are {} examples; at most {EXAMPLES_MAX} may be", examples.len())));
+        }
+        let compile = |example: &Example| {
+            if !(example.weight.is_finite() && example.weight >= 0.0) {
+                return Err(bad(format!("the weight of the example `{}` is {}", example.name, example.weight)));
+            }
+            let expr = Expr::compile(&example.expr, &["draft"]);
+            let expr = expr.map_err(|why| bad(format!("the example `{}`: {why}", example.name)))?;
+            Ok((example.clone(), expr))
+        };
+        Ok(Self { schema, examples: examples.iter().map(compile).collect::<Result<_, _>>()? })
+    }
+
+    /// What comes of them for a draft; `required` says of the schema and of examples whether they have to hold.
+    pub fn run(&self, content: &Content, required: (bool, bool)) -> Vec<Check> {
+        let draft = content.value();
+        let schema = self.schema.as_ref().map(|schema| {
+            let problems = match content {
+                Content::Json(value) => violations(schema, value),
+                Content::Text(_) | Content::Bytes(_) => vec!["it is no JSON".to_owned()],
+            };
+            let passed = problems.is_empty();
+            Check { name: "schema".to_owned(), passed, required: required.0, weight: 1.0, problems }
+        });
+        let example = |(example, expr): &(Example, Expr)| {
+            let holds = match &draft {
+                None => Err("it is neither JSON nor text".to_owned()),
+                Some(draft) => {
+                    let known = Variables::from([("draft", Variable::from(draft))]);
+                    expr.evaluate(&known).map_err(|why| why.to_string())
+                }
+            };
+            let (passed, problems) = match holds {
+                Ok(true) => (true, Vec::new()),
+                Ok(false) => (false, vec![format!("it is not so that {}", example.expr)]),
+                Err(why) => (false, vec![format!("{}: {why}", example.expr)]),
+            };
+            Check { name: example.name.clone(), passed, required: required.1, weight: example.weight, problems }
+        };
+        schema.into_iter().chain(self.examples.iter().map(example)).collect()
+    }
+}
+
+fn violations(schema: &Schema, value: &Value) -> Vec<String> {
+    if schema.is_valid(value) {
+        return Vec::new();
+    }
+    let told = |violation: crate::rejection::Violation| match violation.pointer.as_str() {
+        "" => violation.message,
+        at => format!("{at}: {}", violation.message),
+    };
+    let mut problems: Vec<String> = schema.violations(value, PROBLEMS_MAX).into_iter().map(told).collect();
+    if problems.is_empty() {
+        problems.push("it does not satisfy the schema".to_owned());
+    }
+    problems
+}

@@ -1,0 +1,251 @@
+//! What a negotiation is bound by, and how the wishes of those who take part make it stricter.
+
+use serde::{Deserialize, Serialize};
+
+/// When a person is asked (W23), from the laxest to the strictest: each includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
+pub enum Hitl {
+    /// Never.
+    #[default]
+    None,
+    /// Before a draft is taken.
+    PauseOnFinalAccept,
+    /// After each round, also before a draft is taken.
+    PauseBetweenRounds,
+}
+
+/// How drafts are scored (W24).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scoring {
+    /// Whether a draft that does not satisfy the schema is invalid; otherwise it is worth less.
+    pub require_schema_valid: bool,
+    /// The same for one that fails an example.
+    pub require_examples_pass: bool,
+    /// How much of the score is what evaluators think, from 0 to 1. The rest is what was checked.
+    pub llm_weight: f64,
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        // No source has a number for the weight.
+        Self { require_schema_valid: true, require_examples_pass: true, llm_weight: 0.5 }
+    }
+}
+
+/// What a negotiation is bound by (W17 to W24). The defaults are the published ones of the Python SDK.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// How many rounds there are, at most.
+    pub max_rounds: u32,
+    /// The score, from 0 to 1, at which a draft is taken.
+    pub score_threshold: f64,
+    /// How much of a draft, from 0 to 1, may be different at most for it to count as the same again.
+    pub diff_tolerance: f64,
+    /// How long a round may take, in milliseconds.
+    pub round_timeout_ms: u64,
+    /// How many tokens a round may take.
+    pub token_budget_per_round: u64,
+    /// How many all of them may; absent: only each is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_token_budget: Option<u64>,
+    /// How often scores may turn from rising to falling or back.
+    pub oscillation_limit: u32,
+    /// When a person is asked.
+    pub hitl: Hitl,
+    /// How drafts are scored.
+    pub scoring: Scoring,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_rounds: 10,
+            score_threshold: 0.8,
+            diff_tolerance: 0.1,
+            round_timeout_ms: 30_000,
+            token_budget_per_round: 4000,
+            total_token_budget: None,
+            oscillation_limit: 3,
+            hitl: Hitl::None,
+            scoring: Scoring::default(),
+        }
+    }
+}
+
+/// What somebody who takes part would like; absent: they do not mind.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Preferences {
+    /// As in [`Policy::max_rounds`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// As in [`Policy::score_threshold`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score_threshold: Option<f64>,
+    /// As in [`Policy::diff_tolerance`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff_tolerance: Option<f64>,
+    /// As in [`Policy::round_timeout_ms`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_timeout_ms: Option<u64>,
+    /// As in [`Policy::token_budget_per_round`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_budget_per_round: Option<u64>,
+    /// As in [`Policy::total_token_budget`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_token_budget: Option<u64>,
+    /// As in [`Policy::oscillation_limit`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oscillation_limit: Option<u32>,
+    /// As in [`Policy::hitl`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hitl: Option<Hitl>,
+    /// As in [`Policy::scoring`].
+    pub scoring: ScoringPreferences,
+}
+
+/// What somebody would like of the scoring.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScoringPreferences {
+    /// As in [`Scoring::require_schema_valid`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_schema_valid: Option<bool>,
+    /// As in [`Scoring::require_examples_pass`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_examples_pass: Option<bool>,
+    /// As in [`Scoring::llm_weight`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llm_weight: Option<f64>,
+}
+
+/// A policy, and how far wishes can make it stricter.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// What holds if nobody minds.
+    pub policy: Policy,
+    /// What no wish goes beyond; where it says nothing, what [`effective`] says.
+    pub strictest: Preferences,
+}
+
+/// The policy of a negotiation: what holds if nobody minds, made stricter by what those who take part would like, and no
+/// stricter than is allowed (W14). Nothing gets laxer, and the order of the wishes does not matter.
+///
+/// | | stricter is | of several wishes | no further than, unless said |
+/// |---|---|---|---|
+/// | `max_rounds` | fewer | the least | 1 |
+/// | `score_threshold` | higher | the greatest | 1 |
+/// | `diff_tolerance` | higher: what is hardly different is given up sooner | the greatest | 0.5 |
+/// | `round_timeout_ms` | shorter | the least | 1000 |
+/// | `token_budget_per_round`, `total_token_budget` | fewer | the least | 1 |
+/// | `oscillation_limit` | fewer | the least | 0 |
+/// | `hitl` | asking more often | the most often | `PauseBetweenRounds` |
+/// | `require_schema_valid`, `require_examples_pass` | required | if anybody wants it | `true` |
+/// | `llm_weight` | less | the least | 0 |
+pub fn effective<'p>(profile: &Profile, wishes: impl IntoIterator<Item = &'p Preferences>) -> Policy {
+    let wishes: Vec<&Preferences> = wishes.into_iter().collect();
+    let Profile { policy, strictest } = profile;
+    let (scoring, bounds) = (policy.scoring, strictest.scoring);
+    // No budget at all is more than any.
+    let total = policy.total_token_budget.unwrap_or(u64::MAX);
+    let total =
+        lower(total, strictest.total_token_budget.unwrap_or(1), wished(&wishes, |wish| wish.total_token_budget));
+    Policy {
+        max_rounds: lower(
+            policy.max_rounds,
+            strictest.max_rounds.unwrap_or(1),
+            wished(&wishes, |wish| wish.max_rounds),
+        ),
+        score_threshold: higher(
+            policy.score_threshold,
+            strictest.score_threshold.unwrap_or(1.0),
+            wished(&wishes, |wish| wish.score_threshold),
+        ),
+        diff_tolerance: higher(
+            policy.diff_tolerance,
+            strictest.diff_tolerance.unwrap_or(0.5),
+            wished(&wishes, |wish| wish.diff_tolerance),
+        ),
+        round_timeout_ms: lower(
+            policy.round_timeout_ms,
+            strictest.round_timeout_ms.unwrap_or(1000),
+            wished(&wishes, |wish| wish.round_timeout_ms),
+        ),
+        token_budget_per_round: lower(
+            policy.token_budget_per_round,
+            strictest.token_budget_per_round.unwrap_or(1),
+            wished(&wishes, |wish| wish.token_budget_per_round),
+        ),
+        total_token_budget: (total < u64::MAX).then_some(total),
+        oscillation_limit: lower(
+            policy.oscillation_limit,
+            strictest.oscillation_limit.unwrap_or(0),
+            wished(&wishes, |wish| wish.oscillation_limit),
+        ),
+        hitl: higher(
+            policy.hitl,
+            strictest.hitl.unwrap_or(Hitl::PauseBetweenRounds),
+            wished(&wishes, |wish| wish.hitl),
+        ),
+        scoring: Scoring {
+            require_schema_valid: higher(
+                scoring.require_schema_valid,
+                bounds.require_schema_valid.unwrap_or(true),
+                wished(&wishes, |wish| wish.scoring.require_schema_valid),
+            ),
+            require_examples_pass: higher(
+                scoring.require_examples_pass,
+                bounds.require_examples_pass.unwrap_or(true),
+                wished(&wishes, |wish| wish.scoring.require_examples_pass),
+            ),
+            llm_weight: lower(
+                scoring.llm_weight,
+                bounds.llm_weight.unwrap_or(0.0),
+                wished(&wishes, |wish| wish.scoring.llm_weight),
+            ),
+        },
+    }
+}
+
+fn wished<T>(wishes: &[&Preferences], of: impl Fn(&Preferences) -> Option<T>) -> Vec<T> {
+    wishes.iter().filter_map(|wish| of(wish)).collect()
+}
+
+/// The least, but not below what is the strictest. What is no number is below and above nothing.
+fn lower<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
+    let least = wished.into_iter().fold(base, |least, wish| if wish < least { wish } else { least });
+    // A bound that is laxer than the policy bounds nothing.
+    let bound = if strictest < base { strictest } else { base };
+    if least < bound { bound } else { least }
+}
+
+fn higher<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
+    let greatest = wished.into_iter().fold(base, |greatest, wish| if wish > greatest { wish } else { greatest });
+    let bound = if strictest > base { strictest } else { base };
+    if greatest > bound { bound } else { greatest }
+}
+
+impl Policy {
+    /// What of it cannot be meant, as sentences.
+    pub fn problems(&self) -> Vec<String> {
+        let share = |name: &str, value: f64| {
+            (!(0.0..=1.0).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to 1"))
+        };
+        let some = |name: &str, value: u64| (value == 0).then(|| format!("`{name}` is 0, so nothing could be said"));
+        [
+            some("max_rounds", u64::from(self.max_rounds)),
+            share("score_threshold", self.score_threshold),
+            share("diff_tolerance", self.diff_tolerance),
+            some("round_timeout_ms", self.round_timeout_ms),
+            some("token_budget_per_round", self.token_budget_per_round),
+            self.total_token_budget.and_then(|total| some("total_token_budget", total)),
+            share("scoring.llm_weight", self.scoring.llm_weight),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}

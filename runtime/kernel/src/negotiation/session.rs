@@ -1,0 +1,448 @@
+//! What is to be added to a negotiation as it stands: a function of what was said, the policy and the time.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::report::{DecidedBy, Decision, Diff, Heard, Judgement, Outcome, Refused, Report, Version, Word};
+use super::state::{Added, Asked, Begun, Effective, Question, Seats, Session, Step, Woken};
+use super::stop::{self, Next, Round, Said};
+use super::{
+    Check, Checks, Content, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, Phase, Policy, Profile, Refusal,
+    StopReason, blend, confidence, delta, deterministic, effective, patch, words,
+};
+use crate::id::Timestamp;
+use crate::json as document;
+
+/// Events for which there is always room: a decision or an abortion, and one for who is late.
+const RESERVED: usize = 2;
+/// How many reasons are told why a draft is invalid.
+const PROBLEMS_MAX: usize = 20;
+/// How far sums of doubles may be off what they are compared with.
+const NOISE: f64 = 1e-9;
+
+/// What is to be added to a negotiation as it stands. Once that is added there is nothing more to be done before something
+/// happens: another event, a round's time, a person's answer.
+///
+/// It opens the negotiation if it was asked to, derives the policy, judges drafts and evaluations in the order of events,
+/// and ends it or begins another round ([`next`](super::next)).
+///
+/// # Errors
+/// [`NegotiationCode::BadSetup`].
+pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -> Result<Step, Refusal> {
+    let setup = &session.setup;
+    if seats.parties.is_empty() {
+        return Err(Refusal::new(NegotiationCode::BadSetup, "there is no party, so nobody could make a draft"));
+    }
+    let checks = Checks::compile(setup.schema.as_ref(), &setup.examples)?;
+    let mut work = Work {
+        session: session.clone(),
+        checks,
+        seats,
+        now: woken.now,
+        opened: None,
+        heard: Vec::new(),
+        added: Vec::new(),
+    };
+    let mut phase = work.judge();
+    if let (Phase::New, Some(topic)) = (phase, &asked.topic) {
+        let corr = asked.corr.clone().unwrap_or_default();
+        work.say(Event::Open { ts: json!(work.now), topic: topic.clone(), corr, profile: asked.profile.clone() });
+        phase = Phase::Opened;
+    }
+    if phase == Phase::Opened {
+        phase = work.agree(asked)?;
+    }
+    let ask = match (phase, &work.session.policy) {
+        (Phase::New | Phase::Opened | Phase::Ended, _) => None,
+        (Phase::Agreed | Phase::Drafted, Some(effective)) => {
+            let policy = effective.policy;
+            work.decide(&policy, woken)?
+        }
+        (Phase::Agreed | Phase::Drafted, None) => {
+            return Err(Refusal::new(NegotiationCode::BadSetup, "a policy was told that is not there"));
+        }
+    };
+    Ok(Step { ask: ask.filter(|_| work.added.is_empty()), added: work.added })
+}
+
+/// What `open` says.
+#[derive(Clone)]
+struct Opened {
+    topic: String,
+    corr: String,
+    profile: Option<String>,
+}
+
+/// A negotiation with what was added so far.
+struct Work<'s> {
+    session: Session,
+    checks: Checks,
+    seats: &'s Seats,
+    now: Timestamp,
+    opened: Option<Opened>,
+    /// The evaluations of the last round.
+    heard: Vec<Evaluation>,
+    added: Vec<Added>,
+}
+
+impl Work<'_> {
+    fn add(&mut self, added: Added) {
+        match &added {
+            Added::Event(event) => self.session.events.push(json!(event)),
+            Added::Policy(policy) => self.session.policy = Some(policy.as_ref().clone()),
+            Added::Round(round) => self.session.rounds.push(round.clone()),
+            Added::Version(version) => self.session.versions.push(version.clone()),
+            Added::Refused(refused) => self.session.refused.push(refused.clone()),
+            Added::Diff(diff) => self.session.diffs.push(diff.clone()),
+            Added::Report(report) => self.session.reports.push(report.clone()),
+        }
+        self.added.push(added);
+    }
+
+    fn say(&mut self, event: Event) {
+        if let Event::Open { topic, corr, profile, .. } = &event {
+            self.opened = Some(Opened { topic: topic.clone(), corr: corr.clone(), profile: profile.clone() });
+        }
+        self.add(Added::Event(Box::new(event)));
+    }
+
+    fn corr(&self) -> Option<String> {
+        self.opened.as_ref().map(|opened| opened.corr.clone())
+    }
+
+    /// Judges the events of the last round that were not judged yet; how far the negotiation is.
+    fn judge(&mut self) -> Phase {
+        let since = self.session.rounds.last().map_or(usize::MAX, |round| round.since);
+        let known: BTreeSet<usize> = self.session.refused.iter().map(|refused| refused.event).collect();
+        let mut phase = Phase::New;
+        for at in 0..self.session.events.len() {
+            let read = Event::read(&self.session.events[at]);
+            let allowed = read.and_then(|event| match phase.after(event.kind()) {
+                Ok(next) => {
+                    phase = next;
+                    Ok(event)
+                }
+                Err(code) => Err(Refusal::new(code, format!("`{}` may not come here", event.kind()))),
+            });
+            let judged = match allowed {
+                _ if known.contains(&at) => continue,
+                Err(why) => Err((why.code, vec![why.message], String::new(), false)),
+                Ok(Event::Open { topic, corr, profile, .. }) => {
+                    self.opened = Some(Opened { topic, corr, profile });
+                    Ok(())
+                }
+                Ok(Event::Propose(draft) | Event::Counter(draft)) if at >= since => {
+                    let is_turn = self.session.rounds.last().is_some_and(|round| round.turn == draft.from);
+                    let judged = self.draft(at, &draft);
+                    judged.map_err(|(code, why)| (code, why, draft.from, is_turn && code != NegotiationCode::OutOfTurn))
+                }
+                Ok(Event::Evaluate(evaluation)) if at >= since => {
+                    let from = evaluation.from.clone();
+                    self.evaluation(at, evaluation).map_err(|why| (why.code, vec![why.message], from, false))
+                }
+                Ok(
+                    Event::Propose(_)
+                    | Event::Counter(_)
+                    | Event::Evaluate(_)
+                    | Event::Policy { .. }
+                    | Event::Decide { .. }
+                    | Event::Abort { .. },
+                ) => Ok(()),
+            };
+            if let Err((code, problems, from, again)) = judged {
+                let round = self.session.rounds.len();
+                self.add(Added::Refused(Refused { event: at, round, from, code, problems, again }));
+            }
+        }
+        phase
+    }
+
+    /// The version of the last round.
+    fn version(&self) -> Option<&Version> {
+        self.session.versions.last().filter(|version| version.n == self.session.rounds.len())
+    }
+
+    /// Judges a draft of the last round: a version, or why not.
+    fn draft(&mut self, at: usize, draft: &Draft) -> Result<(), (NegotiationCode, Vec<String>)> {
+        let plain = |why: Refusal| (why.code, vec![why.message]);
+        let turn = self.session.rounds.last().map(|round| round.turn.clone()).unwrap_or_default();
+        let refused = |why: String| Err((NegotiationCode::OutOfTurn, vec![why]));
+        match self.version() {
+            Some(version) if version.event == at => return Ok(()),
+            Some(version) => return refused(format!("round {} has its draft already", version.n)),
+            None if draft.from != turn => return refused(format!("it is the turn of {turn}")),
+            None => {}
+        }
+        let content = draft.content().map_err(plain)?;
+        let scoring = self.session.policy.as_ref().map(|effective| effective.policy.scoring).unwrap_or_default();
+        let checks = self.checks.run(&content, (scoring.require_schema_valid, scoring.require_examples_pass));
+        let told = |check: &Check| -> Vec<String> {
+            check.problems.iter().map(|problem| format!("{}: {problem}", check.name)).collect()
+        };
+        let failed: Vec<&Check> = checks.iter().filter(|check| check.required && !check.passed).collect();
+        if !failed.is_empty() {
+            let problems = failed.into_iter().flat_map(told).take(PROBLEMS_MAX).collect();
+            return Err((NegotiationCode::InvalidDraft, problems));
+        }
+        let before = self.session.versions.last().map(|version| (version.n, version.event));
+        let diff = before.and_then(|(from, event)| {
+            let before = content_of(self.session.events.get(event)?)?;
+            let (delta, patch) = (delta(&before, &content), patch(&before, &content));
+            Some(Diff { from, to: self.session.rounds.len(), delta, patch })
+        });
+        self.add(Added::Version(Version {
+            n: self.session.rounds.len(),
+            event: at,
+            from: draft.from.clone(),
+            ct: draft.ct.clone(),
+            at: self.now,
+            content: content.value(),
+            checks,
+        }));
+        if let Some(diff) = diff {
+            self.add(Added::Diff(diff));
+        }
+        Ok(())
+    }
+
+    /// Hears an evaluation of the last round, or says why not.
+    fn evaluation(&mut self, at: usize, evaluation: Evaluation) -> Result<(), Refusal> {
+        let refused = |code, why: String| Err(Refusal::new(code, why));
+        let Evaluation { from, score, .. } = &evaluation;
+        if !(0.0..=1.0).contains(score) {
+            return refused(NegotiationCode::BadScore, format!("the score is {score}; scores go from 0 to 1"));
+        }
+        if !self.seats.evaluators.contains(from) {
+            return refused(NegotiationCode::NotAsked, format!("{from} is no evaluator"));
+        }
+        if self.version().is_none_or(|version| version.event > at) {
+            return refused(NegotiationCode::NoDraft, "there is no draft in this round".to_owned());
+        }
+        if self.heard.iter().any(|heard| heard.from == *from) {
+            return refused(NegotiationCode::Repeated, format!("{from} has evaluated this draft already"));
+        }
+        self.heard.push(evaluation);
+        Ok(())
+    }
+
+    /// Derives the policy and begins the first round, or ends it where nobody knows which policy is meant.
+    fn agree(&mut self, asked: &Asked) -> Result<Phase, Refusal> {
+        let Some(opened) = self.opened.clone() else { return Ok(Phase::New) };
+        let setup = &self.session.setup;
+        let plain = Profile { policy: setup.policy, strictest: setup.strictest };
+        let profile = match &opened.profile {
+            None => Some(plain),
+            Some(name) => setup.profiles.get(name).copied(),
+        };
+        let ts = json!(self.now);
+        let Some(profile) = profile else {
+            let reason = NegotiationCode::UnknownProfile.as_str().to_owned();
+            self.say(Event::Abort { ts, reason, corr: Some(opened.corr) });
+            return Ok(Phase::Ended);
+        };
+        let policy = effective(&profile, setup.preferences.values().chain(asked.preferences.values()));
+        if let Some(problem) = policy.problems().into_iter().next() {
+            return Err(Refusal::new(NegotiationCode::BadSetup, format!("the policy: {problem}")));
+        }
+        let Opened { corr, profile, .. } = opened;
+        let negotiation_id = corr.clone();
+        let told = Effective { negotiation_id: negotiation_id.clone(), profile: profile.clone(), policy };
+        self.say(Event::Policy { ts, negotiation_id, profile, policy, corr: Some(corr) });
+        self.add(Added::Policy(Box::new(told)));
+        let first = self.seats.parties.first().cloned().unwrap_or_default();
+        self.begin(first, policy.round_timeout_ms);
+        Ok(Phase::Agreed)
+    }
+
+    fn begin(&mut self, turn: String, timeout_ms: u64) {
+        let (n, since) = (self.session.rounds.len() + 1, self.session.events.len());
+        self.heard.clear();
+        self.add(Added::Round(Begun { n, turn, since, started_at: self.now, timeout_ms }));
+    }
+
+    /// What follows from the rounds; what a person is to be asked, if that comes first.
+    fn decide(&mut self, policy: &Policy, woken: &Woken) -> Result<Option<Question>, Refusal> {
+        self.report(policy);
+        // With a person's word there is no further pause, so this goes round twice at most.
+        loop {
+            let rounds = self.rounds();
+            let round = rounds.len();
+            let mut now = self.now;
+            if let Some(last) = rounds.last().filter(|_| woken.timed_out == Some(round)) {
+                now = now.max(last.started_at.plus_ms(policy.round_timeout_ms));
+            }
+            let is_full = self.session.events.len() + RESERVED >= EVENTS_MAX;
+            match stop::next(policy, &rounds, self.session.setup.invalid_drafts, now) {
+                Next::Accept => return self.accept(policy, &rounds).map(|()| None),
+                Next::Stop(reason) => self.abort(policy, &rounds, reason),
+                Next::Wait | Next::Continue | Next::Pause(_) if is_full => {
+                    self.abort(policy, &rounds, StopReason::TooManyEvents);
+                }
+                Next::Wait => {}
+                Next::Continue => {
+                    let author = self.version().map(|version| version.from.clone()).unwrap_or_default();
+                    self.begin(after(&self.seats.parties, &author), policy.round_timeout_ms);
+                }
+                Next::Pause(pause) => {
+                    let topic = self.opened.as_ref().map(|opened| opened.topic.as_str()).unwrap_or_default();
+                    let question = words::question(topic, policy, &rounds, pause);
+                    let Some(word) = word(&question, round, woken) else { return Ok(Some(question)) };
+                    self.add(Added::Report(Report::Person(word)));
+                    continue;
+                }
+            }
+            return Ok(None);
+        }
+    }
+
+    /// Reports what the version of the last round is worth, once everybody has evaluated it.
+    fn report(&mut self, policy: &Policy) {
+        let round = self.session.rounds.len();
+        let is_heard = |name: &String| self.heard.iter().any(|heard| heard.from == *name);
+        let Some(version) = self.version() else { return };
+        if self.judgement(round).is_some() || !self.seats.evaluators.iter().all(is_heard) {
+            return;
+        }
+        let (deterministic, confidence) = (deterministic(&version.checks), confidence(&self.heard));
+        let heard = |heard: &Evaluation| {
+            let Evaluation { from, score, notes, .. } = heard.clone();
+            Heard { from, score, notes }
+        };
+        let judgement = Judgement {
+            round,
+            checks: version.checks.clone(),
+            deterministic,
+            evaluations: self.heard.iter().map(heard).collect(),
+            confidence,
+            score: blend(deterministic, confidence, policy.scoring.llm_weight),
+            magnitude: self.magnitude(round),
+            tokens: self.tokens(round),
+        };
+        self.add(Added::Report(Report::Evaluation(judgement)));
+    }
+
+    fn judgement(&self, round: usize) -> Option<&Judgement> {
+        self.session.reports.iter().find_map(|report| match report {
+            Report::Evaluation(judgement) if judgement.round == round => Some(judgement),
+            Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
+        })
+    }
+
+    fn said(&self, round: usize) -> Option<Said> {
+        self.session.reports.iter().find_map(|report| match report {
+            Report::Person(word) if word.round == round => Some(word.said),
+            Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
+        })
+    }
+
+    fn magnitude(&self, round: usize) -> Option<f64> {
+        self.session.diffs.iter().find(|diff| diff.to == round).map(|diff| diff.delta.magnitude)
+    }
+
+    /// Tokens of the events of a round.
+    fn tokens(&self, round: usize) -> u64 {
+        let Some(begun) = self.session.rounds.get(round.wrapping_sub(1)) else { return 0 };
+        let end = self.session.rounds.get(round).map_or(self.session.events.len(), |next| next.since);
+        let events = self.session.events.get(begun.since..end).unwrap_or_default();
+        events.iter().fold(0, |sum, event| sum.saturating_add(tokens_of(event)))
+    }
+
+    fn rounds(&self) -> Vec<Round> {
+        let round = |begun: &Begun| {
+            let judgement = self.judgement(begun.n);
+            let is_invalid = |refused: &&Refused| refused.again && refused.round == begun.n;
+            let invalid_drafts = self.session.refused.iter().filter(is_invalid).count();
+            Round {
+                started_at: begun.started_at,
+                score: judgement.map(|judgement| judgement.score),
+                is_valid: judgement.is_some_and(|is| is.checks.iter().all(|check| check.passed || !check.required)),
+                magnitude: self.magnitude(begun.n),
+                tokens: judgement.map_or_else(|| self.tokens(begun.n), |judgement| judgement.tokens),
+                invalid_drafts: u32::try_from(invalid_drafts).unwrap_or(u32::MAX),
+                said: self.said(begun.n),
+            }
+        };
+        self.session.rounds.iter().map(round).collect()
+    }
+
+    fn accept(&mut self, policy: &Policy, rounds: &[Round]) -> Result<(), Refusal> {
+        let Some(version) = self.version().cloned() else { return Ok(()) };
+        let event = self.session.events.get(version.event);
+        let Some(Ok(Event::Propose(draft) | Event::Counter(draft))) = event.map(Event::read) else { return Ok(()) };
+        let score = rounds.last().and_then(|round| round.score).unwrap_or_default();
+        let is_met = score >= policy.score_threshold - NOISE;
+        let evaluations =
+            self.judgement(rounds.len()).map(|judgement| judgement.evaluations.as_slice()).unwrap_or_default();
+        let agree = |heard: &Heard| heard.score >= policy.score_threshold - NOISE;
+        let decided_by = match rounds.last().and_then(|round| round.said) {
+            Some(_) => DecidedBy::Hitl,
+            None if !evaluations.is_empty() && evaluations.iter().all(agree) => DecidedBy::Consensus,
+            None => DecidedBy::Policy,
+        };
+        let stop_reason = if is_met { StopReason::ThresholdMet } else { StopReason::Hitl };
+        let rationale = words::why_accepted(&version, decided_by, score, policy);
+        self.conclude(rounds, Outcome::Accepted, decided_by, stop_reason, rationale);
+        let (ts, by, corr) = (json!(self.now), self.seats.by.clone(), self.corr());
+        self.say(Event::Decide { ts, by, ct: draft.ct.clone(), result_b64: draft.to_base64()?, corr });
+        Ok(())
+    }
+
+    fn abort(&mut self, policy: &Policy, rounds: &[Round], reason: StopReason) {
+        let decided_by = if reason == StopReason::Hitl { DecidedBy::Hitl } else { DecidedBy::Policy };
+        self.conclude(rounds, Outcome::Aborted, decided_by, reason, words::why_aborted(policy, rounds, reason));
+        let (ts, corr) = (json!(self.now), self.corr());
+        self.say(Event::Abort { ts, reason: reason.as_str().to_owned(), corr });
+    }
+
+    fn conclude(
+        &mut self,
+        rounds: &[Round],
+        outcome: Outcome,
+        decided_by: DecidedBy,
+        stop_reason: StopReason,
+        rationale: String,
+    ) {
+        let scores = rounds.iter().filter_map(|round| round.score).collect();
+        let round = rounds.len();
+        let decision = Decision { round, outcome, decided_by, stop_reason, scores, rationale };
+        self.add(Added::Report(Report::Decision(decision)));
+    }
+}
+
+/// What a person has said to a question.
+fn word(question: &Question, round: usize, woken: &Woken) -> Option<Word> {
+    let answer = woken.answers.iter().find(|answer| answer.question == question.text);
+    let said = answer.and_then(|answer| Some((answer.by.clone(), Said::of(answer.text.trim())?)));
+    match said {
+        Some((by, said)) => Some(Word { round, by: Some(by), said }),
+        None if woken.is_unanswered => Some(Word { round, by: None, said: Said::Stop }),
+        None => None,
+    }
+}
+
+/// The party whose turn it is after one.
+fn after(parties: &[String], author: &str) -> String {
+    let next = parties.iter().position(|party| party == author).map_or(0, |at| at + 1);
+    parties.get(next).or(parties.first()).cloned().unwrap_or_default()
+}
+
+/// What the draft of an event holds.
+fn content_of(event: &Value) -> Option<Content> {
+    match Event::read(event).ok()? {
+        Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),
+        Event::Open { .. } | Event::Policy { .. } | Event::Evaluate(_) | Event::Decide { .. } | Event::Abort { .. } => {
+            None
+        }
+    }
+}
+
+/// Tokens of an event: what it says, and at least one for every four characters of what it carries.
+fn tokens_of(event: &Value) -> u64 {
+    let said = event.get("tokens").and_then(Value::as_u64).unwrap_or(0);
+    let text = |name: &str| event.get(name).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
+    let payload = event.get("payload").map_or(0, document::size);
+    // Base64 has four characters for three bytes.
+    let bytes = text("payload_b64") / 4 * 3 + payload + text("notes");
+    said.max(bytes.div_ceil(4))
+}

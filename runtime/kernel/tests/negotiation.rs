@@ -1,0 +1,72 @@
+//! The order of a negotiation's events on a board: its invariants and the kernel's table say the same.
+
+use std::fs;
+use std::path::Path;
+
+use patchboard_kernel::expr::{Expr, Variable, Variables};
+use patchboard_kernel::negotiation::{EVENTS_MAX, Kind, Phase};
+use patchboard_kernel::source::Source;
+use serde_json::{Value, json};
+
+/// The invariants of the fragment that bring the order of events to a board, by name.
+fn invariants() -> Vec<(String, Expr)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../blueprints/fragments/negotiation.yaml");
+    let text = fs::read_to_string(path).expect("the fragment is shipped");
+    let source = Source::read("negotiation.yaml", &text).expect("it is YAML");
+    let invariants = source.value()["invariants"].as_array().expect("it has invariants").clone();
+    let compiled = invariants.iter().map(|invariant| {
+        let text = |name: &str| invariant[name].as_str().expect("a text").to_owned();
+        (text("name"), Expr::compile(&text("expr"), &["state"]).expect("it can be evaluated"))
+    });
+    compiled.collect()
+}
+
+/// The invariants that events of these kinds break.
+fn broken(invariants: &[(String, Expr)], kinds: &[Kind]) -> Vec<String> {
+    let events: Vec<Value> = kinds.iter().map(|kind| json!({"kind": kind})).collect();
+    let state = json!({"negotiation": {"events": events}});
+    let known = Variables::from([("state", Variable::from(&state))]);
+    let is_broken = |expr: &Expr| !expr.evaluate(&known).expect("it has a value");
+    invariants.iter().filter(|(_, expr)| is_broken(expr)).map(|(name, _)| name.clone()).collect()
+}
+
+#[test]
+fn a_board_takes_the_orders_that_the_kernel_does_and_no_others() {
+    let invariants = invariants();
+    let (mut sound, mut unsound) = (0, 0);
+    let mut orders: Vec<Vec<Kind>> = vec![Vec::new()];
+    // What is not in order stays so, whatever follows: every order whose beginning is one is tried.
+    for _ in 0..6 {
+        let mut longer = Vec::new();
+        for order in orders {
+            let phase = order.iter().try_fold(Phase::New, |phase, kind| phase.after(*kind)).expect("it is in order");
+            for kind in Kind::ALL {
+                let next: Vec<Kind> = order.iter().chain([kind]).copied().collect();
+                let broken = broken(&invariants, &next);
+                assert_eq!(phase.after(*kind).is_ok(), broken.is_empty(), "{next:?}: {broken:?}");
+                if broken.is_empty() {
+                    sound += 1;
+                    longer.push(next);
+                } else {
+                    unsound += 1;
+                }
+            }
+        }
+        orders = longer;
+    }
+    assert!(sound > 50 && unsound > 100, "{sound} in order, {unsound} not");
+}
+
+#[test]
+fn the_last_places_are_for_the_end() {
+    let invariants = invariants();
+    let of = |count: usize, last: Kind| {
+        let mut kinds = vec![Kind::Open, Kind::Policy];
+        kinds.resize(count - 1, Kind::Propose);
+        kinds.push(last);
+        broken(&invariants, &kinds)
+    };
+    assert_eq!(of(EVENTS_MAX - 2, Kind::Counter), [""; 0]);
+    assert_eq!(of(EVENTS_MAX - 1, Kind::Counter), ["negotiation-has-room-to-end"]);
+    assert_eq!(of(EVENTS_MAX - 1, Kind::Decide), [""; 0]);
+}
