@@ -1,18 +1,15 @@
 //! The order of a negotiation's events on a board: its invariants and the kernel's table say the same.
 
-use std::fs;
-use std::path::Path;
-
 use patchboard_kernel::expr::{Expr, Variable, Variables};
 use patchboard_kernel::negotiation::{EVENTS_MAX, Kind, Phase};
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
+const FRAGMENT: &str = include_str!("../../../blueprints/fragments/negotiation.yaml");
+
 /// The invariants of the fragment that bring the order of events to a board, by name.
 fn invariants() -> Vec<(String, Expr)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../blueprints/fragments/negotiation.yaml");
-    let text = fs::read_to_string(path).expect("the fragment is shipped");
-    let source = Source::read("negotiation.yaml", &text).expect("it is YAML");
+    let source = Source::read("negotiation.yaml", FRAGMENT).expect("it is YAML");
     let invariants = source.value()["invariants"].as_array().expect("it has invariants").clone();
     let compiled = invariants.iter().map(|invariant| {
         let text = |name: &str| invariant[name].as_str().expect("a text").to_owned();
