@@ -59,8 +59,10 @@ fn expected(graph: &Value) -> Value {
         let label = match edge["kind"].as_str() {
             Some("asks") => "asks".to_owned(),
             Some("wakes") => wakes.join(": "),
-            Some("reads") => edge["where"].as_str().map(|condition| format!("where {condition}")).unwrap_or_default(),
-            _ => ops.unwrap_or_default(),
+            _ => {
+                let condition = edge["where"].as_str().map(|condition| format!("where {condition}"));
+                ops.filter(|_| edge["kind"] != "reads").into_iter().chain(condition).collect::<Vec<_>>().join(" ")
+            }
         };
         json!([place(&edge["from"]), place(&edge["to"]), label])
     };
