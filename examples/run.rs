@@ -29,6 +29,27 @@ fn a_plan_is_sent_back_and_approved_in_the_approval_room() {
 }
 
 #[test]
+fn a_ticket_is_handed_over_to_who_can_answer_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_handoff")).output().expect("the example was built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "march: ada to bob, REJECTED: I know no contracts.", "{text}");
+    assert_eq!(lines[1], "march.2: ada to cyd, COMPLETED", "{text}");
+    assert!(lines[2].starts_with("cyd: cyd has looked into it") && lines[3].starts_with("done at version "), "{text}");
+}
+
+#[test]
+fn a_workflow_makes_a_report_of_orders() {
+    let output = Command::new(env!("CARGO_BIN_EXE_etl_workflow")).output().expect("the example was built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let expected = "clean: COMPLETED\ncount: COMPLETED\ninspect: SKIPPED\nparse: COMPLETED\nreport: COMPLETED\n\
+        9 pieces in 3 orders: 3 apples, 2 quinces, 4 apples.\ndone at version ";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
 fn boards_under_random_faults_end_verify_and_are_right() {
     let soak = Command::new(env!("CARGO_BIN_EXE_soak")).args(["--boards", "12", "--seconds", "3"]).output();
     let output = soak.expect("the example was built");
