@@ -61,7 +61,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
 }
 
-fn refusal(problems: &[Problem]) -> Value {
+/// What is told of a workflow that has no order.
+pub(crate) fn refusal(problems: &[Problem]) -> Value {
     let errors: Vec<Value> = problems
         .iter()
         .map(|problem| json!({"code": problem.code().as_str(), "message": problem.to_string()}))

@@ -107,6 +107,8 @@ coded! {
         NoRoom = "no_room", NOT_FOUND,
         /// Nothing is proposed in the room under this id.
         NoSuchArtifact = "no_such_artifact", NOT_FOUND,
+        /// The board's document has no workflow.
+        NoWorkflow = "no_workflow", NOT_FOUND,
         /// No code has this name.
         NoMeaning = "unknown_code", NOT_FOUND,
         /// Boards are still being taken up, or what was asked for is not there yet.

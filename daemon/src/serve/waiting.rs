@@ -37,20 +37,25 @@ pub(crate) async fn until<T: Send + 'static>(
     // From before the look, or what comes in between would be missed.
     let mut follow = Follow::new(Arc::clone(daemon), board.clone(), Some(daemon.summary(board)?.head.seq));
     loop {
-        let found = match daemon.running(board) {
-            Some(running) => look(running.snapshot().state.root()),
-            None => {
-                let look = look.clone();
-                daemon.ask_board(board, None, move |board| Ok(look(board.state().root()))).await?
-            }
-        };
-        if found.is_some() {
-            return Ok(found);
+        if let Some(found) = now(daemon, board, look.clone()).await? {
+            return Ok(Some(found));
         }
         match timeout_at(until, follow.next()).await {
             Ok(Some(Ok(_))) => {}
             Ok(Some(Err(error))) => return Err(error.into()),
             Ok(None) | Err(_) => return Ok(None),
         }
+    }
+}
+
+/// What a look at a board's document as it is now comes to.
+pub(crate) async fn now<T: Send + 'static>(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    look: impl FnOnce(&Node) -> T + Send + 'static,
+) -> Answered<T> {
+    match daemon.running(board) {
+        Some(running) => Ok(look(running.snapshot().state.root())),
+        None => daemon.ask_board(board, None, move |board| Ok(look(board.state().root()))).await,
     }
 }

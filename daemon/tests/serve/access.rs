@@ -59,6 +59,24 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
         SIT,
     ),
     ("GET", "/v1/boards/{board}/room/decisions/{artifact}", "", SEE),
+    (
+        "POST",
+        "/v1/boards/{board}/handoffs",
+        r#"{"worker":"walker","request_id":"h","reason":"r","timeout_ms":1,"context":{"content_type":"a/b","content":""},"task":"t"}"#,
+        SIT,
+    ),
+    ("GET", "/v1/boards/{board}/handoffs", "", SEE_SEAT),
+    ("POST", "/v1/boards/{board}/handoffs/{handoff}/accept", r#"{"worker":"walker"}"#, SIT),
+    ("POST", "/v1/boards/{board}/handoffs/{handoff}/reject", r#"{"worker":"walker","reason":"r"}"#, SIT),
+    ("POST", "/v1/workflows/check", r#"{"workflow":{"nodes":{}}}"#, SEE_ALL),
+    ("GET", "/v1/boards/{board}/workflow", "", SEE),
+    ("POST", "/v1/boards/{board}/workflow/resume", r#"{"node":"a"}"#, ACT),
+    (
+        "POST",
+        "/v1/boards/{board}/artifacts",
+        r#"{"worker":"walker","kind":"k","name":"n","content_type":"text/plain","content":""}"#,
+        SIT,
+    ),
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00","by":"walker"}"#, SIT),
     ("GET", "/metrics", "", SEE_ALL),
@@ -110,7 +128,11 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
         let named =
             [("{board}", here.as_str()), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0"), ("{lease}", "1:1")];
         let path = named.iter().fold((*path).to_owned(), |path, (name, value)| path.replace(name, value));
-        let path = if path.ends_with("/why") { format!("{path}?pointer=") } else { path };
+        let path = match path.rsplit('/').next() {
+            Some("why") => format!("{path}?pointer="),
+            Some("handoffs") if *method == "GET" => format!("{path}?agent=walker"),
+            _ => path,
+        };
         let mut seen = String::new();
         for token in &tokens {
             let given = token.as_ref().map(|token| format!("Bearer {token}"));

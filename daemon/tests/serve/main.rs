@@ -19,6 +19,7 @@ mod logs;
 mod mcp;
 mod metrics;
 mod people;
+mod protocols;
 mod requests;
 mod rooms;
 mod storage;

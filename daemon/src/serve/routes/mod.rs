@@ -15,18 +15,22 @@ use super::problem::Problem;
 use super::service::Daemon;
 
 pub(crate) mod agui;
+pub(crate) mod artifacts;
 pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod files;
+pub(crate) mod handoffs;
 pub(crate) mod history;
 pub(crate) mod leases;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod people;
 pub(crate) mod proposals;
+mod protocols;
 pub(crate) mod rooms;
 pub(crate) mod storage;
 pub(crate) mod tokens;
+pub(crate) mod workflows;
 
 /// An error as a document (RFC 9457), with members of its own where there is more to say.
 #[derive(Serialize, ToSchema)]
@@ -114,6 +118,13 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(rooms::propose))
         .routes(routes!(rooms::vote))
         .routes(routes!(rooms::decision))
+        .routes(routes!(handoffs::request, handoffs::pending))
+        .routes(routes!(handoffs::accept))
+        .routes(routes!(handoffs::reject))
+        .routes(routes!(workflows::check))
+        .routes(routes!(workflows::show))
+        .routes(routes!(workflows::resume))
+        .routes(routes!(artifacts::append))
         .routes(routes!(storage::redact))
         .routes(routes!(storage::vacuum))
         .routes(routes!(storage::to_archive))

@@ -6,18 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use jsonptr::{Pointer, Token};
-use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
+use jsonptr::Token;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::room::Vote;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::proposals::told;
-use super::{ProblemDocument, leases};
+use super::ProblemDocument;
+use super::protocols::{self, By};
 use crate::rooms::{DECISIONS, NotThere, Standing, standing};
-use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
@@ -53,7 +51,7 @@ pub(crate) async fn decision(
     Segments((board, artifact)): Segments<(BoardId, String)>,
     Asked(waited): Asked<Waited>,
 ) -> Answered<Response> {
-    sees(&daemon, &caller, &board, waited.worker, DECISIONS).await?;
+    protocols::sees(&daemon, &caller, &board, waited.worker, DECISIONS).await?;
     let patience = waiting::patience(waited.wait)?;
     let ruled = waited.ruled;
     let decided =
@@ -120,7 +118,7 @@ pub(crate) async fn propose(
         members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     let path = format!("/room/proposals/{}", Token::new(&artifact_id).encoded());
     let by = By { worker: WorkerName::from(worker), lease, key };
-    add(&daemon, &caller, &board, by, &path, value.into()).await
+    protocols::propose(&daemon, &caller, &board, by, json!([{"op": "add", "path": path, "value": value}])).await
 }
 
 /// A vote on an artefact.
@@ -181,54 +179,6 @@ pub(crate) async fn vote(
     let mut value = json!(vote);
     value["artifact_id"] = artifact_id.into();
     let by = By { worker: WorkerName::from(worker), lease, key };
-    add(&daemon, &caller, &board, by, "/room/votes/-", value).await
-}
-
-/// In whose name something is written, and as what.
-struct By {
-    worker: WorkerName,
-    lease: Option<String>,
-    key: Key,
-}
-
-/// Adds a value to a board's document: as the answer to a call, or as a proposal that nobody has asked for.
-async fn add(
-    daemon: &Arc<Daemon>,
-    caller: &Caller,
-    board: &BoardId,
-    by: By,
-    path: &str,
-    value: Value,
-) -> Answered<impl IntoResponse + use<>> {
-    let By { worker, lease, key } = by;
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    let patch = json!([{"op": "add", "path": path, "value": value}]);
-    let outcome = match lease {
-        Some(lease) => leases::put(daemon, board, &worker, &lease, patch, None).await?,
-        None => {
-            let from = From::Direct { token: key.0, base: None };
-            let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None };
-            daemon.open(board).await?.propose(proposal).await?
-        }
-    };
-    told(outcome)
-}
-
-/// Goes on only if the caller may see the board, or sits in the seat of a worker who may read this place of it now.
-async fn sees(
-    daemon: &Arc<Daemon>,
-    caller: &Caller,
-    board: &BoardId,
-    worker: Option<String>,
-    place: &'static str,
-) -> Answered<()> {
-    let Some(worker) = worker.map(WorkerName::from) else { return caller.needs(&Need::See(board.clone())) };
-    caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
-    let name = worker.clone();
-    let may_read =
-        move |board: &Board| Ok(board.readable_by(&name).is_some_and(|now| now.may_read(Pointer::from_static(place))));
-    if daemon.ask_board(board, None, may_read).await? {
-        return Ok(());
-    }
-    Err(Problem::of(Code::Forbidden, format!("{worker} may not read {place}")))
+    let patch = json!([{"op": "add", "path": "/room/votes/-", "value": value}]);
+    protocols::propose(&daemon, &caller, &board, by, patch).await
 }

@@ -1,0 +1,56 @@
+//! Artefacts that are kept with a board: appended, and never changed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use patchboard_kernel::id::WorkerName;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::ProblemDocument;
+use super::protocols::{By, propose};
+use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::problem::Answered;
+use crate::serve::service::Daemon;
+
+/// An artefact that is to be kept.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Artifact {
+    /// In whose name: a worker that may add to `/artifacts`.
+    worker: String,
+    /// The call that this answers, if it is one: a lease of the worker's.
+    lease: Option<String>,
+    /// What it is, like `contract`, `diff` or `report`.
+    #[schema(min_length = 1, max_length = 100)]
+    kind: String,
+    /// What it is called, like `contract_v2.json`.
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+    /// A media type.
+    content_type: String,
+    /// The content: of `application/json` any value, of `text/…` a text, of any other a text in Base64.
+    content: Value,
+}
+
+/// Append an artefact (`AppendArtifact`)
+///
+/// It is a patch like any other: it adds one to the board's `/artifacts`, where the blueprint has these.
+#[utoipa::path(post, path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = Artifact,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
+    responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn append(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(artifact): Body<Artifact>,
+) -> Answered<impl IntoResponse> {
+    let Artifact { worker, lease, kind, name, content_type, content } = artifact;
+    let value = json!({"by": worker, "kind": kind, "name": name, "content_type": content_type, "content": content});
+    let patch = json!([{"op": "add", "path": "/artifacts/-", "value": value}]);
+    propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
+}

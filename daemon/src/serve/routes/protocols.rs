@@ -1,0 +1,66 @@
+//! What the routes of protocols share: a board's document is written in the name of a worker, and read by who may.
+
+use std::sync::Arc;
+
+use axum::response::IntoResponse;
+use jsonptr::Pointer;
+use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
+use patchboard_kernel::id::{BoardId, WorkerName};
+use serde_json::Value;
+
+use super::leases;
+use super::proposals::told;
+use crate::serve::access::Need;
+use crate::serve::http::{Caller, Key};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+
+/// In whose name something is written, and as what.
+pub(super) struct By {
+    /// The worker.
+    pub(super) worker: WorkerName,
+    /// The call that it answers, if it is one.
+    pub(super) lease: Option<String>,
+    /// By what a repetition is known that answers no call.
+    pub(super) key: Key,
+}
+
+/// Proposes a patch (RFC 6902): as the answer to a call, or as one that nobody has asked for.
+pub(super) async fn propose(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    by: By,
+    patch: Value,
+) -> Answered<impl IntoResponse + use<>> {
+    let By { worker, lease, key } = by;
+    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    let outcome = match lease {
+        Some(lease) => leases::put(daemon, board, &worker, &lease, patch, None).await?,
+        None => {
+            let from = From::Direct { token: key.0, base: None };
+            let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None };
+            daemon.open(board).await?.propose(proposal).await?
+        }
+    };
+    told(outcome)
+}
+
+/// Goes on only if the caller may see the board, or sits in the seat of a worker who may read this place of it now.
+pub(super) async fn sees(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    worker: Option<String>,
+    place: &'static str,
+) -> Answered<()> {
+    let Some(worker) = worker.map(WorkerName::from) else { return caller.needs(&Need::See(board.clone())) };
+    caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
+    let name = worker.clone();
+    let may_read =
+        move |board: &Board| Ok(board.readable_by(&name).is_some_and(|now| now.may_read(Pointer::from_static(place))));
+    if daemon.ask_board(board, None, may_read).await? {
+        return Ok(());
+    }
+    Err(Problem::of(Code::Forbidden, format!("{worker} may not read {place}")))
+}

@@ -1,0 +1,137 @@
+//! Workflows: whether one can be run, how far one is, and from where it goes on.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use patchboard_kernel::tree::Node;
+use patchboard_kernel::workflow::{self, Definition};
+use patchboard_runtime::runtime::Heard;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::ProblemDocument;
+use super::boards::replayed;
+use super::protocols::sees;
+use crate::commands::workflow::refusal;
+use crate::serve::access::Need;
+use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
+use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
+use crate::serve::waiting;
+
+/// A workflow: `nodes`, by their ids.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Defined {
+    /// The definition.
+    #[schema(value_type = Object)]
+    workflow: Map<String, Value>,
+}
+
+/// Check the order of a workflow, as `patchboard workflow check` does
+///
+/// `valid`, and `stages` and `order`, or `error_code` and the `cycle`. A board is made of a blueprint with `workflow:`, which
+/// is checked in the same way before anything is stored.
+#[utoipa::path(post, path = "/v1/workflows/check", tag = "protocols", request_body = Defined,
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn check(caller: Caller, Body(defined): Body<Defined>) -> Answered<Json<Value>> {
+    caller.needs(&Need::SeeAll)?;
+    let definition: Definition = serde_json::from_value(Value::Object(defined.workflow))
+        .map_err(|error| Problem::of(Code::BadBody, format!("workflow is no definition: {error}")))?;
+    Ok(Json(match workflow::check(&definition) {
+        Ok(order) => {
+            let mut told = json!(order);
+            told["valid"] = true.into();
+            told
+        }
+        Err(problems) => refusal(&problems),
+    }))
+}
+
+/// For what is waited.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Waited {
+    /// How many seconds to wait until it is COMPLETED or FAILED, at most 60; not at all if absent.
+    #[serde(default)]
+    #[param(maximum = 60)]
+    wait: u64,
+}
+
+/// How far a board's workflow is
+///
+/// `status`, of each node of `nodes` its `status` and, where it FAILED, its `error`, and the workflow's `data`. With `wait` the
+/// answer comes when the workflow is over or the time is.
+#[utoipa::path(get, path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn show(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    Asked(waited): Asked<Waited>,
+) -> Answered<Json<Value>> {
+    sees(&daemon, &caller, &board, None, "/workflow").await?;
+    let patience = waiting::patience(waited.wait)?;
+    let is_over = |document: &Node| match standing(document) {
+        Some(told) if told["status"] == "RUNNING" => None,
+        over => Some(over),
+    };
+    let over = waiting::until(&daemon, &board, patience, is_over).await?;
+    let told = match over {
+        Some(told) => told,
+        // The time is over, and the workflow is not.
+        None => waiting::now(&daemon, &board, standing).await?,
+    };
+    told.map(Json).ok_or_else(|| {
+        Problem::of(Code::NoWorkflow, "the board has no workflow")
+            .help("a blueprint has one by `workflow:`: docs/workflows.md")
+    })
+}
+
+/// How far the workflow of a document is, if it has one.
+fn standing(document: &Node) -> Option<Value> {
+    let workflow = document.child("workflow")?;
+    let node = |node: &Node| {
+        let part = |name: &str| Some((name.to_owned(), node.child(name)?.to_value()));
+        ["status", "error"].into_iter().filter_map(part).collect::<Map<_, _>>()
+    };
+    let nodes = workflow.child("nodes")?.as_object()?.iter();
+    let nodes: Map<String, Value> = nodes.map(|(id, there)| (id.to_string(), node(there).into())).collect();
+    let part = |name: &str| workflow.child(name).map(Node::to_value);
+    Some(json!({"status": part("status")?, "nodes": nodes, "data": part("data")}))
+}
+
+/// From where to go on.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resumed {
+    /// The node: it, and all that depends on it, is done once more.
+    node: String,
+}
+
+/// Let a board's workflow go on from a node
+///
+/// The signal `resume` of docs/workflows.md.
+#[utoipa::path(post, path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = Resumed,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
+    responses((status = 202, body = Object, description = "It is recorded"),
+        (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn resume(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(resumed): Body<Resumed>,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let handle = daemon.open(&board).await?;
+    let heard = handle.signal("resume", json!({"node": resumed.node}), key.token(&caller)).await?;
+    let head = handle.snapshot().head;
+    let told = json!({"board": board, "signal": "resume", "head": {"seq": head.seq, "hash": head.hash}});
+    Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
+}

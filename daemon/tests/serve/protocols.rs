@@ -1,0 +1,169 @@
+//! Handoffs, workflows and artefacts over HTTP: the shipped blueprints, with agents that are processes outside.
+
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+
+/// A shipped blueprint with its fragments in one document.
+fn whole(daemon: &Daemon, name: &str) -> Value {
+    let path = format!("{}/../blueprints/{name}", env!("CARGO_MANIFEST_DIR"));
+    let whole = daemon.command(&["check", "--whole", &path]).output().expect("the binary can be run");
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    serde_json::from_slice(&whole.stdout).expect("JSON")
+}
+
+async fn made(daemon: &Daemon, blueprint: &Value, request: &Value) -> String {
+    let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": request})).await.is(201);
+    format!("/v1/boards/{}", made["board"].as_str().expect("an id"))
+}
+
+/// The call of a worker that waits for it.
+async fn lease(daemon: &Daemon, board: &str, worker: &str) -> Value {
+    let wanted = json!({"worker": worker, "wait": 20});
+    daemon.post(&format!("{board}/leases"), &wanted).await.is(200)["lease"].clone()
+}
+
+#[tokio::test]
+async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
+    let mut daemon = Daemon::new();
+    let mut blueprint = whole(&daemon, "handoff.yaml");
+    for agent in ["ada", "bob", "cyd"] {
+        let worker = blueprint["workers"][agent].as_object_mut().expect("a worker");
+        worker.insert("agent".to_owned(), json!("remote"));
+        worker.remove("script");
+        worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
+    }
+    let board = made(&daemon, &blueprint, &json!({"ticket": "Why?"})).await;
+    let handoffs = format!("{board}/handoffs");
+    let ask = |id: &str, priority: i32| {
+        json!({"worker": "ada", "request_id": id, "reason": "It is about an invoice.", "capabilities_required": ["billing"],
+            "priority": priority, "timeout_ms": 3_600_000, "task": "ticket",
+            "context": {"content_type": "text/plain", "content": "March"}})
+    };
+    let mut first = ask("calm", 1);
+    first["lease"] = lease(&daemon, &board, "ada").await;
+    assert_eq!(daemon.post(&handoffs, &first).await.is(200)["outcome"], "committed");
+    let called = lease(&daemon, &board, "bob").await;
+    assert_eq!(daemon.post(&handoffs, &ask("urgent", 5)).await.is(200)["outcome"], "committed");
+    // Nobody asks in another's name, or for what is another's.
+    let mut other = ask("other", 9);
+    other["worker"] = "cyd".into();
+    daemon.post(&handoffs, &other).await.is(422);
+
+    let waits = async |daemon: &Daemon, agent: &str| -> Vec<String> {
+        let told = daemon.get(&format!("{handoffs}?agent={agent}")).await.is(200);
+        let of = |handoff: &Value| handoff["request_id"].as_str().expect("an id").to_owned();
+        told["handoffs"].as_array().expect("a list").iter().map(of).collect()
+    };
+    for _ in 0..500 {
+        if waits(&daemon, "bob").await.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(waits(&daemon, "bob").await, ["urgent", "calm"], "the more urgent first");
+    assert!(waits(&daemon, "cyd").await.is_empty());
+    daemon.kill();
+    daemon.start();
+    assert_eq!(waits(&daemon, "bob").await, ["urgent", "calm"], "also after a restart");
+    daemon.post(&format!("{handoffs}/calm/accept"), &json!({"worker": "cyd"})).await.refuses(422, "condition_not_met");
+    let silent = json!({"worker": "bob", "reason": " "});
+    daemon.post(&format!("{handoffs}/urgent/reject"), &silent).await.refuses(422, "schema_violation");
+    drop(called);
+    let no = json!({"worker": "bob", "reason": "That contract is none of mine."});
+    assert_eq!(daemon.post(&format!("{handoffs}/urgent/reject"), &no).await.is(200)["outcome"], "committed");
+    daemon.post(&format!("{handoffs}/urgent/reject"), &no).await.refuses(422, "condition_not_met");
+
+    // Another is asked, and takes it.
+    let accepted = json!({"worker": "cyd", "lease": lease(&daemon, &board, "cyd").await});
+    assert_eq!(waits(&daemon, "cyd").await, ["urgent.2"]);
+    assert_eq!(daemon.post(&format!("{handoffs}/urgent.2/accept"), &accepted).await.is(200)["outcome"], "committed");
+    // It is cyd's with the next commit: from then on nobody else may write on it.
+    let answers = lease(&daemon, &board, "cyd").await;
+    let answer = json!([{"op": "add", "path": "/tasks/ticket/answer", "value": "It was cancelled."}]);
+    let late = json!({"worker": "ada", "patch": answer});
+    daemon.post(&format!("{board}/proposals"), &late).await.refuses(422, "condition_not_met");
+    let path = format!("{board}/leases/{}/answer", answers.as_str().expect("a lease"));
+    daemon.post(&path, &json!({"worker": "cyd", "patch": answer})).await.is(200);
+    let state = daemon.get(&format!("{board}/state")).await.is(200);
+    assert_eq!(state["state"]["tasks"]["ticket"]["owner"], "cyd");
+}
+
+#[tokio::test]
+async fn a_workflow_is_checked_run_waited_for_and_resumed() {
+    let daemon = Daemon::new();
+    let cyclic = json!({"nodes": {"a": {"dependencies": ["b"]}, "b": {"dependencies": ["a"]}}});
+    let refused = daemon.post("/v1/workflows/check", &json!({"workflow": cyclic})).await.is(200);
+    assert_eq!((&refused["valid"], &refused["error_code"]), (&json!(false), &json!("workflow_cycle_detected")));
+    assert_eq!(refused["cycle"], json!(["a", "b"]));
+    let sound = json!({"nodes": {"a": {}, "b": {"dependencies": ["a"]}}});
+    let told = daemon.post("/v1/workflows/check", &json!({"workflow": sound})).await.is(200);
+    assert_eq!((&told["valid"], &told["stages"]), (&json!(true), &json!([["a"], ["b"]])));
+    daemon.post("/v1/workflows/check", &json!({"workflow": {"nodes": 1}})).await.refuses(422, "bad_body");
+
+    // What has no order is refused before anything is stored.
+    let worker = |script: Value| json!({"agent": "script", "script": script});
+    let blueprint = |workflow: &Value, workers: Value| json!({"blueprint": 1, "name": "w", "description": "A workflow.", "workflow": workflow, "workers": workers});
+    let broken = blueprint(&cyclic, json!({"a": worker(json!([[]])), "b": worker(json!([[]]))}));
+    let problem = daemon.post("/v1/boards", &json!({"blueprint": broken})).await.refuses(422, "blueprint_refused");
+    assert_eq!(problem["findings"][0]["code"], "workflow_cycle_detected", "{problem}");
+    assert_eq!(daemon.get("/v1/boards").await.is(200)["boards"], json!([]));
+
+    let board = made(&daemon, &whole(&daemon, "etl.yaml"), &json!({})).await;
+    let over = daemon.get(&format!("{board}/workflow?wait=30")).await.is(200);
+    assert_eq!((&over["status"], &over["nodes"]["inspect"]["status"]), (&json!("COMPLETED"), &json!("SKIPPED")));
+    assert_eq!(over["data"]["total"], 5);
+
+    // The first time the worker comes to nothing.
+    let output = |node: &str| json!([{"op": "add", "path": format!("/workflow/nodes/{node}/output"), "value": {}}]);
+    let workers = json!({"a": worker(json!([[], output("a")])), "b": worker(json!([output("b")]))});
+    let board = made(&daemon, &blueprint(&sound, workers), &Value::Null).await;
+    let failed = daemon.get(&format!("{board}/workflow?wait=30")).await.is(200);
+    assert_eq!((&failed["status"], &failed["nodes"]["a"]["status"]), (&json!("FAILED"), &json!("FAILED")));
+    assert!(failed["nodes"]["a"]["error"].is_string() && failed["nodes"]["b"]["status"] == "PENDING", "{failed}");
+    daemon.until(board.rsplit('/').next().expect("an id"), "quiescent").await;
+    let resume = format!("{board}/workflow/resume");
+    daemon.post(&resume, &json!({"node": "c"})).await.is(422);
+    daemon.post_once(&resume, &json!({"node": "a"}), "again").await.is(202);
+    assert!(daemon.post_once(&resume, &json!({"node": "a"}), "again").await.is_replayed());
+    daemon.until(board.rsplit('/').next().expect("an id"), "done").await;
+    let done = daemon.get(&format!("{board}/workflow")).await.is(200);
+    assert_eq!((&done["status"], &done["nodes"]["b"]["status"]), (&json!("COMPLETED"), &json!("COMPLETED")));
+
+    let plain = daemon.board().await;
+    daemon.get(&format!("/v1/boards/{plain}/workflow")).await.refuses(404, "no_workflow");
+}
+
+#[tokio::test]
+async fn an_artifact_is_appended_once_and_in_its_own_name() {
+    let daemon = Daemon::new();
+    let fragment = include_str!("../../../blueprints/fragments/artifacts.yaml");
+    let definitions = patchboard_kernel::source::Source::read("artifacts.yaml", fragment).expect("it can be read");
+    let definitions = definitions.value()["state"]["schema"]["$defs"].clone();
+    let keeper = json!({"agent": "remote", "writes": [
+        {"path": "/artifacts/-", "ops": ["add"], "value": {"properties": {"by": {"const": "keeper"}}}}]});
+    let blueprint = json!({
+        "blueprint": 1, "name": "kept", "description": "Keeps.",
+        "state": {
+            "schema": {"type": "object", "properties": {"request": true, "artifacts": {"$ref": "#/$defs/artifacts"}}, "$defs": definitions},
+            "initial": {"artifacts": []},
+        },
+        "workers": {"keeper": keeper, "other": {"agent": "remote"}},
+        "rules": [{"name": "keep", "trigger": {"signal": "keep"}, "run": "keeper"}],
+    });
+    let board = made(&daemon, &blueprint, &Value::Null).await;
+    let path = format!("{board}/artifacts");
+    let report = json!({"worker": "keeper", "kind": "contract", "name": "contract_v1.json", "content_type": "application/json",
+        "content": {"price": 3}});
+    assert_eq!(daemon.post_once(&path, &report, "keeper:keep:1").await.is(200)["outcome"], "committed");
+    assert!(daemon.post_once(&path, &report, "keeper:keep:1").await.is_replayed());
+    let mut other = report.clone();
+    other["worker"] = "other".into();
+    daemon.post(&path, &other).await.refuses(422, "path_not_granted");
+    let state = daemon.get(&format!("{board}/state")).await.is(200);
+    let mut expected = report;
+    let members = expected.as_object_mut().expect("an object");
+    let by = members.remove("worker").expect("whose it is");
+    members.insert("by".to_owned(), by);
+    assert_eq!(state["state"]["artifacts"], json!([expected]));
+}
