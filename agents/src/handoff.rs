@@ -3,19 +3,23 @@
 //! It is woken by a handoff that is new, that was answered, or whose time is over. What is to be done with it is
 //! [`next`]'s to say; here that becomes a patch, or a question to a person.
 
-use std::fmt::Write as _;
-
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::handoff::{Agents, Handoff, Next, State, next};
+use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin::seat::{Stop, is_place, needed, not_configured, read, told, with};
+use crate::one_line;
 
 /// What a person is offered beside names.
 const GIVE_BACK: &str = "give it back";
+/// Agents that a question names, at most: a question has 16 answers to choose from.
+const NAMED_MAX: usize = 15;
+/// Characters of each reason that a question repeats.
+const SAID_CHARS_MAX: usize = 600;
 
 /// What `with` says: where things are, and how often nobody may answer.
 #[derive(Deserialize)]
@@ -91,6 +95,16 @@ fn further(call: &Call) -> Result<Vec<Value>, Stop> {
         return Err(Stop::Pass(format!("`{}` is not the work of `{}` any more", request.task, request.from_agent)));
     }
     let agents: Agents = needed(call, &with.agents)?;
+    // Whom a person has named is asked, whatever has become of it since.
+    if !call.shown.answers().is_empty() {
+        return escalated(call, &seen, &agents, "a person gave it back");
+    }
+    if seen.handoff.to.is_none()
+        && let Some(other) = under_way(call, &seen)
+    {
+        let why = format!("`{}` is being handed over already, by `{other}`", request.task);
+        return Ok(seen.given_back(Some((call.worker.as_str(), &why))));
+    }
     match next(&seen.handoff, &agents, with.retries) {
         Next::Offer { to } => Ok(vec![seen.offer(&to)]),
         Next::Again { to } => again(call, &seen, &to),
@@ -113,6 +127,22 @@ fn seen(call: &Call, with: &With) -> Result<Option<(Seen, bool)>, Stop> {
     let owner = tasks.with_trailing_token(handoff.request.task.as_str()).with_trailing_token("owner");
     let is_late = member.as_deref() == Some("timeout_ms");
     Ok(Some((Seen { handoff, handoffs, place, owner }, is_late)))
+}
+
+/// Another handoff of the same piece of work that is not over. It goes by the document, as it may read all of them.
+fn under_way(call: &Call, seen: &Seen) -> Option<String> {
+    let all = call.shown.basis().state.root().get(&seen.handoffs)?.as_object()?;
+    let request = &seen.handoff.request;
+    for (id, node) in all.iter() {
+        let is = |name: &str, texts: &[&str]| {
+            node.child(name).and_then(Node::as_str).is_some_and(|text| texts.contains(&text))
+        };
+        let is_open = is("state", &["PENDING", "ACCEPTED"]) && is("task", &[&request.task]);
+        if is_open && **id != *request.request_id {
+            return Some((**id).to_owned());
+        }
+    }
+    None
 }
 
 /// The name below a collection in which a place lies, and the member of that.
@@ -139,11 +169,14 @@ fn escalated(call: &Call, seen: &Seen, agents: &Agents, why: &str) -> Result<Vec
         let mut required = request.capabilities_required.iter();
         **name != request.from_agent && required.all(|wanted| agents[*name].contains(wanted))
     };
-    let mut choices: Vec<String> = agents.keys().filter(can).cloned().collect();
+    if read::<Value>(call, seen.place.with_trailing_token("returned").as_str())?.is_some() {
+        return Err(Stop::Pass(format!("`{}` was given back already", request.request_id)));
+    }
+    let mut choices: Vec<String> = agents.keys().filter(can).take(NAMED_MAX).cloned().collect();
     choices.push(GIVE_BACK.to_owned());
     let Some(answered) = call.shown.answers().last() else {
-        let mut question = format!("{why}. `{}` hands over", request.from_agent);
-        write!(question, " `{}`: {} Who takes it?", request.task, request.reason).expect("a text takes everything");
+        let (why, reason) = (one_line(why, SAID_CHARS_MAX), one_line(&request.reason, SAID_CHARS_MAX));
+        let question = format!("{why}. `{}` hands over `{}`: {reason} Who takes it?", request.from_agent, request.task);
         return Err(Stop::Ask { question, choices });
     };
     match (answered.answer.as_str(), seen.handoff.state) {

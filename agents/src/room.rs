@@ -4,9 +4,10 @@
 //! What votes come to is the kernel's to say ([`patchboard_kernel::room`]). Which of its works a seat does follows from where
 //! the event was that woke it.
 
-use jsonptr::Pointer;
+use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
+use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Answer, Call};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -103,6 +104,13 @@ impl Room<'_> {
         format!("{room}/{part}{member}{within}")
     }
 
+    /// A list of the room as it stands in the document, which the seat may read: its view may have no room for all of it.
+    fn list(&self, part: &str) -> Vec<Value> {
+        let place = PointerBuf::parse(self.place(part, None, "")).ok();
+        let list = place.and_then(|place| self.call.shown.basis().state.root().get(&place)?.as_array());
+        list.map(|list| list.iter().map(Node::to_value).collect()).unwrap_or_default()
+    }
+
     fn policy(&self) -> Result<Policy, Stop> {
         let place = self.place("policy", None, "");
         let policy: Policy = read(self.call, &place)?.unwrap_or_default();
@@ -133,26 +141,30 @@ impl Room<'_> {
         let policy = self.policy()?;
         let window_ms = u64::from(policy.window_s.of(kind)) * 1000;
         let policy_version = policy.version();
-        let is_empty = critics.is_empty();
+        let is_over = critics.is_empty();
         let ballot = Ballot { artifact_id: artifact.to_owned(), critics, window_ms, policy_version };
         let mut patch = put(&self.place("ballots", Some(artifact), ""), &ballot)?;
-        if is_empty {
-            patch.extend(self.decided(&ballot, true)?);
+        // Who has not waited to be asked may have voted already.
+        match self.decided(&ballot, is_over) {
+            Ok(decided) => patch.extend(decided),
+            Err(Stop::Pass(_)) => {}
+            Err(stop) => return Err(stop),
         }
         Ok(patch)
     }
 
     /// Decides over the artefact of a vote, if it was the last that was waited for.
     fn count(&self, vote: &str) -> Result<Vec<Value>, Stop> {
-        let artifact: Option<String> = read(self.call, &self.place("votes", Some(vote), "/artifact_id"))?;
+        let votes = self.list("votes");
+        let artifact =
+            vote.parse::<usize>().ok().and_then(|vote| votes.get(vote)?["artifact_id"].as_str().map(str::to_owned));
         self.decide(&artifact.ok_or_else(|| Stop::Pass("there is no such vote".to_owned()))?, false)
     }
 
     fn decide(&self, artifact: &str, is_over: bool) -> Result<Vec<Value>, Stop> {
         let ballot: Option<Ballot> = read(self.call, &self.place("ballots", Some(artifact), ""))?;
         let ballot = ballot.ok_or_else(|| Stop::Pass("nobody has been asked yet".to_owned()))?;
-        let decisions: Vec<Value> = read(self.call, &self.place("decisions", None, ""))?.unwrap_or_default();
-        if decisions.iter().any(|decision| decision["artifact_id"] == artifact) {
+        if self.list("decisions").iter().any(|decision| decision["artifact_id"] == artifact) {
             return Err(Stop::Pass("it is decided; the vote is late".to_owned()));
         }
         self.decided(&ballot, is_over)
@@ -160,7 +172,7 @@ impl Room<'_> {
 
     /// The decision by the votes that are there, if it is time to.
     fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, Stop> {
-        let votes: Vec<Value> = read(self.call, &self.place("votes", None, ""))?.unwrap_or_default();
+        let votes = self.list("votes");
         let votes_seen = votes.len();
         let own = votes.into_iter().filter(|vote| vote["artifact_id"] == ballot.artifact_id.as_str());
         let own = own.map(serde_json::from_value::<Vote>).collect::<Result<Vec<_>, _>>();

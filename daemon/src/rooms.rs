@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 /// Where a room stands in a document: the fragment `room.yaml` says so.
 pub(crate) const PLACE: &str = "room";
-/// Where its decisions stand.
-pub(crate) const DECISIONS: &str = "/room/decisions";
+/// What whoever hears of a decision must be able to read.
+pub(crate) const READ: &[&str] = &["/room/decisions", "/room/rulings", "/room/votes"];
 
 /// How it stands with an artefact.
 #[derive(Clone, PartialEq, Debug)]

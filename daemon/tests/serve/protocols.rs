@@ -33,20 +33,21 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
         worker.remove("script");
         worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
     }
+    blueprint["state"]["initial"]["tasks"]["other"] = json!({"owner": "ada", "notes": []});
     let board = made(&daemon, &blueprint, &json!({"ticket": "Why?"})).await;
     let handoffs = format!("{board}/handoffs");
-    let ask = |id: &str, priority: i32| {
+    let ask = |id: &str, task: &str, priority: i32| {
         json!({"worker": "ada", "request_id": id, "reason": "It is about an invoice.", "capabilities_required": ["billing"],
-            "priority": priority, "timeout_ms": 3_600_000, "task": "ticket",
+            "priority": priority, "timeout_ms": 3_600_000, "task": task,
             "context": {"content_type": "text/plain", "content": "March"}})
     };
-    let mut first = ask("calm", 1);
+    let mut first = ask("calm", "other", 1);
     first["lease"] = lease(&daemon, &board, "ada").await;
     assert_eq!(daemon.post(&handoffs, &first).await.is(200)["outcome"], "committed");
     let called = lease(&daemon, &board, "bob").await;
-    assert_eq!(daemon.post(&handoffs, &ask("urgent", 5)).await.is(200)["outcome"], "committed");
+    assert_eq!(daemon.post(&handoffs, &ask("urgent", "ticket", 5)).await.is(200)["outcome"], "committed");
     // Nobody asks in another's name, or for what is another's.
-    let mut other = ask("other", 9);
+    let mut other = ask("other", "ticket", 9);
     other["worker"] = "cyd".into();
     daemon.post(&handoffs, &other).await.is(422);
 

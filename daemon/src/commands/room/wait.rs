@@ -80,6 +80,8 @@ async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Opti
         if Instant::now() >= until {
             return Ok(None);
         }
+        // Of a board that has ended the daemon has nothing to wait for.
+        sleep(LOOKED_AT_EVERY).await;
     }
 }
 

@@ -46,21 +46,24 @@ pub(super) async fn propose(
     told(outcome)
 }
 
-/// Goes on only if the caller may see the board, or sits in the seat of a worker who may read this place of it now.
+/// Goes on only if the caller may see the board, or sits in the seat of a worker who may read these places of it now.
 pub(super) async fn sees(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     board: &BoardId,
     worker: Option<String>,
-    place: &'static str,
+    places: &'static [&'static str],
 ) -> Answered<()> {
     let Some(worker) = worker.map(WorkerName::from) else { return caller.needs(&Need::See(board.clone())) };
     caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
     let name = worker.clone();
-    let may_read =
-        move |board: &Board| Ok(board.readable_by(&name).is_some_and(|now| now.may_read(Pointer::from_static(place))));
-    if daemon.ask_board(board, None, may_read).await? {
-        return Ok(());
+    let unread = move |board: &Board| {
+        let now = board.readable_by(&name);
+        let may_read = |place: &'static str| now.as_ref().is_some_and(|now| now.may_read(Pointer::from_static(place)));
+        Ok(places.iter().copied().find(|place| !may_read(place)))
+    };
+    match daemon.ask_board(board, None, unread).await? {
+        None => Ok(()),
+        Some(place) => Err(Problem::of(Code::Forbidden, format!("{worker} may not read {place}"))),
     }
-    Err(Problem::of(Code::Forbidden, format!("{worker} may not read {place}")))
 }

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
 use super::protocols::{self, By};
-use crate::rooms::{DECISIONS, NotThere, Standing, standing};
+use crate::rooms::{NotThere, READ, Standing, standing};
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
@@ -33,7 +33,7 @@ pub(crate) struct Waited {
     /// Where the votes do not decide, wait for the person who does.
     #[serde(default)]
     ruled: bool,
-    /// As which worker: one whose contract lets it read the room's decisions. For who sits in its seat alone.
+    /// As which worker: one whose contract lets it read the room's decisions, rulings and votes. For who sits in its seat alone.
     worker: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn decision(
     Segments((board, artifact)): Segments<(BoardId, String)>,
     Asked(waited): Asked<Waited>,
 ) -> Answered<Response> {
-    protocols::sees(&daemon, &caller, &board, waited.worker, DECISIONS).await?;
+    protocols::sees(&daemon, &caller, &board, waited.worker, READ).await?;
     let patience = waiting::patience(waited.wait)?;
     let ruled = waited.ruled;
     let decided =

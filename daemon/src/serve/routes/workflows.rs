@@ -75,7 +75,7 @@ pub(crate) async fn show(
     BoardPath(board): BoardPath,
     Asked(waited): Asked<Waited>,
 ) -> Answered<Json<Value>> {
-    sees(&daemon, &caller, &board, None, "/workflow").await?;
+    sees(&daemon, &caller, &board, None, &["/workflow"]).await?;
     let patience = waiting::patience(waited.wait)?;
     let is_over = |document: &Node| match standing(document) {
         Some(told) if told["status"] == "RUNNING" => None,

@@ -90,11 +90,19 @@ pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
             },
             |to| Next::Again { to },
         ),
-        (State::Expired, Some(to)) if *attempt <= retries => Next::Again { to: to.clone() },
-        (State::Expired, _) => {
+        // Of the requests for the same those count that nobody has answered.
+        (State::Expired, Some(to)) if unanswered(handoff) <= retries => Next::Again { to: to.clone() },
+        (State::Expired, Some(_)) => {
             let tries = if *attempt == 1 { "once".to_owned() } else { format!("{attempt} times") };
             Next::Escalate { why: format!("`{}` was asked for {tries} and not answered in time", request.request_id) }
         }
-        (State::Pending, Some(_)) | (State::Accepted | State::Rejected, None) | (State::Completed, _) => Next::Nothing,
+        (State::Pending, Some(_))
+        | (State::Accepted | State::Rejected | State::Expired, None)
+        | (State::Completed, _) => Next::Nothing,
     }
+}
+
+/// How many of the requests for the same, up to this one, nobody has answered.
+fn unanswered(handoff: &Handoff) -> u32 {
+    handoff.attempt.saturating_sub(u32::try_from(handoff.tried.len()).unwrap_or(u32::MAX))
 }

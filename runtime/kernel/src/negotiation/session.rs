@@ -340,12 +340,14 @@ impl Work<'_> {
         self.session.diffs.iter().find(|diff| diff.to == round).map(|diff| diff.delta.magnitude)
     }
 
-    /// Tokens of the events of a round.
+    /// Tokens of the events of a round, but for what others said who were not asked: nobody ends a round of others.
     fn tokens(&self, round: usize) -> u64 {
         let Some(begun) = self.session.rounds.get(round.wrapping_sub(1)) else { return 0 };
         let end = self.session.rounds.get(round).map_or(self.session.events.len(), |next| next.since);
         let events = self.session.events.get(begun.since..end).unwrap_or_default();
-        events.iter().fold(0, |sum, event| sum.saturating_add(tokens_of(event)))
+        let is_foreign = |at: usize| self.session.refused.iter().any(|refused| refused.event == at && !refused.again);
+        let counted = events.iter().enumerate().filter(|(at, _)| !is_foreign(begun.since + at));
+        counted.fold(0, |sum, (_, event)| sum.saturating_add(tokens_of(event)))
     }
 
     fn rounds(&self) -> Vec<Round> {

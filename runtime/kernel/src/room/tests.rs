@@ -77,9 +77,18 @@ fn what_forces_a_person_comes_before_what_approves_in_the_seeds_order() {
 #[test]
 fn a_recommendation_asks_for_a_person_unless_it_says_that_it_does_not() {
     let asks = |text: &str| Vote { recommendations: vec![text.to_owned()], ..vote("a", 9.0, 0.9) }.asks_for_a_person();
-    for text in
-        ["escalate", "ESCALATE: security", "Please escalate to a human.", "escalation needed", "Not sure. Escalate!"]
-    {
+    for text in [
+        "escalate",
+        "ESCALATE: security",
+        "Please escalate to a human.",
+        "escalation needed",
+        "Not sure. Escalate!",
+        "Do not approve - escalate to a person",
+        "I can't decide \u{2013} please escalate",
+        "No objection, well, no time but escalate",
+        "I cannot judge so escalate",
+        "not for me (escalate)",
+    ] {
         assert!(asks(text), "{text}");
     }
     for text in

@@ -101,19 +101,25 @@ impl Vote {
     }
 }
 
+/// What a clause ends with.
+const ENDS: &[char] = &['.', ';', ':', ',', '!', '?', '\n', '(', ')', '/', '\u{2013}', '\u{2014}'];
+/// Words with which another one begins.
+const GOES_ON: &[&str] = &["and", "but", "instead", "please", "so", "then", "therefore", "thus"];
 /// How many words before one can deny it.
 const DENIED_WITHIN: usize = 4;
 
 fn asks(text: &str) -> bool {
     let text = text.to_lowercase().replace('\u{2019}', "'");
     // What is said in one clause denies nothing in the next.
-    text.split(['.', ';', ':', ',', '!', '?', '\n']).any(|clause| {
-        let words: Vec<&str> = clause.split(|c: char| !c.is_alphanumeric() && c != '\'').collect();
-        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    text.replace(" - ", "\n").split(ENDS).any(|clause| {
+        let words = clause.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.collect();
         let denies =
-            |word: &&str| matches!(*word, "no" | "not" | "never" | "without" | "cannot") || word.ends_with("n't");
+            |word: &str| matches!(word, "no" | "not" | "never" | "without" | "cannot") || word.ends_with("n't");
         words.iter().enumerate().any(|(at, word)| {
-            word.starts_with("escalat") && !words[at.saturating_sub(DENIED_WITHIN)..at].iter().any(&denies)
+            let before = words[at.saturating_sub(DENIED_WITHIN)..at].iter().rev();
+            let of_clause = before.take_while(|word| !GOES_ON.contains(*word));
+            word.starts_with("escalat") && !of_clause.into_iter().any(|word| denies(word))
         })
     })
 }

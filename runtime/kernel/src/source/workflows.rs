@@ -146,6 +146,9 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
     }
 }
 
+/// How often the worker of a node may be called, if the blueprint does not say so: all nodes can be its, and done again.
+const INVOCATIONS: u64 = 10_000;
+
 /// Puts into the blueprint what a workflow becomes.
 fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
     let from_request = source.value.pointer("/request/properties/data").is_some();
@@ -184,6 +187,12 @@ fn include(source: &mut Source, read: &Source, definition: &Definition) -> Resul
     }
     for grant in grants {
         let worker = child("/workers", &grant.worker);
+        // A worker without an invocation left would leave its node as it is.
+        let limits =
+            object_at(&mut source.value, &worker).map(|worker| worker.entry("limits").or_insert_with(|| json!({})));
+        if let Some(limits) = limits.and_then(Value::as_object_mut) {
+            limits.entry("invocations").or_insert_with(|| INVOCATIONS.into());
+        }
         let write = json!({"path": grant.write, "ops": ["add"]});
         for (holder, path, value) in [("reads", &grant.read, json!(grant.read)), ("writes", &grant.write, write)] {
             let within = format!("{worker}/{holder}");
