@@ -171,6 +171,41 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
 }
 
 #[test]
+fn a_question_is_asked_whatever_the_reasons_and_however_many_could_take_it() {
+    // As long a reason as a request may have, and more who can than a question may name; none of them is who is asked for.
+    let reason = format!("reason: {}", "long ".repeat(700));
+    let agents: String = (0..20).map(|n| format!(", a{n}: [law]")).collect();
+    let workers: String = (0..20).map(|n| format!("  a{n}: {{agent: script, group: agents, script: [[]]}}\n")).collect();
+    let sandbox = changed(&[
+        ("reason: It is about an invoice.", &reason),
+        ("capabilities_required: [billing]", "capabilities_required: [law]"),
+        ("to_agent: \"\"", "to_agent: nobody"),
+        ("cyd: [billing, contracts]}", &format!("cyd: [billing, contracts]{agents}}}")),
+        ("\nrules:\n", &format!("\n{workers}\nrules:\n")),
+    ]);
+    let (_, asked) = question(&sandbox.run(&RUN).exits(5).json());
+    let (text, choices) = (asked["question"].as_str().expect("a text"), asked["choices"].as_array().expect("choices"));
+    assert!(text.contains("long long") && text.chars().count() < 2000, "{text}");
+    assert_eq!((choices.len(), choices.last()), (16, Some(&json!("give it back"))));
+}
+
+#[test]
+fn a_piece_of_work_is_handed_over_once_at_a_time() {
+    let also = "              state: PENDING\n          - op: add\n            path: /handoffs/h2\n            value: {request_id: h2, from_agent: ada, to_agent: cyd, reason: To be sure., timeout_ms: 600000, context: {content_type: text/plain, content: \"\"}, task: ticket, state: PENDING}\n      - {pass: It is under way.}\n";
+    let sandbox = changed(&[
+        ("              state: PENDING\n", also),
+        ("    description: Answers what can be answered at once.\n", "    description: Answers what can be answered at once.\n    pass: true\n"),
+    ]);
+    let ran = sandbox.run(&RUN).exits(0).json();
+    let (first, second) = (&ran["state"]["handoffs"]["h1"], &ran["state"]["handoffs"]["h2"]);
+    // The first that the role sees finds the other one open.
+    assert_eq!((&first["state"], &first["returned"]), (&json!("REJECTED"), &json!("ada")), "{ran}");
+    let reason = first["rejection"]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("being handed over already, by `h2`"), "{reason}");
+    assert_eq!((&second["state"], &second["to"]), (&json!("COMPLETED"), &json!("cyd")), "{ran}");
+}
+
+#[test]
 fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
     let whole = changed(&[]).run(&RUN).exits(0).json();
     let mut kills = 0;
