@@ -30,7 +30,7 @@ const ENOUGH_ALONE: u64 = 80;
 const CHANGES: [(&str, &str); 2] = [
     (
         "max_rounds: 4, score_threshold: 0.8, round_timeout_ms: 60000",
-        "max_rounds: 6, score_threshold: 0.8, round_timeout_ms: 600000",
+        "max_rounds: 6, score_threshold: 0.8, round_timeout_ms: 150000",
     ),
     (
         "\nrules:\n",
@@ -94,7 +94,7 @@ fn rising() -> Course {
     Course { turns: [10, 30, 50, 70, 90, 90].map(turn).into(), max_rounds: 6, oscillation_limit: 0, hitl: "None" }
 }
 
-/// Drafts of which each is better or worse than the one before, one of them after an invalid one.
+/// Drafts of which each is better or worse than the one before; the better ones come after an invalid one.
 fn oscillating() -> Course {
     let turn =
         |score: u64| Turn { invalid: usize::from(score == 40), same: false, scores: [score, score], said: "stop" };
@@ -303,6 +303,21 @@ fn holds(play: &Play<'_>) {
     let decision = list("reports").last().expect("a decision is reported");
     assert_eq!(decision["kind"], "decision", "SEED={seed}");
     assert_eq!(list("reports").iter().filter(|report| report["kind"] == "decision").count(), 1, "SEED={seed}");
+    // A round is reported once everybody is heard, and it is not over for want of what was said in time.
+    let heard = |round: usize| {
+        let since = versions.get(round).map_or(events.len(), |version| number(&version["event"]));
+        let end = rounds.get(round + 1).map_or(events.len(), |next| number(&next["since"]));
+        let evaluates = |event: &&Value| event["kind"] == "evaluate";
+        events.get(since..end).unwrap_or_default().iter().filter(evaluates).count()
+    };
+    for report in list("reports").iter().filter(|report| report["kind"] == "evaluation") {
+        let evaluations = report["evaluations"].as_array().map(Vec::len);
+        assert_eq!(evaluations, Some(EVALUATORS.len()), "SEED={seed}: {report}");
+        assert_eq!(heard(number(&report["round"]) - 1), EVALUATORS.len(), "SEED={seed}: {report}");
+    }
+    let is_heard = heard(rounds.len() - 1) == EVALUATORS.len();
+    let is_late = matches!(decision["stop_reason"].as_str(), Some("timeout" | "invalid_drafts"));
+    assert_ne!(is_heard, is_late, "SEED={seed}: the last round is judged without what was said in it: {decision}");
     let last = events.last().expect("it is over");
     if last["kind"] == "decide" {
         let taken = versions.last().expect("a version is taken");
