@@ -4,6 +4,8 @@
 //! Where time passes only when nobody works, every order and every crash comes to the same outcome. Where it passes at any
 //! moment, what must hold whatever happens does.
 
+mod handoff;
+mod negotiation;
 mod room;
 mod workflow;
 
@@ -21,13 +23,14 @@ use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Source};
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
+
+use crate::plans::Shared;
 
 /// Inputs after which a board that has not come to rest never will.
 const INPUTS_MAX: usize = 5_000;
@@ -39,9 +42,11 @@ struct Protocol {
     /// What fills the seats that are no roles of this project: a patch or an envelope.
     seats: Box<dyn Fn(&Call) -> Value>,
     /// What a person says to a question.
-    person: fn(&str) -> String,
+    person: Box<dyn Fn(&str) -> String>,
     /// What the board is told, each once, at any time.
     signals: Vec<(String, Value)>,
+    /// What its blueprint compiles to.
+    plans: Shared,
 }
 
 /// What may happen.
@@ -58,7 +63,7 @@ enum World {
 /// A board that is played.
 struct Play<'p> {
     protocol: &'p Protocol,
-    seats: Seats,
+    environment: Environment,
     world: World,
     seed: u64,
     random: Random,
@@ -71,13 +76,25 @@ struct Play<'p> {
     told: usize,
 }
 
-/// The shipped blueprint of this name, with its fragments.
-fn shipped(name: &str) -> Source {
+/// The shipped blueprint of this name with these changes, and its fragments.
+fn shipped(name: &str, changes: &[(&str, &str)]) -> Source {
+    let mut text = shipped_text(name).expect("it is shipped");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from:?} is not in the blueprint");
+        text = text.replace(from, to);
+    }
+    with_fragments(Source::read(name, &text).expect("it can be read"))
+}
+
+/// A blueprint with those shipped fragments that it includes.
+fn with_fragments(source: Source) -> Source {
+    let mut texts = shipped_text;
+    source::resolve(source, &mut texts).unwrap_or_else(|findings| panic!("{findings:?}"))
+}
+
+fn shipped_text(name: &str) -> Result<String, String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../blueprints");
-    let mut texts = |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string());
-    let text = texts(name).expect("it is shipped");
-    let source = Source::read(name, &text).expect("it can be read");
-    source::resolve(source, &mut texts).expect("its fragments are there")
+    std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
 }
 
 /// The same as a blueprint.
@@ -98,10 +115,10 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
         salt: Salt([2; 32]),
         at: Timestamp(0),
     };
-    let (board, first) = Board::create(genesis, &Own).expect("the request fits");
+    let (board, first) = Board::create(genesis, &protocol.plans).expect("the request fits");
     let mut play = Play {
         protocol,
-        seats: Seats::new(Config::default(), &Environment::of_process(), Inline::Refused),
+        environment: Environment::of_process(),
         world,
         seed,
         random: Random::new(seed),
@@ -225,8 +242,11 @@ impl Play<'_> {
         if !matches!(call.seat().agent, AgentKind::Builtin(_)) {
             return Ok((self.protocol.seats)(call).to_string());
         }
+        // Roles that go by a clock go by the time that is played.
+        let seats =
+            Seats::new(Config::default(), &self.environment, Inline::Refused).at(self.now, Path::new("/nowhere"));
         let answered = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        match answered.block_on(self.seats.call(call)) {
+        match answered.block_on(seats.call(call)) {
             Ok(reply) => Ok(reply.text),
             Err(failure) => Err((failure.code.as_str().to_owned(), failure.message)),
         }
@@ -244,11 +264,20 @@ impl Play<'_> {
 
     /// The process dies; another takes the board over from the journal.
     fn crash(&mut self) {
-        self.board = Board::recover(&self.records).expect("the journal is enough");
+        let mut board = self.first();
+        for record in &self.records[1..] {
+            board.fold(record).expect("the journal is enough");
+        }
+        self.board = board;
         self.calls.clear();
         self.crashes += 1;
         let epoch = self.board.epoch() + 1;
         self.give(Input::TakeOver { epoch, writer: format!("{epoch}") });
+    }
+
+    /// The board as it was after its first record.
+    fn first(&self) -> Board {
+        Board::from_created(&self.records[0], &self.protocol.plans).expect("it can be read")
     }
 
     /// The document.

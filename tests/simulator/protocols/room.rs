@@ -5,6 +5,7 @@ use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
 use super::{Play, Protocol, blueprint, in_all_worlds, shipped, shown};
+use crate::plans::Shared;
 use crate::say;
 
 /// What each critic thinks of each plan: the first is sent back, over the second they are of different minds, the third is good.
@@ -73,11 +74,12 @@ fn holds(play: &Play<'_>) {
 #[test]
 fn a_negotiation_room_decides_the_same_whatever_dies() {
     let protocol = Protocol {
-        blueprint: blueprint(&shipped("approval-room.yaml")),
+        blueprint: blueprint(&shipped("approval-room.yaml", &[])),
         request: json!({"goal": "simulate"}),
         seats: Box::new(seats),
-        person: |_| "REVISION_REQUESTED".to_owned(),
+        person: Box::new(|_| "REVISION_REQUESTED".to_owned()),
         signals: Vec::new(),
+        plans: Shared::default(),
     };
     let (boards, crashes) = in_all_worlds(&protocol, 50, outcome, holds);
     assert!(crashes > boards, "{crashes} crashes of {boards} boards are too few to tell");

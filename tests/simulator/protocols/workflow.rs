@@ -8,6 +8,7 @@ use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
 
 use super::{Play, Protocol, blueprint, in_all_worlds, shown};
+use crate::plans::Shared;
 use crate::say;
 
 /// Nodes of one workflow, at most.
@@ -107,8 +108,15 @@ fn protocol(nodes: &[Node]) -> Protocol {
         let path = woken_at.replace("/input", "/output");
         json!([{"op": "add", "path": path, "value": {"made": made(place, inputs)}}])
     };
-    let person = |_: &str| String::new();
-    Protocol { blueprint: blueprint(&source), request: Value::Null, seats: Box::new(seats), person, signals }
+    let person = Box::new(|_: &str| String::new());
+    Protocol {
+        blueprint: blueprint(&source),
+        request: Value::Null,
+        seats: Box::new(seats),
+        person,
+        signals,
+        plans: Shared::default(),
+    }
 }
 
 /// How each node ended, and the data.
