@@ -145,7 +145,8 @@ impl Case {
                 }
                 Says::Nothing => {
                     ends("EXPIRED");
-                    routed = (attempt <= RETRIES).then_some(to);
+                    // Who has refused before has answered.
+                    routed = (attempt - refused.len() <= RETRIES).then_some(to);
                 }
             }
         }
