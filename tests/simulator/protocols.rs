@@ -286,6 +286,11 @@ impl Play<'_> {
     }
 }
 
+/// One of some words.
+fn one(random: &mut Random, of: &[&'static str]) -> &'static str {
+    of[random.index(of.len())]
+}
+
 /// A value that a call shows; null if nothing is there.
 fn shown(shown: &Arc<Shown>, place: &str) -> Value {
     let place = jsonptr::PointerBuf::parse(place).expect("a place");

@@ -13,7 +13,7 @@ use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
 
 use self::held::Held;
-use super::{Play, Protocol, World, blueprint, in_all_worlds, shown, with_fragments};
+use super::{Play, Protocol, World, blueprint, in_all_worlds, one, shown, with_fragments};
 use crate::plans::Shared;
 use crate::say;
 
@@ -70,13 +70,13 @@ fn drawn(random: &mut Random) -> Case {
     let says = [Says::Takes, Says::Takes, Says::Refuses, Says::Refuses, Says::Nothing];
     let hop = |random: &mut Random| Hop {
         required: can(30, random),
-        named: if random.percent(30) { *random.pick(agents) } else { "" },
+        named: if random.percent(30) { one(random, agents) } else { "" },
         says: agents.iter().map(|name| (*name, *random.pick(&says))).collect(),
         person: random.index(100),
         timeout_ms: 60_000 * (1 + random.below(5)),
     };
     let piece = |random: &mut Random| Piece {
-        owner: *random.pick(agents),
+        owner: one(random, agents),
         hops: (0..1 + random.index(3)).map(|_| hop(random)).collect(),
     };
     Case {

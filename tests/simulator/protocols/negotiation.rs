@@ -12,7 +12,7 @@ use patchboard_kernel::record::Cause;
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
-use super::{Play, Protocol, World, blueprint, in_all_worlds, shipped, shown};
+use super::{Play, Protocol, World, blueprint, in_all_worlds, one, shipped, shown};
 use crate::plans::Shared;
 use crate::say;
 
@@ -78,13 +78,13 @@ fn drawn(random: &mut Random) -> Course {
         invalid: *random.pick(&[0, 0, 0, 0, 0, 1, 2, INVALID_MAX]),
         same: random.percent(20),
         scores: [(); 2].map(|()| *random.pick(&[0, 20, 20, 40, 60, 90])),
-        said: *random.pick(&["accept", "continue", "continue", "stop"]),
+        said: one(random, &["accept", "continue", "continue", "stop"]),
     };
     Course {
         turns: (0..ROUNDS_MAX).map(|_| turn(random)).collect(),
         max_rounds: *random.pick(&[2, 3, 4, ROUNDS_MAX]),
         oscillation_limit: random.index(3),
-        hitl: *random.pick(&["None", "None", "PauseOnFinalAccept", "PauseBetweenRounds"]),
+        hitl: one(random, &["None", "None", "PauseOnFinalAccept", "PauseBetweenRounds"]),
     }
 }
 
