@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody, Verdict};
-use patchboard_kernel::id::{Version, WorkerName};
+use patchboard_kernel::id::{BoardId, Version, WorkerName};
 use patchboard_kernel::rejection::{Code, Rejection};
 use patchboard_runtime::runtime::Heard;
 use serde::Deserialize;
@@ -138,10 +138,22 @@ pub(crate) async fn signal(
     key: Key,
     Body(signalled): Body<Signalled>,
 ) -> Answered<impl IntoResponse> {
+    send(&daemon, &caller, &board, key, &signalled.name, signalled.value).await
+}
+
+/// Sends a signal in the name of a caller who may act on the board.
+pub(crate) async fn send(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    key: Key,
+    name: &str,
+    value: Value,
+) -> Answered<impl IntoResponse + use<>> {
     caller.needs(&Need::Act(board.clone()))?;
-    let handle = daemon.open(&board).await?;
-    let heard = handle.signal(&signalled.name, signalled.value, key.token(&caller)).await?;
+    let handle = daemon.open(board).await?;
+    let heard = handle.signal(name, value, key.token(caller)).await?;
     let head = handle.snapshot().head;
-    let told = json!({"board": board, "signal": signalled.name, "head": {"seq": head.seq, "hash": head.hash}});
+    let told = json!({"board": board, "signal": name, "head": {"seq": head.seq, "hash": head.hash}});
     Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
 }

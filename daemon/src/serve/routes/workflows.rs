@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::tree::Node;
 use patchboard_kernel::workflow::{self, Definition};
-use patchboard_runtime::runtime::Heard;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
-use super::boards::replayed;
+use super::proposals::send;
 use super::protocols::sees;
 use crate::commands::workflow::refusal;
 use crate::serve::access::Need;
@@ -128,10 +126,5 @@ pub(crate) async fn resume(
     key: Key,
     Body(resumed): Body<Resumed>,
 ) -> Answered<impl IntoResponse> {
-    caller.needs(&Need::Act(board.clone()))?;
-    let handle = daemon.open(&board).await?;
-    let heard = handle.signal("resume", json!({"node": resumed.node}), key.token(&caller)).await?;
-    let head = handle.snapshot().head;
-    let told = json!({"board": board, "signal": "resume", "head": {"seq": head.seq, "hash": head.hash}});
-    Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
+    send(&daemon, &caller, &board, key, "resume", json!({"node": resumed.node})).await
 }
