@@ -150,6 +150,40 @@ fn an_event_that_comes_early_counts_and_a_worker_may_do_several_nodes() {
 }
 
 #[test]
+fn a_node_for_which_its_worker_has_no_invocation_left_fails() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({"first": {"agent_id": "one"}, "second": {"agent_id": "one", "dependencies": ["first"]}});
+    let scripts = json!({"one": [output("first", json!({})), output("second", json!({}))]});
+    let mut blueprint: Value = serde_json::from_str(&blueprint(nodes, scripts)).expect("JSON");
+    blueprint["workers"]["one"]["limits"] = json!({"invocations": 1});
+    sandbox.write("flow.json", blueprint.to_string());
+    let ran = sandbox.run(&["run", "flow.json", "--output", "json"]).exits(3).json();
+    assert_eq!((&ran["end"], &ran["cause"]), (&json!("stopped"), &json!("exhausted")));
+    assert_eq!(statuses(&ran["state"]), json!({"first": "COMPLETED", "second": "FAILED"}));
+    assert_eq!(ran["state"]["workflow"]["status"], "FAILED");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_request_that_brings_more_data_than_the_workflow_takes_is_refused() {
+    let sandbox = Sandbox::new();
+    let scripts = json!({"one": [output("one", json!({}))]});
+    let mut blueprint: Value = serde_json::from_str(&blueprint(json!({"one": {}}), scripts)).expect("JSON");
+    for data in [json!(true), json!({"type": "object"})] {
+        blueprint["request"] = json!({"type": "object", "properties": {"data": data}});
+        sandbox.write("flow.json", blueprint.to_string());
+        let run = |entries: usize| {
+            let data: serde_json::Map<String, Value> = (0..entries).map(|at| (format!("e{at}"), json!(at))).collect();
+            let request = json!({"data": data}).to_string();
+            sandbox.run(&["run", "flow.json", "--request", &request, "--output", "json"])
+        };
+        let ran = run(256).exits(0).json();
+        assert_eq!(ran["state"]["workflow"]["data"].as_object().map(serde_json::Map::len), Some(256));
+        assert_eq!(run(257).exits(2).error()["code"], "bad_request");
+    }
+}
+
+#[test]
 fn what_is_skipped_bypasses_all_that_waits_for_it() {
     let sandbox = Sandbox::new();
     let nodes = json!({

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::rejection::coded;
 
 pub use dag::check;
-pub use expansion::{Expansion, Grants, Made, With, expand};
+pub use expansion::{Expansion, Grants, Made, REQUESTED, With, expand};
 pub use status::Status;
 
 /// How many nodes a workflow may have.

@@ -113,6 +113,56 @@ fn what_no_budget_allows_is_over_too_and_so_it_is_during_a_pause() {
 }
 
 #[test]
+fn who_has_no_invocations_left_is_not_waited_for() {
+    let mut spent = json!({"agent": "llm", "writes": [{"path": "/done/-", "ops": ["add"]}]});
+    spent["limits"] = json!({"invocations": 1});
+    let mut played = shop(json!({"workers": {
+        "lead": {"agent": "llm", "writes": [{"path": "/tasks/-", "ops": ["add"]}]},
+        "ada": spent, "bob": {"agent": "llm", "writes": [{"path": "/done/-", "ops": ["add"]}]},
+        "look": {"agent": "llm", "writes": [{"path": "/looks", "ops": ["replace"]}]},
+    }}));
+    give_out(&mut played, &["ada"]);
+    played.answer(done(), None);
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 1));
+    played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
+    // The second time nobody is woken, and that is over at once; a third time nothing is said of the budget.
+    for round in 2..=3 {
+        give_out(&mut played, &["ada", "ada"]);
+        assert_eq!((called(&played), idles(&played)), (vec!["look"], round));
+        played.answer(json!([{"op": "replace", "path": "/looks", "value": round}]), None);
+    }
+    assert_eq!(played.bodies().filter(|body| matches!(body, Body::Budget(_))).count(), 1);
+    // Beside others it is they who are waited for.
+    give_out(&mut played, &["bob", "ada"]);
+    assert_eq!((called(&played), idles(&played)), (vec!["bob"], 3));
+    played.answer(done(), None);
+    assert_eq!((called(&played), idles(&played)), (vec!["look"], 4));
+    played.holds();
+}
+
+#[test]
+fn rules_that_wait_for_each_other_with_nobody_to_wake_come_to_an_end() {
+    let writes = json!([{"path": "/list/-", "ops": ["add"]}]);
+    let seat = json!({"agent": "llm", "limits": {"invocations": 1}, "writes": writes});
+    let mut played = Played::new(json!({
+        "workers": {"ada": seat.clone(), "bob": seat},
+        "rules": [
+            {"name": "begin", "trigger": {"signal": "go"}, "run": "ada"},
+            {"name": "one", "trigger": {"idle": ["begin", "two"]}, "run": "bob"},
+            {"name": "two", "trigger": {"idle": ["one"]}, "run": "ada"},
+        ],
+    }));
+    let add = || json!([{"op": "add", "path": "/list/-", "value": 1}]);
+    played.signal();
+    played.answer(add(), None);
+    assert_eq!(called(&played), ["bob"]);
+    played.answer(add(), None);
+    assert_eq!((called(&played), idles(&played)), (Vec::new(), 1), "each has had its one invocation");
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Exhausted));
+    played.holds();
+}
+
+#[test]
 fn a_worker_does_as_many_things_at_once_as_it_may() {
     let seat = json!({"agent": "llm", "limits": {"concurrency": 1, "attempts": 2},
         "writes": [{"path": "/done/-", "ops": ["add"]}]});

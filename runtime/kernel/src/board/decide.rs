@@ -39,7 +39,7 @@ impl Board {
     pub fn step(&mut self, at: Timestamp, input: Input) -> Step {
         let mut step = Step::default();
         let awaited = self.awaited();
-        let mut draft = Draft { at: at.max(self.last_at), board: self, step: &mut step, ending: None, awaited };
+        let mut draft = Draft::new(at.max(self.last_at), self, &mut step, awaited);
         draft.decide(input);
         step
     }
@@ -51,7 +51,7 @@ impl Board {
 
     /// What begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
-        let mut draft = Draft { at, board: self, step, ending: None, awaited: BTreeSet::new() };
+        let mut draft = Draft::new(at, self, step, BTreeSet::new());
         draft.consider_done(None);
         draft.schedule(&Occasion::Start);
         draft.go_on();
@@ -67,6 +67,14 @@ struct Draft<'a> {
     ending: Option<Ended>,
     /// Rules that wait until nothing of others is under way, and of these something is or was within this step.
     awaited: BTreeSet<RuleName>,
+    /// Rules that had nobody left whom they might wake. Each is noted once in a step: it may be what waits that has nobody.
+    in_vain: BTreeSet<RuleName>,
+}
+
+impl<'a> Draft<'a> {
+    const fn new(at: Timestamp, board: &'a mut Board, step: &'a mut Step, awaited: BTreeSet<RuleName>) -> Self {
+        Self { at, board, step, ending: None, awaited, in_vain: BTreeSet::new() }
+    }
 }
 
 impl Draft<'_> {

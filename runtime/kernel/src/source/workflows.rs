@@ -8,7 +8,9 @@ use super::{Files, Source, child};
 use crate::expr::{CompileError, Expr};
 use crate::lint::{Diagnostic, check_workflow, suggest};
 use crate::workflow::engine::WHEN_VARIABLES;
-use crate::workflow::{self, Definition, Expansion, Made, Node, Problem, RUNNING_NODES_MAX, TriggerType, expand};
+use crate::workflow::{
+    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RUNNING_NODES_MAX, TriggerType, expand,
+};
 
 /// Characters of the id of a node: the names of its rules begin with it.
 const ID_CHARS_MAX: usize = 48;
@@ -151,7 +153,7 @@ const INVOCATIONS: u64 = 10_000;
 
 /// Puts into the blueprint what a workflow becomes.
 fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
-    let from_request = source.value.pointer("/request/properties/data").is_some();
+    let from_request = source.value.pointer(REQUESTED).is_some();
     let Expansion { made, grants, defaults } = expand(definition, from_request);
     let mut findings: Vec<Diagnostic> =
         definition.nodes.iter().filter_map(|(id, node)| unknown(source, read, id, node)).collect();
@@ -259,6 +261,9 @@ fn make_room(value: &mut Value) {
     let state = root.entry("state").or_insert_with(bare);
     if state.get("schema") == Some(&Value::Bool(true)) {
         state["schema"] = json!({});
+    }
+    if let Some(data @ Value::Bool(true)) = value.pointer_mut(REQUESTED) {
+        *data = json!({});
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::engine::Happened;
+use super::engine::{DATA_MAX, Happened};
 use super::{Definition, Node, Status, TriggerType};
 use crate::source::child;
 
@@ -111,6 +111,9 @@ impl Expansion {
 
 const INITIAL: &str = "/state/initial";
 
+/// What a request brings for the data.
+pub const REQUESTED: &str = "/request/properties/data";
+
 /// What becomes of a sound workflow; `from_request`: whether the request may have a member `data`.
 pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
     let named =
@@ -141,11 +144,13 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
         let (read, write) = (format!("{at}/input"), format!("{at}/output"));
         Grants { worker: node.worker(id).to_owned(), node: id.clone(), read, write }
     });
-    let defaults = vec![
+    let mut defaults = vec![
         ("", "done", json!({"when": "state.workflow.status == \"COMPLETED\""})),
         // Who is to do something once more comes to the same again.
         ("/circuit", "cycles", json!({"window": 1, "repeats": 2, "then": "stop_branch"})),
     ];
+    // What the seat would not take is refused with the request.
+    defaults.extend(from_request.then(|| (REQUESTED, "maxProperties", DATA_MAX.into())));
     Expansion { grants: grants.collect(), made, defaults }
 }
 

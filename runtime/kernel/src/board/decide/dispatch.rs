@@ -87,7 +87,13 @@ impl Draft<'_> {
                 due,
                 expand: Vec::new(),
             }));
-        } else if !self.board.exhausted.contains(&branch.worker) {
+            return;
+        }
+        // Nothing of the rule is under way on its account, and nothing else will say so.
+        if let Some(rule) = branch.rule.as_ref().filter(|rule| self.in_vain.insert((*rule).clone())) {
+            self.awaited.extend(self.board.plan.waiting_for(rule));
+        }
+        if !self.board.exhausted.contains(&branch.worker) {
             // Said once for each worker. What it was scheduled for before, it still does.
             self.run_short(&branch, None, Resource::Invocations, 1, 0);
         }
