@@ -107,6 +107,8 @@ coded! {
         NoRoom = "no_room", NOT_FOUND,
         /// Nothing is proposed in the room under this id.
         NoSuchArtifact = "no_such_artifact", NOT_FOUND,
+        /// The board's document has no negotiation.
+        NoNegotiation = "no_negotiation", NOT_FOUND,
         /// The board's document has no workflow.
         NoWorkflow = "no_workflow", NOT_FOUND,
         /// No code has this name.

@@ -71,6 +71,8 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/workflows/check", r#"{"workflow":{"nodes":{}}}"#, SEE_ALL),
     ("GET", "/v1/boards/{board}/workflow", "", SEE),
     ("POST", "/v1/boards/{board}/workflow/resume", r#"{"node":"a"}"#, ACT),
+    ("POST", "/v1/boards/{board}/negotiation/events", r#"{"worker":"walker","event":{"kind":"open"}}"#, SIT),
+    ("GET", "/v1/boards/{board}/negotiation", "", SEE),
     (
         "POST",
         "/v1/boards/{board}/artifacts",

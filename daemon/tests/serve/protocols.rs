@@ -131,6 +131,55 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
 }
 
 #[tokio::test]
+async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
+    let daemon = Daemon::new();
+    let mut blueprint = whole(&daemon, "negotiation.yaml");
+    for party in ["seller", "buyer", "arbiter"] {
+        let worker = blueprint["workers"][party].as_object_mut().expect("a worker");
+        worker.insert("agent".to_owned(), json!("remote"));
+        worker.remove("script");
+        worker.insert("limits".to_owned(), json!({"timeout": "1h"}));
+    }
+    let board = made(&daemon, &blueprint, &json!({"topic": "steel", "corr": "c-7"})).await;
+    let (events, negotiation) = (format!("{board}/negotiation/events"), format!("{board}/negotiation"));
+    let draft = |kind: &str, from: &str, payload: Value| json!({"kind": kind, "ts": 1, "from": from, "ct": "application/json", "payload": payload, "x-offer": 7});
+    let says = async |worker: &str, event: Value| {
+        let lease = lease(&daemon, &board, worker).await;
+        daemon.post(&events, &json!({"worker": worker, "lease": lease, "event": event})).await.is(200)
+    };
+    let evaluation =
+        |score: f64| json!({"kind": "evaluate", "ts": "2", "from": "arbiter", "score": score, "notes": "so"});
+    let first = draft("propose", "seller", json!({"price": 120, "days": 10}));
+    // Whose turn it is, is known by then; nobody speaks in another's name, and nobody decides but the negotiator.
+    let another = json!({"worker": "buyer", "event": first});
+    daemon.post(&events, &another).await.refuses(422, "value_not_granted");
+    let decide = json!({"kind": "decide", "ts": 1, "by": "seller", "ct": "text/plain", "result_b64": ""});
+    daemon.post(&events, &json!({"worker": "seller", "event": decide})).await.refuses(422, "value_not_granted");
+    assert_eq!(says("seller", first).await["outcome"], "committed");
+    says("arbiter", evaluation(0.2)).await;
+    let offer = lease(&daemon, &board, "buyer").await;
+    let open = daemon.get(&negotiation).await.is(200);
+    assert_eq!(
+        (&open["status"], &open["round"]["n"], &open["round"]["turn"]),
+        (&json!("OPEN"), &json!(2), &json!("buyer"))
+    );
+    assert_eq!((&open["policy"]["policy"]["max_rounds"], &open["end"]), (&json!(4), &Value::Null));
+    // A repetition of an answer is told what became of the first.
+    let counter = json!({"worker": "buyer", "lease": offer, "event": draft("counter", "buyer", json!({"price": 90, "days": 12}))});
+    let outcome = daemon.post(&events, &counter).await.is(200);
+    assert_eq!(daemon.post(&events, &counter).await.is(200)["seq"], outcome["seq"]);
+    says("arbiter", evaluation(0.9)).await;
+    let over = daemon.get(&format!("{negotiation}?wait=30")).await.is(200);
+    assert_eq!((&over["status"], &over["decision"]["outcome"]), (&json!("DECIDED"), &json!("accepted")), "{over}");
+    assert_eq!((&over["end"]["kind"], &over["end"]["corr"]), (&json!("decide"), &json!("c-7")));
+    assert_eq!((&over["version"]["n"], &over["version"]["content"]["price"]), (&json!(2), &json!(90)));
+    let state = daemon.get(&format!("{board}/state")).await.is(200);
+    assert_eq!(state["state"]["negotiation"]["events"][2]["x-offer"], 7, "what is not known is kept");
+    let plain = daemon.board().await;
+    daemon.get(&format!("/v1/boards/{plain}/negotiation")).await.refuses(404, "no_negotiation");
+}
+
+#[tokio::test]
 async fn an_artifact_is_appended_once_and_in_its_own_name() {
     let daemon = Daemon::new();
     let fragment = include_str!("../../../blueprints/fragments/artifacts.yaml");

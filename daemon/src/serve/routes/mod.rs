@@ -24,6 +24,7 @@ pub(crate) mod history;
 pub(crate) mod leases;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
+pub(crate) mod negotiations;
 pub(crate) mod people;
 pub(crate) mod proposals;
 mod protocols;
@@ -124,6 +125,8 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(workflows::check))
         .routes(routes!(workflows::show))
         .routes(routes!(workflows::resume))
+        .routes(routes!(negotiations::say))
+        .routes(routes!(negotiations::show))
         .routes(routes!(artifacts::append))
         .routes(routes!(storage::redact))
         .routes(routes!(storage::vacuum))
