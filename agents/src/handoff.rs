@@ -11,7 +11,7 @@ use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::builtin::seat::{Stop, is_place, needed, not_configured, read, told, with};
+use crate::builtin::seat::{Stop, is_place, needed, not_configured, read, standing, told, with};
 use crate::one_line;
 
 /// What a person is offered beside names.
@@ -100,7 +100,7 @@ fn further(call: &Call) -> Result<Vec<Value>, Stop> {
         return escalated(call, &seen, &agents, "a person gave it back");
     }
     if seen.handoff.to.is_none()
-        && let Some(other) = under_way(call, &seen)
+        && let Some(other) = under_way(call, &seen)?
     {
         let why = format!("`{}` is being handed over already, by `{other}`", request.task);
         return Ok(seen.given_back(Some((call.worker.as_str(), &why))));
@@ -129,20 +129,20 @@ fn seen(call: &Call, with: &With) -> Result<Option<(Seen, bool)>, Stop> {
     Ok(Some((Seen { handoff, handoffs, place, owner }, is_late)))
 }
 
-/// Another handoff of the same piece of work that is not over. It goes by the document, as it may read all of them.
-fn under_way(call: &Call, seen: &Seen) -> Option<String> {
-    let all = call.shown.basis().state.root().get(&seen.handoffs)?.as_object()?;
+/// Another handoff of the same piece of work that is not over, of however many.
+fn under_way(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
+    let all = standing(call, seen.handoffs.as_str())?.and_then(Node::as_object);
     let request = &seen.handoff.request;
-    for (id, node) in all.iter() {
+    for (id, node) in all.into_iter().flat_map(|all| all.iter()) {
         let is = |name: &str, texts: &[&str]| {
             node.child(name).and_then(Node::as_str).is_some_and(|text| texts.contains(&text))
         };
         let is_open = is("state", &["PENDING", "ACCEPTED"]) && is("task", &[&request.task]);
         if is_open && **id != *request.request_id {
-            return Some((**id).to_owned());
+            return Ok(Some((**id).to_owned()));
         }
     }
-    None
+    Ok(None)
 }
 
 /// The name below a collection in which a place lies, and the member of that.

@@ -11,7 +11,7 @@ use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
 
 use crate::builtin::Means;
-use crate::builtin::seat::{Stop, is_place, not_configured, read, told, with};
+use crate::builtin::seat::{Stop, is_place, not_configured, read, read_standing, told, with};
 
 /// What `with` says.
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ pub(crate) fn problem(seat: &Worker) -> Option<String> {
 pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let with = With::of(call.seat()).map_err(not_configured)?;
-        let Some(session) = read::<Session>(call, &with.at)? else {
+        let Some(session) = read_standing::<Session>(call, &with.at)? else {
             return Err(Stop::Pass(format!("there is no negotiation at {}", with.at)));
         };
         let asked: Asked = read(call, &with.request)?.unwrap_or_default();

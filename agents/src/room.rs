@@ -4,16 +4,15 @@
 //! What votes come to is the kernel's to say ([`patchboard_kernel::room`]). Which of its works a seat does follows from where
 //! the event was that woke it.
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::Pointer;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::room::{self, ArtifactType, Decision, Outcome, Policy, Vote};
-use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Answer, Call};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::builtin::Means;
-use crate::builtin::seat::{Stop, is_place, not_configured, put, read, told, value_at, with};
+use crate::builtin::seat::{Stop, is_place, not_configured, put, read, read_standing, told, value_at, with};
 use crate::one_line;
 
 /// Characters of a decision's reason that a person is shown.
@@ -104,11 +103,9 @@ impl Room<'_> {
         format!("{room}/{part}{member}{within}")
     }
 
-    /// A list of the room as it stands in the document, which the seat may read: its view may have no room for all of it.
-    fn list(&self, part: &str) -> Vec<Value> {
-        let place = PointerBuf::parse(self.place(part, None, "")).ok();
-        let list = place.and_then(|place| self.call.shown.basis().state.root().get(&place)?.as_array());
-        list.map(|list| list.iter().map(Node::to_value).collect()).unwrap_or_default()
+    /// A list of the room, however long it is.
+    fn list(&self, part: &str) -> Result<Vec<Value>, Stop> {
+        Ok(read_standing(self.call, &self.place(part, None, ""))?.unwrap_or_default())
     }
 
     fn policy(&self) -> Result<Policy, Stop> {
@@ -155,7 +152,7 @@ impl Room<'_> {
 
     /// Decides over the artefact of a vote, if it was the last that was waited for.
     fn count(&self, vote: &str) -> Result<Vec<Value>, Stop> {
-        let votes = self.list("votes");
+        let votes = self.list("votes")?;
         let artifact =
             vote.parse::<usize>().ok().and_then(|vote| votes.get(vote)?["artifact_id"].as_str().map(str::to_owned));
         self.decide(&artifact.ok_or_else(|| Stop::Pass("there is no such vote".to_owned()))?, false)
@@ -164,7 +161,7 @@ impl Room<'_> {
     fn decide(&self, artifact: &str, is_over: bool) -> Result<Vec<Value>, Stop> {
         let ballot: Option<Ballot> = read(self.call, &self.place("ballots", Some(artifact), ""))?;
         let ballot = ballot.ok_or_else(|| Stop::Pass("nobody has been asked yet".to_owned()))?;
-        if self.list("decisions").iter().any(|decision| decision["artifact_id"] == artifact) {
+        if self.list("decisions")?.iter().any(|decision| decision["artifact_id"] == artifact) {
             return Err(Stop::Pass("it is decided; the vote is late".to_owned()));
         }
         self.decided(&ballot, is_over)
@@ -172,7 +169,7 @@ impl Room<'_> {
 
     /// The decision by the votes that are there, if it is time to.
     fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, Stop> {
-        let votes = self.list("votes");
+        let votes = self.list("votes")?;
         let votes_seen = votes.len();
         let own = votes.into_iter().filter(|vote| vote["artifact_id"] == ballot.artifact_id.as_str());
         let own = own.map(serde_json::from_value::<Vote>).collect::<Result<Vec<_>, _>>();

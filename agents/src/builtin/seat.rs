@@ -92,17 +92,42 @@ pub(crate) fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Sto
 
 /// The value at a place, as far as the seat is shown it; none if nothing is there.
 pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
-    let pointer = PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))?;
-    match call.shown.value_at(&pointer) {
+    match call.shown.value_at(&pointer(place)?) {
         Ok(value) => Ok(value.map(Node::to_value)),
         Err(NotWhole) => Err(Stop::Unseen(place.to_owned())),
     }
 }
 
+/// What stands at a place in the document; none if nothing is there. Its view need not have room for it: what a function looks
+/// at costs nobody tokens. What the seat's `reads` lack stays hidden.
+pub(crate) fn standing<'c>(call: &'c Call, place: &str) -> Result<Option<&'c Node>, Stop> {
+    let pointer = pointer(place)?;
+    match call.shown.value_at(&pointer) {
+        Ok(value) => Ok(value),
+        Err(NotWhole) => {
+            let document = call.shown.basis().state.root();
+            let may_read = call.shown.seat().contract.readable(document).may_read(&pointer);
+            if may_read { Ok(document.get(&pointer)) } else { Err(Stop::Unseen(place.to_owned())) }
+        }
+    }
+}
+
+fn pointer(place: &str) -> Result<PointerBuf, Failure> {
+    PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))
+}
+
 /// The same as what it has to be.
 pub(crate) fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
-    let read = |value| serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")));
-    Ok(value_at(call, place)?.map(read).transpose()?)
+    Ok(value_at(call, place)?.map(|value| as_it_has_to_be(place, value)).transpose()?)
+}
+
+/// What stands at a place, as what it has to be.
+pub(crate) fn read_standing<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
+    Ok(standing(call, place)?.map(|node| as_it_has_to_be(place, node.to_value())).transpose()?)
+}
+
+fn as_it_has_to_be<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")))
 }
 
 /// The same where nothing can be done without.

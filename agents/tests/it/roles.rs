@@ -172,6 +172,21 @@ async fn a_role_goes_by_what_its_seat_is_shown() {
 }
 
 #[tokio::test]
+async fn what_a_role_of_a_protocol_goes_by_need_not_be_in_its_view_but_has_to_be_readable() {
+    let seats = seats(Storage::in_memory());
+    let document = json!({"negotiation": {"events": []}, "request": {"topic": "steel"}});
+    let ask = async |reads: Value| {
+        let seat = json!({"agent": "builtin:negotiator", "group": "parties", "reads": reads});
+        answered(&seats, &asked(seat, &document, &["/request"], false)).await
+    };
+    let opened = ask(json!(["/negotiation", "/request"])).await.expect("a reply");
+    assert_eq!(opened["patch"][0]["value"]["topic"], "steel", "{opened}");
+    let failure = ask(json!(["/request"])).await.expect_err("it may not read it");
+    assert_eq!(failure.code, FailureCode::NotConfigured);
+    assert!(failure.message.contains("not shown all of /negotiation"), "{failure}");
+}
+
+#[tokio::test]
 async fn without_a_place_for_rows_a_department_says_so() {
     let document = json!({"classified": {"action": "add", "slots": {}}});
     let call = asked(role("resolve"), &document, &["/classified"], false);

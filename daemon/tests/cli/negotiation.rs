@@ -113,6 +113,19 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
 }
 
 #[test]
+fn a_negotiation_may_be_longer_than_a_view_has_room_for() {
+    let sandbox = changed(&[]);
+    let fragment = fs::read_to_string(shipped("fragments/negotiation.yaml")).expect("it is shipped");
+    let narrow = fragment.replace("view: &view {budget: 1000000}", "view: &view {budget: 4000}");
+    assert_ne!(narrow, fragment);
+    sandbox.write("fragments/negotiation.yaml", narrow);
+    let ran = run(&sandbox, &json!({})).exits(0).json();
+    assert_eq!(decision(negotiation(&ran))["outcome"], "accepted");
+    let widely = run(&changed(&[]), &json!({})).exits(0).json();
+    assert_eq!(kinds(negotiation(&ran)), kinds(negotiation(&widely)));
+}
+
+#[test]
 fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
     for (change, code) in [
         (("kind: counter, ts: 4, from: buyer", "kind: counter, ts: 4, from: seller"), "value_not_granted"),
@@ -183,6 +196,10 @@ fn what_cannot_be_meant_is_told_and_nothing_begins() {
     let ran = run(&sandbox, &json!({})).exits(4);
     assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
     assert_eq!(kinds(negotiation(&ran.json())), [""; 0]);
+    // What the request says of the policy is read before anything begins.
+    let refused = run(&changed(&[]), &json!({"max_round": 1})).exits(2);
+    assert_eq!(refused.error()["code"], "bad_request");
+    assert!(refused.stderr.contains("max_round"), "{}", refused.stderr);
     // And what `check` sees is refused before.
     let sandbox = changed(&[("max_rounds: 4", "max_round: 4")]);
     let found = sandbox.run(&["check", "negotiation.yaml"]).exits(2).stdout;

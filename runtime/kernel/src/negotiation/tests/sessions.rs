@@ -288,6 +288,18 @@ fn tokens_are_what_is_said_and_at_least_what_is_there() {
 }
 
 #[test]
+fn what_nobody_asked_for_takes_nobody_s_tokens() {
+    let mut play = Play::opened(json!({"policy": {"token_budget_per_round": 50}}));
+    for _ in 0..3 {
+        play.draft("b", json!("x".repeat(1000)));
+    }
+    play.say(json!({"kind": "evaluate", "ts": 0, "from": "x", "score": 1, "notes": "y".repeat(1000)}));
+    play.draft("a", json!("x"));
+    play.evaluate(0.1);
+    assert_eq!((play.turn(), play.refused().len()), ((2, "b"), 4));
+}
+
+#[test]
 fn there_is_room_for_the_end() {
     let mut play = Play::opened(priced());
     let strange = json!({"kind": "evaluate", "ts": 0, "from": "x", "score": 1});
