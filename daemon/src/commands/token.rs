@@ -14,6 +14,7 @@ use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 use crate::serve::access::Scope;
 use crate::serve::tokens::Tokens;
+use crate::serve::{KEY_FORM, is_key};
 
 /// Bytes of what a token is made of.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
@@ -26,7 +27,8 @@ const CONTENT_BYTES_MAX: u64 = 1 << 30;
 ///
 /// With AGENT, TASK and FILE it prints the idempotency token by which a repetition is known: `AGENT:TASK:HASH`, the hash
 /// being the first 16 hex digits of SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work
-/// sent again has the same token, whoever computes it.
+/// sent again has the same token, whoever computes it. A daemon takes it as an Idempotency-Key if agent and task have no
+/// spaces and nothing but ASCII, and all of it has at most 128 characters.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -102,9 +104,12 @@ fn repetition(of: &Repetition, output: Output) -> Outcome {
     };
     let token = idempotency::token(&of.agent, &of.task, &content).map_err(|bad| Failure::refused("usage", bad))?;
     if output.is_json() {
-        output.json(&json!({"token": token}))?
+        output.json(&json!({"token": token}))?;
     } else {
-        output.line(&token)?
+        output.line(&token)?;
+    }
+    if !is_key(&token) {
+        output.note(&format!("a daemon does not take it as an Idempotency-Key: that has {KEY_FORM}"));
     }
     Ok(Exit::Done)
 }

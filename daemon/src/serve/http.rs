@@ -30,6 +30,14 @@ const BODY_DEPTH_MAX: usize = 72;
 /// Characters of an `Idempotency-Key`.
 const KEY_MAX: usize = 128;
 
+/// What makes a text an `Idempotency-Key`, for people.
+pub(crate) const KEY_FORM: &str = "1 to 128 printable ASCII characters, without spaces";
+
+/// Whether a text can be an `Idempotency-Key`.
+pub(crate) fn is_key(text: &str) -> bool {
+    (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Which requests are listened to at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
@@ -264,11 +272,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Answered<Self> {
         let Some(key) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
-        let is_key =
-            |text: &&str| (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let key = key.to_str().ok().filter(is_key).ok_or_else(|| {
-            Problem::of(Code::BadKey, format!("an Idempotency-Key has 1 to {KEY_MAX} printable ASCII characters"))
-        })?;
+        let key = key.to_str().ok().filter(|key| is_key(key));
+        let key = key.ok_or_else(|| Problem::of(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")))?;
         Ok(Self(Some(Token::from(key))))
     }
 }

@@ -51,6 +51,7 @@ use tokio::task::JoinHandle;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
+pub(crate) use self::http::{KEY_FORM, is_key};
 use self::limits::Peer;
 use self::problem::{Code, Problem};
 use self::retention::Retention;

@@ -91,6 +91,9 @@ fn the_same_work_has_the_same_token() {
     assert_ne!(token(&["agent", "work", "b.json"]), "agent:work:f65efee16e55e693");
     let told = sandbox.run(&["token", "agent", "work", "a.json", "--output", "json"]).exits(0).json();
     assert_eq!(told, json!({"token": "agent:work:6bb2f6594d3064e1"}));
+    let unfit = sandbox.run(&["token", "an agent", "work", "a.json"]).exits(0);
+    assert!(unfit.stdout.starts_with("an agent:work:") && unfit.stderr.contains("Idempotency-Key"), "{}", unfit.stderr);
+    assert!(!sandbox.run(&["token", "agent", "work", "a.json"]).exits(0).stderr.contains("Idempotency-Key"));
     let refused = sandbox.run(&["token", "a\nb", "work", "a.json"]).exits(2);
     assert!(refused.stderr.contains("line feed"), "{}", refused.stderr);
     assert!(sandbox.run(&["token", "agent", "work", "nowhere"]).exits(2).stderr.contains("content_unreadable"));
