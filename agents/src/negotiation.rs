@@ -11,7 +11,7 @@ use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
 
 use crate::builtin::Means;
-use crate::builtin::seat::{Stop, is_place, not_configured, read, read_standing, told, with};
+use crate::builtin::seat::{Stop, is_place, not_configured, read_standing, told, with};
 
 /// What `with` says.
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
         let Some(session) = read_standing::<Session>(call, &with.at)? else {
             return Err(Stop::Pass(format!("there is no negotiation at {}", with.at)));
         };
-        let asked: Asked = read(call, &with.request)?.unwrap_or_default();
+        let asked: Asked = read_standing(call, &with.request)?.unwrap_or_default();
         // What belongs together is known by the board, if by nothing else.
         let corr = asked.corr.or_else(|| Some(call.board.to_string()));
         let asked = Asked { corr, ..asked };
