@@ -216,17 +216,17 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is known of a sound workflow before it runs.
+/// What is known of a sound workflow before it runs, by ids of its definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Order {
+pub struct Order<'d> {
     /// What depends on nothing.
-    pub roots: Vec<String>,
+    pub roots: Vec<&'d str>,
     /// What nothing depends on.
-    pub leaves: Vec<String>,
+    pub leaves: Vec<&'d str>,
     /// What can be done at the same time, one stage after the other; each in the order of ids.
-    pub stages: Vec<Vec<String>>,
+    pub stages: Vec<Vec<&'d str>>,
     /// All nodes, one after the other: of those that could be next always the one with the smallest id.
-    pub order: Vec<String>,
+    pub order: Vec<&'d str>,
 }
 
 #[cfg(test)]

@@ -1,52 +1,52 @@
 //! The order of a workflow, or why there is none: Kahn's way, each node and dependency once (W68), beside what it takes to find
 //! ids in their order.
+//!
+//! What a large workflow costs is waiting for memory, so nodes are numbers, and all lists of them lie in one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Definition, NODES_MAX, Order, PROBLEMS_MAX, Problem};
 
+/// A node: how many ids are smaller than its own. There are at most [`NODES_MAX`].
+type Number = u32;
+
 /// The nodes as numbers, in the order of their ids.
 struct Dag<'d> {
-    ids: Vec<&'d str>,
-    /// What each depends on; each once.
-    needs: Vec<Vec<usize>>,
-    /// What depends on each.
-    feeds: Vec<Vec<usize>>,
+    ids: Ids<'d>,
+    /// What each depends on; each once, the smallest first.
+    needs: Lists,
+    /// What depends on each, the smallest first.
+    feeds: Lists,
 }
 
 /// In what order a workflow goes.
 ///
 /// # Errors
 /// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
-pub fn check(definition: &Definition) -> Result<Order, Vec<Problem>> {
+pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let dag = Dag::of(definition)?;
     let (order, left) = dag.order();
-    if order.len() < dag.ids.len() {
+    if order.len() < dag.count() {
         return Err(vec![Problem::Cycle { nodes: dag.cycle(&left) }]);
     }
-    let name = |node: usize| dag.ids[node].to_owned();
-    let without = |lists: &[Vec<usize>]| -> Vec<String> {
-        lists.iter().enumerate().filter(|(_, list)| list.is_empty()).map(|(node, _)| name(node)).collect()
-    };
-    let mut stages: Vec<Vec<usize>> = Vec::new();
-    let mut stage_of = vec![0; dag.ids.len()];
+    let mut stage_of: Vec<usize> = vec![0; dag.count()];
     for node in &order {
-        let stage = dag.needs[*node].iter().map(|needed| stage_of[*needed] + 1).max().unwrap_or(0);
-        stage_of[*node] = stage;
-        if stage == stages.len() {
-            stages.push(Vec::new());
-        }
-        stages[stage].push(*node);
+        stage_of[index(*node)] =
+            dag.needs.of(*node).iter().map(|needed| stage_of[index(*needed)] + 1).max().unwrap_or(0);
     }
-    for stage in &mut stages {
-        stage.sort_unstable();
+    let mut stages = vec![Vec::new(); stage_of.iter().max().map_or(0, |last| last + 1)];
+    for (stage, id) in stage_of.into_iter().zip(&dag.ids.sorted) {
+        stages[stage].push(*id);
     }
+    let without = |lists: &Lists| -> Vec<&str> {
+        dag.numbers().filter(|node| lists.of(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
+    };
     Ok(Order {
         roots: without(&dag.needs),
         leaves: without(&dag.feeds),
-        stages: stages.into_iter().map(|stage| stage.into_iter().map(name).collect()).collect(),
-        order: order.into_iter().map(name).collect(),
+        stages,
+        order: order.into_iter().map(|node| dag.ids.name(node)).collect(),
     })
 }
 
@@ -56,21 +56,21 @@ impl<'d> Dag<'d> {
         if count == 0 || count > NODES_MAX {
             return Err(vec![Problem::Size { nodes: count }]);
         }
-        let ids: Vec<&str> = definition.nodes.keys().map(String::as_str).collect();
-        let (mut needs, mut feeds) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        let ids = Ids::of(definition.nodes.keys().map(String::as_str).collect());
+        let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
         let mut problems = Vec::new();
-        for (node, (id, said)) in definition.nodes.iter().enumerate() {
+        for (id, said) in &definition.nodes {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
                 problems.push(Problem::OtherId { node: id.clone(), says: says.clone() });
             }
             for dependency in &said.dependencies {
-                match ids.binary_search(&dependency.as_str()) {
-                    Err(_) => {
+                match ids.find(dependency) {
+                    None => {
                         let (node, dependency) = (id.clone(), dependency.clone());
                         problems.push(Problem::UnknownDependency { node, dependency });
                     }
-                    Ok(needed) if needed == node => problems.push(Problem::SelfDependency { node: id.clone() }),
-                    Ok(needed) => needs[node].push(needed),
+                    Some(_) if dependency == id => problems.push(Problem::SelfDependency { node: id.clone() }),
+                    Some(needed) => needs.all.push(needed),
                 }
             }
             if problems.len() >= PROBLEMS_MAX {
@@ -78,26 +78,35 @@ impl<'d> Dag<'d> {
                 return Err(problems);
             }
             // What is named twice is waited for once.
-            needs[node].sort_unstable();
-            needs[node].dedup();
-            for needed in &needs[node] {
-                feeds[*needed].push(node);
-            }
+            needs.end_with_each_once();
         }
-        if problems.is_empty() { Ok(Self { ids, needs, feeds }) } else { Err(problems) }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let feeds = needs.turned();
+        Ok(Self { ids, needs, feeds })
+    }
+
+    const fn count(&self) -> usize {
+        self.ids.sorted.len()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
+        0..number(self.count())
     }
 
     /// As many nodes as can be put in order, and how much each of the others still waits for.
-    fn order(&self) -> (Vec<usize>, Vec<usize>) {
-        let mut left: Vec<usize> = self.needs.iter().map(Vec::len).collect();
-        let mut ready: BinaryHeap<Reverse<usize>> =
-            left.iter().enumerate().filter(|(_, left)| **left == 0).map(|(node, _)| Reverse(node)).collect();
-        let mut order = Vec::with_capacity(self.ids.len());
+    fn order(&self) -> (Vec<Number>, Vec<usize>) {
+        let mut left: Vec<usize> = self.numbers().map(|node| self.needs.of(node).len()).collect();
+        let mut ready: BinaryHeap<Reverse<Number>> =
+            self.numbers().filter(|node| left[index(*node)] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(self.count());
         while let Some(Reverse(node)) = ready.pop() {
             order.push(node);
-            for next in &self.feeds[node] {
-                left[*next] -= 1;
-                if left[*next] == 0 {
+            for next in self.feeds.of(node) {
+                let left = &mut left[index(*next)];
+                *left -= 1;
+                if *left == 0 {
                     ready.push(Reverse(*next));
                 }
             }
@@ -108,17 +117,17 @@ impl<'d> Dag<'d> {
     /// One cycle among what still waits. Of each such node something that it needs waits, too, so the way back over these
     /// comes to a node for the second time.
     fn cycle(&self, left: &[usize]) -> Vec<String> {
-        let waits = |node: &usize| left[*node] > 0;
-        let Some(mut node) = (0..self.ids.len()).find(waits) else { return Vec::new() };
-        let mut visited = vec![None; self.ids.len()];
+        let waits = |node: &Number| left[index(*node)] > 0;
+        let Some(mut node) = self.numbers().find(waits) else { return Vec::new() };
+        let mut visited = vec![None; self.count()];
         let mut way = Vec::new();
         let from = loop {
-            match visited[node] {
+            match visited[index(node)] {
                 Some(at) => break at,
-                None => visited[node] = Some(way.len()),
+                None => visited[index(node)] = Some(way.len()),
             }
             way.push(node);
-            let Some(before) = self.needs[node].iter().copied().find(waits) else { return Vec::new() };
+            let Some(before) = self.needs.of(node).iter().copied().find(waits) else { return Vec::new() };
             node = before;
         };
         let mut cycle = way.split_off(from);
@@ -126,6 +135,117 @@ impl<'d> Dag<'d> {
         cycle.reverse();
         let smallest = cycle.iter().enumerate().min_by_key(|(_, node)| **node).map_or(0, |(at, _)| at);
         cycle.rotate_left(smallest);
-        cycle.into_iter().map(|node| self.ids[node].to_owned()).collect()
+        cycle.into_iter().map(|node| self.ids.name(node).to_owned()).collect()
     }
+}
+
+/// Ids in their order, and where to find one among them.
+struct Ids<'d> {
+    sorted: Vec<&'d str>,
+    /// How many bytes all of them begin with.
+    shared: usize,
+    /// Of each the eight bytes after these, as a number that is ordered as they are. A search looks at these, which lie next to
+    /// each other, and at ids only where it ends.
+    keys: Vec<u64>,
+}
+
+impl<'d> Ids<'d> {
+    fn of(sorted: Vec<&'d str>) -> Self {
+        // What the first and the last of a sorted list have in common all have.
+        let shared = match (sorted.first(), sorted.last()) {
+            (Some(first), Some(last)) => {
+                first.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count()
+            }
+            _ => 0,
+        };
+        let keys = sorted.iter().map(|id| key(&id.as_bytes()[shared..])).collect();
+        Self { sorted, shared, keys }
+    }
+
+    fn name(&self, node: Number) -> &'d str {
+        self.sorted[index(node)]
+    }
+
+    fn find(&self, id: &str) -> Option<Number> {
+        let key = key(id.as_bytes().get(self.shared..)?);
+        let from = self.keys.partition_point(|of| *of < key);
+        // Most often one; ids that go on alike for eight bytes are told apart by the rest.
+        let alike = match self.keys.get(from + 1) {
+            Some(next) if *next == key => self.keys[from..].partition_point(|of| *of == key),
+            _ => 1,
+        };
+        let found = self.sorted.get(from..from + alike)?.binary_search(&id).ok()?;
+        Some(number(from + found))
+    }
+}
+
+/// The first eight bytes, as a number; what is shorter ends in zeros.
+fn key(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let length = bytes.len().min(8);
+    first[..length].copy_from_slice(&bytes[..length]);
+    u64::from_be_bytes(first)
+}
+
+/// A list for each node, one after the other in one.
+struct Lists {
+    /// Where each ends. It begins where the one before it does.
+    ends: Vec<usize>,
+    all: Vec<Number>,
+}
+
+impl Lists {
+    fn of(&self, node: Number) -> &[Number] {
+        let node = index(node);
+        let from = node.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[from..self.ends[node]]
+    }
+
+    /// Ends the list to which the last were pushed, in order and without repetitions.
+    fn end_with_each_once(&mut self) {
+        let from = self.ends.last().copied().unwrap_or(0);
+        self.all[from..].sort_unstable();
+        let mut kept = from;
+        for at in from..self.all.len() {
+            if at == from || self.all[at] != self.all[kept - 1] {
+                self.all[kept] = self.all[at];
+                kept += 1;
+            }
+        }
+        self.all.truncate(kept);
+        self.ends.push(kept);
+    }
+
+    /// For each node those in whose lists it is.
+    fn turned(&self) -> Self {
+        let count = self.ends.len();
+        // Where the next goes: at first where the list begins, in the end where it ends.
+        let mut ends = vec![0; count];
+        for node in &self.all {
+            ends[index(*node)] += 1;
+        }
+        let mut from = 0;
+        for end in &mut ends {
+            from += std::mem::replace(end, from);
+        }
+        let mut all = vec![0; self.all.len()];
+        for node in 0..number(count) {
+            for of in self.of(node) {
+                let at = &mut ends[index(*of)];
+                all[*at] = node;
+                *at += 1;
+            }
+        }
+        Self { ends, all }
+    }
+}
+
+const fn index(node: Number) -> usize {
+    node as usize
+}
+
+/// # Panics
+/// Beyond [`NODES_MAX`], which [`Dag::of`] has checked.
+fn number(index: usize) -> Number {
+    Number::try_from(index).expect("there are at most a million nodes")
 }

@@ -14,10 +14,11 @@ fn definition(nodes: &[(&str, &[&str])]) -> Definition {
 #[test]
 fn of_what_could_be_next_the_smallest_id_is() {
     // `b` becomes ready before `c` is done, and goes first.
-    let order = check(&definition(&[("a", &[]), ("b", &["a", "a"]), ("c", &[]), ("d", &["b", "c"])])).expect("sound");
+    let given = definition(&[("a", &[]), ("b", &["a", "a"]), ("c", &[]), ("d", &["b", "c"])]);
+    let order = check(&given).expect("sound");
     assert_eq!(order.order, ["a", "b", "c", "d"]);
     assert_eq!(order.stages, [vec!["a", "c"], vec!["b"], vec!["d"]]);
-    assert_eq!((order.roots, order.leaves), (vec!["a".to_owned(), "c".to_owned()], vec!["d".to_owned()]));
+    assert_eq!((order.roots, order.leaves), (vec!["a", "c"], vec!["d"]));
 }
 
 #[test]
@@ -40,7 +41,8 @@ fn everything_that_is_wrong_with_nodes_is_told_at_once() {
 
 #[test]
 fn a_cycle_is_told_by_its_nodes_alone() {
-    let found = check(&definition(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"]), ("e", &["d"])]));
+    let given = definition(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"]), ("e", &["d"])]);
+    let found = check(&given);
     let nodes: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();
     let problem = Problem::Cycle { nodes };
     assert_eq!(problem.to_string(), "nodes wait for each other: b -> c -> d -> b");
@@ -48,6 +50,33 @@ fn a_cycle_is_told_by_its_nodes_alone() {
 }
 
 proptest! {
+    /// Ids that begin alike, one with another, and end in what an absent byte might be taken for.
+    #[test]
+    fn a_dependency_is_found_whatever_ids_have_in_common(
+        begin in "[ab]{0,10}",
+        ids in prop::collection::btree_set("[a\0]{0,2}[ab]{0,9}[\0é]{0,2}", 1..12),
+        asked in prop::collection::vec(("[ab]{0,10}", "[a\0]{0,2}[ab]{0,9}[\0é]{0,2}", any::<prop::sample::Index>()), 0..12),
+    ) {
+        let ids: Vec<String> = ids.into_iter().map(|id| format!("{begin}{id}")).collect();
+        let mut given = definition(&[]);
+        given.nodes.extend(ids.iter().map(|id| (id.clone(), Node::default())));
+        // The last depends on all others, and on what may not be there.
+        let last = ids.last().expect("one at least").clone();
+        let absent: Vec<String> = asked.iter().flat_map(|(begin, id, near)| {
+            let near = near.get(&ids);
+            [format!("{begin}{id}"), format!("{near}\0"), near.chars().take(near.chars().count().saturating_sub(1)).collect()]
+        }).filter(|id| !ids.contains(id)).collect();
+        let node = given.nodes.get_mut(&last).expect("it is there");
+        node.dependencies = ids.iter().filter(|id| **id != last).cloned().collect();
+        prop_assert_eq!(check(&given).expect("all are there").leaves, [&last]);
+        for dependency in absent {
+            let node = given.nodes.get_mut(&last).expect("it is there");
+            node.dependencies = vec![dependency.clone()];
+            let problem = Problem::UnknownDependency { node: last.clone(), dependency };
+            prop_assert_eq!(check(&given), Err(vec![problem]));
+        }
+    }
+
     #[test]
     fn an_order_keeps_every_dependency_and_a_cycle_is_one(edges in prop::collection::vec((0..12usize, 0..12usize), 0..30)) {
         let mut given = definition(&[]);
@@ -60,8 +89,8 @@ proptest! {
         let needs = |node: &str, other: &str| given.nodes[node].dependencies.iter().any(|needed| needed == other);
         match check(&given) {
             Ok(found) => {
-                let place = |id: &str| found.order.iter().position(|other| other == id).expect("it is in the order");
-                let stage = |id: &str| found.stages.iter().position(|stage| stage.iter().any(|other| other == id));
+                let place = |id: &str| found.order.iter().position(|other| *other == id).expect("it is in the order");
+                let stage = |id: &str| found.stages.iter().position(|stage| stage.iter().any(|other| *other == id));
                 prop_assert_eq!(found.order.len(), 12);
                 for (id, node) in &given.nodes {
                     for needed in &node.dependencies {
