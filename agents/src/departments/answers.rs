@@ -19,7 +19,9 @@ pub enum Said {
 }
 
 /// Words that mean a yes or a no, alone or one after the other. English and German, like those below.
-const YES: &[&str] = &["yes", "yeah", "yep", "y", "ok", "okay", "sure", "ja"];
+const YES: &[&str] = &["yes", "yeah", "yep", "y", "sure", "ja"];
+/// Words that are a yes to a question. To an offer, alone, they say no more than that it was heard.
+const HEARD: &[&str] = &["ok", "okay"];
 const NO: &[&str] = &[
     "no",
     "nope",
@@ -71,7 +73,9 @@ pub fn answer(pending: &Pending, text: &str) -> Option<Said> {
     if consists_of(&words, NO, &[COURTESY]) {
         return Some(Said::No);
     }
-    let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON]);
+    let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON, HEARD])
+        || consists_of(&words, HEARD, &[COURTESY, GO_ON])
+            && !(pending.offer && consists_of(&words, HEARD, &[COURTESY]));
     // To which of several?
     if is_yes && pending.options.len() == 1 && pending.more == 0 {
         return Some(Said::Options(vec![0]));

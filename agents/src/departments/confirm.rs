@@ -181,9 +181,9 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
         };
         found.or_else(|| of(Some(&outcome.slots), name)).unwrap_or_else(|| "nothing".to_owned())
     };
-    let rows = |field: &str| {
-        let all = outcome.rows.iter().filter_map(|row| of(row.values(), field));
-        let all: Vec<String> = all.map(|value| crate::one_line(&value, ITEM_CHARS_MAX)).collect();
+    let rows = |parts: &[Part<'_>]| {
+        let all = outcome.rows.iter().filter_map(|row| row_told(parts, row.values()?));
+        let all: Vec<String> = all.map(|told| crate::one_line(&told, ITEM_CHARS_MAX)).collect();
         let mut chars = 0;
         let fits = |value: &&String| {
             chars += value.chars().count();
@@ -200,13 +200,31 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let part = |part: Part<'_>| match part {
         Part::Text(text) => text.to_owned(),
         Part::Slot(name) => slot(name),
-        Part::Rows(field) => rows(field),
+        Part::Rows(parts) => rows(&parts),
         Part::Count => outcome.count.to_string(),
     };
     match sentence::parts(template) {
         Ok(parts) => parts.into_iter().map(part).collect(),
         Err(_) => template.to_owned(),
     }
+}
+
+/// What is said of one row of several; nothing of one that has none of the fields.
+fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
+    let mut is_told = false;
+    let part = |part: &Part<'_>| match part {
+        Part::Slot(field) => match values.get(*field) {
+            Some(value) => {
+                is_told = true;
+                said(value)
+            }
+            None => "nothing".to_owned(),
+        },
+        Part::Text(text) => (*text).to_owned(),
+        Part::Rows(_) | Part::Count => String::new(),
+    };
+    let told: String = parts.iter().map(part).collect();
+    is_told.then_some(told)
 }
 
 /// What of a result others build on, and how many rows that has, if it is to have all of them.
@@ -300,14 +318,14 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
             match none.nearest.as_slice() {
                 [] => format!("There is no {entity}{what}."),
                 [Choice { action: Some(other), .. }] => {
-                    format!("There is no {entity}{what}; to {other} it is possible.")
+                    format!("There is no {entity}{what}; to {other} it is possible. Is that to be done?")
                 }
                 near => {
-                    let near: Vec<String> = near.iter().map(|choice| described(&choice.values)).collect();
-                    format!(
-                        "There is no {entity}{what}; most like it is the one with {}.",
-                        near.join(", or the one with ")
-                    )
+                    let told: Vec<String> = near.iter().map(|choice| described(&choice.values)).collect();
+                    // Only one can be taken by a yes.
+                    let asked = if let [_] = near { " Is that one meant?" } else { "" };
+                    let told = told.join(", or the one with ");
+                    format!("There is no {entity}{what}; most like it is the one with {told}.{asked}")
                 }
             }
         }

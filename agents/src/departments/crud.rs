@@ -14,6 +14,7 @@ use super::found::{Changed, Done, Outcome, Resolved, Row, Status, Values, Wrong}
 use super::likeness::said;
 use super::likeness::words;
 use super::storage::{Fault, ROWS_MAX, Storage, bound, current, current_row, sql};
+use super::values::{is_said, stored};
 
 /// Rows that an outcome has.
 const SHOWN_MAX: usize = 100;
@@ -116,11 +117,12 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Reco
     if resolved.status != Status::Found {
         return Err(Wrong::Unclear);
     }
-    let given = |slot: &str| resolved.slots.get(slot).filter(|value| !value.is_null()).cloned();
-    let is_value = |field: &String, value: Value| match department.storage.fields.get(field) {
+    let given = |slot: &str| resolved.slots.get(slot).filter(|value| is_said(value)).cloned();
+    let fields = &department.storage.fields;
+    let is_value = |field: &String, value: Value| match fields.get(field) {
         None => Err(Wrong::UnknownField { field: field.clone() }),
         Some(known) if known.problem(&value).is_some() => Err(Wrong::Unfit { field: field.clone(), value }),
-        Some(_) => Ok((field.clone(), value)),
+        Some(known) => Ok((field.clone(), stored(known, value))),
     };
     let mut sets = Values::new();
     for name in &action.sets {
@@ -136,8 +138,8 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Reco
     let row = match (action.does, resolved.ids.as_slice()) {
         (Does::Insert, []) | (Does::Select, _) => None,
         (Does::Update | Does::Delete, [id]) => {
-            let finds = action.finds.iter().filter_map(|name| Some((name.clone(), given(name)?)));
-            Some((*id, finds.collect()))
+            let has = |name: &String| Some((name.clone(), stored(fields.get(name)?, given(name)?)));
+            Some((*id, action.finds.iter().filter_map(has).collect()))
         }
         (Does::Insert, _) => return Err(Wrong::NotNew),
         (Does::Update | Does::Delete, _) => return Err(Wrong::NotOne),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::found::{Resolved, Row, Why};
 use super::likeness::{Bar, thousandths, words};
-use super::values::likeness_of;
+use super::values::{is_said, likeness_of};
 use crate::llm::embeddings::Embedding;
 
 /// Texts that are embedded for one search.
@@ -50,7 +50,7 @@ pub fn unknown(department: &Department, resolved: &Resolved, rows: &[Row]) -> Op
     };
     let action = department.actions.get(&resolved.action)?;
     let given = action.finds.iter().filter_map(|name| {
-        let given = resolved.slots.get(name).filter(|given| !given.is_null())?;
+        let given = resolved.slots.get(name).filter(|given| is_said(given))?;
         Some((name, department.storage.fields.get(name)?, given))
     });
     let (unknown, known): (Vec<_>, Vec<_>) =

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::found::{Choice, Resolved, Row, Status, Values, Why};
 use super::likeness::{Bar, SAME, said, share};
 use super::meaning::Meaning;
-use super::values::{Said, likeness_of, quoted, said_of};
+use super::values::{Said, is_said, likeness_of, quoted, said_of};
 
 /// Choices that are put to a user.
 const OPTIONS_MAX: usize = 12;
@@ -28,7 +28,7 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
     let Some(action) = department.actions.get(action_name) else {
         return Resolved::none(action_name, slots.clone(), Why::UnknownAction);
     };
-    let known = |slot: &String| slots.get(slot).filter(|value| !value.is_null()).cloned();
+    let known = |slot: &String| slots.get(slot).filter(|value| is_said(value)).cloned();
     let given: Values =
         action.slots().into_iter().filter_map(|(slot, _)| Some((slot.clone(), known(&slot)?))).collect();
     if action.does == Does::Insert {
@@ -292,11 +292,11 @@ pub(super) fn settle(department: &Department, action_name: &str, found: Resolved
     let bar = Bar::of(&department.resolve);
     let mut found = Resolved { status: Status::Found, action: action_name.to_owned(), ..found };
     let sets: Vec<(String, &String)> = action.sets.iter().map(|field| (action.slot_set(field), field)).collect();
-    let is_given = |slot: &String, slots: &Values| slots.get(slot).is_some_and(|value| !value.is_null());
+    let is_given = |slot: &String, slots: &Values| slots.get(slot).is_some_and(is_said);
     let none_given = !sets.iter().any(|(slot, _)| is_given(slot, &found.slots));
     for (slot, name) in sets {
         let Some(field) = department.storage.fields.get(name) else { continue };
-        let (among, because) = match found.slots.get(&slot).filter(|value| !value.is_null()) {
+        let (among, because) = match found.slots.get(&slot).filter(|value| is_said(value)) {
             // What is changed may be one of several things.
             None if action.does == Does::Update && !none_given => continue,
             None => (field.only.clone(), None),

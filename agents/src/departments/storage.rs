@@ -18,6 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::found::{Row, Values};
+use super::values::number_of;
 use crate::failure;
 
 pub(super) mod sql;
@@ -270,7 +271,7 @@ fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, Fault> 
             (types::Value::Null | types::Value::Blob(_), _) => continue,
             (types::Value::Integer(number), FieldType::Boolean) => (number != 0).into(),
             (types::Value::Integer(number), _) => number.into(),
-            (types::Value::Real(number), _) => number.into(),
+            (types::Value::Real(number), _) => number_of(number),
             (types::Value::Text(text), _) => text.into(),
         };
         values.insert(name.clone(), value);

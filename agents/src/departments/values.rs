@@ -1,6 +1,7 @@
 //! What somebody said, as a value for a field.
 
 use patchboard_kernel::department::{Field, FieldType};
+use patchboard_kernel::json;
 use serde_json::Value;
 
 use super::likeness::{Bar, SAME, likeness, meant, said};
@@ -14,6 +15,15 @@ pub(super) enum Said {
     Among(Vec<Value>),
     /// No value for it, and why.
     Wrong(String),
+}
+
+/// Whether anything is said of a field: a form that has to be filled in is also filled with nothing.
+pub(super) fn is_said(given: &Value) -> bool {
+    match given {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
+    }
 }
 
 /// A value of a field for what somebody said.
@@ -51,7 +61,7 @@ fn typed(kind: FieldType, given: &Value) -> Option<Value> {
         FieldType::Number => {
             let number = text.map_or_else(|| given.as_f64(), |text| text.parse::<f64>().ok());
             // What is not finite is no JSON.
-            number.filter(|number| number.is_finite()).map(Value::from)
+            number.filter(|number| number.is_finite()).map(number_of)
         }
         FieldType::Boolean => match text.map(str::to_lowercase).as_deref() {
             Some("yes" | "true") => Some(true),
@@ -61,6 +71,21 @@ fn typed(kind: FieldType, given: &Value) -> Option<Value> {
         }
         .map(Value::from),
     }
+}
+
+/// A value of a field as its table has it.
+pub(super) fn stored(field: &Field, value: Value) -> Value {
+    match (field.kind, value.as_f64()) {
+        (FieldType::Number, Some(number)) => number_of(number),
+        _ => value,
+    }
+}
+
+/// A number in the one form that boards have it in.
+pub(super) fn number_of(number: f64) -> Value {
+    let mut number = Value::from(number);
+    json::normalise(&mut number);
+    number
 }
 
 /// A number without a fraction, which a model may write as `3.0`.

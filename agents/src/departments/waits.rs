@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::found::{Pending, Resolved, Status, Values};
 use super::likeness::Bar;
 use super::resolve::settle;
-use super::values::likeness_of;
+use super::values::{is_said, likeness_of};
 
 /// What words were understood as.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub fn resolve(
 /// What is known with what was said in addition; none if that is a request of its own.
 fn joined(department: &Department, waits: &Pending, understood: Understood<'_>) -> Option<Values> {
     let own = department.actions.get(&waits.action)?.slots();
-    let said: Values = understood.slots.iter().filter(|(_, value)| !value.is_null()).map(pair).collect();
+    let said: Values = understood.slots.iter().filter(|(_, value)| is_said(value)).map(pair).collect();
     let is_own = |slot: &String| own.iter().any(|(own, _)| own == slot);
     let is_the_same = understood.action == waits.action;
     // Slots without an action are what an answer has.

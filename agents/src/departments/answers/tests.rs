@@ -116,7 +116,7 @@ fn where_there_are_no_options_only_a_no_is_clear() {
 #[test]
 fn a_yes_is_an_answer_where_one_thing_is_asked_about() {
     let (one, two) = ([json!("office")], [json!("office"), json!("household")]);
-    for text in ["Yes.", "yes, that one", "ja"] {
+    for text in ["Yes.", "yes, that one", "ja", "ok, thanks"] {
         assert_eq!((says(&one, text), says(&two, text)), (Some(Said::Options(vec![0])), None), "{text}");
     }
     assert_eq!(says(&one, "yes, but the other one"), None);
@@ -138,6 +138,8 @@ fn an_offer_is_taken_by_a_yes_alone() {
         "yes and no",
         "that one",
         "please",
+        "ok",
+        "Okay, thanks.",
         "yes?",
         "Put bananas on the office list",
     ] {

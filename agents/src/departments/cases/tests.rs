@@ -6,6 +6,13 @@ use super::super::confirm::Ending;
 use super::*;
 
 /// The notes department of `docs/departments.md`.
+/// The notes department with a change in its JSON.
+pub(in crate::departments) fn changed(change: impl FnOnce(&mut Value)) -> Department {
+    let mut department = serde_json::to_value(notes()).expect("JSON");
+    change(&mut department);
+    serde_json::from_value(department).expect("a department")
+}
+
 pub(in crate::departments) fn notes() -> Department {
     let department = json!({
         "name": "notes",
@@ -122,7 +129,7 @@ fn what_is_not_there_is_refused_with_what_would_be() {
     let remove = |slots: Value| json!({"action": "remove", "slots": slots});
     let refused = json!({"rows": rows, "classified": remove(json!({"list": "garage", "item": "coffee"})), "then": rows,
         "expect": {"status": "refusal", "finding": "not_found",
-            "text": "There is no entry with item coffee and list garage; most like it is the one with item coffee and list office.",
+            "text": "There is no entry with item coffee and list garage; most like it is the one with item coffee and list office. Is that one meant?",
             "patch": [{"op": "add", "path": "/classified/slots/list", "value": "office"}]}});
     check(refused.clone());
     let mut taken = refused.clone();
@@ -142,7 +149,7 @@ fn what_is_not_there_is_refused_with_what_would_be() {
         {"op": "replace", "path": "/classified/action", "value": "add"},
         {"op": "add", "path": "/classified/slots/list", "value": "office"},
         {"op": "remove", "path": "/classified/slots/new_list"}]}}));
-    check(json!({"rows": rows, "classified": moved, "answers": ["ok"],
+    check(json!({"rows": rows, "classified": moved, "answers": ["yes"],
         "then": [rows[0], rows[1], row("office", "hammer")], "expect": {"status": "done"}}));
 }
 

@@ -1,9 +1,10 @@
 //! What is done is done once, wholly or not at all.
 
+use patchboard_kernel::canonical;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::cases::tests::notes;
+use super::super::cases::tests::{changed, notes};
 use super::*;
 
 fn resolved(action: &str, ids: &[i64], slots: Value) -> Resolved {
@@ -73,6 +74,30 @@ fn what_is_no_value_is_not_written() {
     assert_eq!(done(&storage, "open", &open).status, Done::Error);
     assert_eq!(done(&storage, "burn", &resolved("burn", &[], tea())).status, Done::Error);
     assert_eq!(rows(&storage), [] as [Value; 0]);
+}
+
+#[test]
+fn numbers_are_the_same_however_they_are_written() {
+    let department = changed(|manifest| {
+        manifest["storage"]["fields"]["price"] = json!({"type": "number"});
+        manifest["actions"]["add"]["sets"] = json!(["item", "list", "price"]);
+        manifest["actions"]["remove"]["finds"] = json!(["item", "price"]);
+    });
+    let prices = [json!(2), json!(2.0), json!(2.25), json!(-0.0), json!(1e17), json!(100_000_000_000_000_000_i64)];
+    for (at, price) in prices.into_iter().enumerate() {
+        let storage = Storage::in_memory();
+        let slots = json!({"item": "tea", "list": "office", "price": price});
+        let done = |key: &str, resolved: &Resolved| {
+            carry_out(&storage, &department, key, resolved, Timestamp(1), 10_000).expect("it works")
+        };
+        assert_eq!(done("a", &resolved("add", &[], slots)).wrong, None, "{at}: {price}");
+        let shown = &storage.rows(&department).expect("rows")[0].values["price"];
+        assert_eq!(shown.as_f64(), price.as_f64(), "{at}");
+        // As the journal has it, which knows one way to write a number.
+        let canonical: Value = serde_json::from_str(&canonical::to_string(&price)).expect("JSON");
+        let slots = json!({"item": "tea", "price": canonical});
+        assert_eq!(done("b", &resolved("remove", &[1], slots)).wrong, None, "{at}: {price}");
+    }
 }
 
 #[test]

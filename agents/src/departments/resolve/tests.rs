@@ -75,6 +75,17 @@ fn what_an_insert_lacks_is_asked_for() {
 }
 
 #[test]
+fn a_slot_that_is_filled_with_nothing_is_not_said() {
+    for nothing in [json!(null), json!(""), json!(" \t")] {
+        let open = found("add", json!({"list": "office", "item": nothing}), &[]);
+        assert_eq!((open.status, open.field.as_deref(), open.because), (Status::Open, Some("item"), None));
+        let there = [("household", "milk"), ("office", "milk")];
+        let open = found("remove", json!({"item": "milk", "list": nothing}), &there);
+        assert_eq!((open.status, open.field.as_deref(), open.options.len()), (Status::Open, Some("list"), 2));
+    }
+}
+
+#[test]
 fn what_is_not_there_is_told_with_what_is_near() {
     let there = [("household", "banana bread"), ("office", "coffee"), ("office", "tea")];
     let none = found("remove", json!({"item": "coffees", "list": "garage"}), &there);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::cases::tests::notes;
+use super::super::cases::tests::{changed, notes};
 use super::super::crud::carry_out;
 use super::super::found::{Done, Resolved, Status};
 use super::*;
@@ -15,13 +15,6 @@ fn add(storage: &Storage, department: &Department, key: &str, item: &str) -> Res
 
 fn items(storage: &Storage, department: &Department) -> Vec<Value> {
     storage.rows(department).expect("rows").into_iter().map(|mut row| row.values.remove("item").expect("one")).collect()
-}
-
-/// The notes department with a change in its JSON.
-fn changed(change: impl FnOnce(&mut Value)) -> Department {
-    let mut department = serde_json::to_value(notes()).expect("JSON");
-    change(&mut department);
-    serde_json::from_value(department).expect("a department")
 }
 
 #[test]

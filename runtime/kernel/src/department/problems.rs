@@ -264,18 +264,21 @@ impl Found {
             Ok(parts) => {
                 let fields = &department.storage.fields;
                 for part in parts {
-                    let is_there = match part {
-                        Part::Text(_) | Part::Count => true,
-                        Part::Rows(field) => fields.contains_key(field),
+                    let unknown = match &part {
+                        Part::Text(_) | Part::Count => None,
+                        Part::Rows(parts) => parts.iter().find_map(|part| match part {
+                            Part::Slot(field) => Some(*field).filter(|field| !fields.contains_key(*field)),
+                            _ => None,
+                        }),
                         // Of what a selection found, each row has its own value of what did not find it.
                         Part::Slot(slot) if action.does == Does::Select => {
-                            action.finds.iter().any(|field| field == slot)
+                            Some(*slot).filter(|slot| !action.finds.iter().any(|field| field == slot))
                         }
-                        Part::Slot(slot) => {
-                            fields.contains_key(slot) || action.slots().iter().any(|(known, _)| known == slot)
-                        }
+                        Part::Slot(slot) => Some(*slot).filter(|slot| {
+                            !fields.contains_key(*slot) && !action.slots().iter().any(|(known, _)| known == slot)
+                        }),
                     };
-                    if let (false, Part::Rows(name) | Part::Slot(name)) = (is_there, part) {
+                    if let Some(name) = unknown {
                         self.add(&at, format!("`{name}` is nothing that this action knows"));
                     }
                 }
