@@ -30,6 +30,7 @@ Examples:
   patchboard graph blueprints/evidence-review.yaml --format dot | dot -Tsvg > review.svg
   patchboard graph blueprints/storm.yaml --worker manager              what one worker has to do with
   patchboard graph blueprints/evidence-review.yaml --flow              who feeds whom, and where
+  patchboard graph blueprints/clipboard.yaml --board notes             the roles of a department
   patchboard graph blueprints/evidence-review.yaml --format json | jq '.edges[] | select(.kind == \"writes\")'")]
 pub(crate) struct Arguments {
     /// The blueprint file, in YAML or JSON
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Only what one worker reads, writes and is woken by, and who is on the other side of that
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
+    /// A board inside the blueprint's, such as a department: it is drawn instead
+    #[arg(long, value_name = "BOARD")]
+    board: Option<String>,
     /// Only workers, with arrows from who writes to who reads it, named by the places
     #[arg(long)]
     flow: bool,
@@ -108,7 +112,18 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         None => Notation::Mermaid,
     };
     let blueprint = blueprint_file::accepted(&arguments.blueprint, output)?;
-    let whole = Graph::of(&blueprint);
+    let blueprint = match &arguments.board {
+        None => &blueprint,
+        Some(name) => blueprint.boards.get(name).ok_or_else(|| {
+            let known: Vec<String> = blueprint.boards.keys().map(|name| one_line(name)).collect();
+            let inside =
+                if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
+            Failure::refused("no_such_board", format!("the blueprint has no board inside called {}", one_line(name)))
+                .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
+                .detail("boards", json!(known))
+        })?,
+    };
+    let whole = Graph::of(blueprint);
     let worker = arguments.worker.as_deref();
     let known: Vec<String> = blueprint.workers.keys().map(|name| one_line(name.as_str())).collect();
     if let Some(worker) = worker.filter(|worker| !blueprint.workers.contains_key(*worker)) {

@@ -92,6 +92,22 @@ fn a_blueprint_with_errors_is_refused_as_by_check() {
 }
 
 #[test]
+fn a_department_is_drawn_by_its_roles() {
+    let sandbox = Sandbox::new();
+    let path = shipped().join("clipboard.yaml");
+    let path = path.to_str().expect("the path is text");
+    let draw = |board: &str| sandbox.run(&["graph", path, "--board", board, "--output", "json"]);
+    let drawn = draw("notes").exits(0).json();
+    let (reads, writes) = (edges(&drawn, "reads"), edges(&drawn, "writes"));
+    assert!(writes.contains(&"classify /classified".to_owned()), "{writes:?}");
+    assert!(reads.contains(&"/request/text classify".to_owned()), "{reads:?}");
+    assert!(!reads.contains(&"/request/text crud".to_owned()), "{reads:?}");
+    let refused = draw("weather").exits(2).json();
+    assert_eq!(refused["error"]["code"], "no_such_board");
+    assert!(refused["error"]["help"].as_str().expect("help").contains("notes, timeline"), "{refused}");
+}
+
+#[test]
 fn a_second_writer_is_marked_and_an_error_where_one_is_allowed() {
     let sandbox = Sandbox::new();
     let appending = "writes: [{path: /notes/-, ops: [add], value: {properties: {status: {const: draft}}}}]";

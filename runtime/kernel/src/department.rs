@@ -14,7 +14,7 @@ mod expansion;
 mod problems;
 pub mod sentence;
 
-pub use expansion::{Expansion, NO_ACTION, PENDING, WAITS, expand};
+pub use expansion::{Expansion, NO_ACTION, NO_DEPARTMENT, PENDING, WAITS, expand};
 pub(crate) use expansion::{ROLE_BYTES_MAX, role};
 pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
 

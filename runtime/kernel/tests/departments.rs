@@ -354,6 +354,16 @@ fn the_findings_of_all_manifests_are_told_together() {
 }
 
 #[test]
+fn nobody_is_no_department() {
+    let mut manifest = notes();
+    manifest["name"] = "nobody".into();
+    let report = checked([manifest]);
+    let found: Vec<(&str, &str)> =
+        report.findings.iter().map(|finding| (finding.code, finding.pointer.as_str())).collect();
+    assert_eq!(found, [("bad_department", "/name")]);
+}
+
+#[test]
 fn what_was_asked_is_no_need_and_an_answer_that_was_understood_has_the_form_of_one() {
     let found = |change: &dyn Fn(&mut Value)| {
         let mut manifest = notes();

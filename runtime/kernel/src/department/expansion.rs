@@ -15,6 +15,8 @@ const TEXT: &str = "text";
 
 /// The action of words that no action fits.
 pub const NO_ACTION: &str = "none";
+/// What a planner chooses where no department fits; none is called so.
+pub const NO_DEPARTMENT: &str = "nobody";
 
 /// The two parts of a department.
 #[derive(Clone, PartialEq, Debug)]

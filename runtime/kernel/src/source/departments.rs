@@ -6,7 +6,7 @@
 use super::fragments::object_at;
 use super::{Files, Source, child};
 use crate::blueprint::Departments;
-use crate::department::{Expansion, Manifest, NO_ACTION, PENDING, ROLE_BYTES_MAX, WAITS, expand, role};
+use crate::department::{Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, PENDING, ROLE_BYTES_MAX, WAITS, expand, role};
 use crate::lint::{Diagnostic, check_department, suggest};
 
 /// How many departments one blueprint may have: each takes one of its 64 seats, and others are needed to wake them.
@@ -138,6 +138,10 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
     if manifest.name != folder {
         let help = format!("Write `name: {folder}`, or rename the folder.");
         find("/name", format!("the folder is `{folder}`, not `{}`", manifest.name), &help);
+    }
+    if folder == NO_DEPARTMENT {
+        let message = format!("`{NO_DEPARTMENT}` is who is chosen where no department fits");
+        find("/name", message, "Call the department, and its folder, something else.");
     }
     if manifest.actions.contains_key(NO_ACTION) {
         let message = format!("`{NO_ACTION}` is what words are that no action fits");
